@@ -1,0 +1,176 @@
+"""The one exception tree.
+
+    DragomanError
+      RpcError(code, message, data)     what JSON-RPC says, both ways
+        ParseError                      -32700
+        InvalidRequest                  -32600
+        MethodNotFound                  -32601
+        InvalidParams                   -32602
+        InternalError                   -32603
+        ResourceNotFound(uri)           -32602, or -32002 before 2026-07-28
+        UrlElicitationRequired(...)     -32042
+        HeaderMismatch                  -32020
+        MissingCapability(required)     -32021
+        UnsupportedVersion(...)         -32022
+      DefinitionError                   a tool, prompt, resource or template that cannot be served; also a ValueError
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from msgspec import UNSET, UnsetType
+
+
+class DragomanError(Exception):
+    """The root of every exception that dragoman raises."""
+
+
+class RpcError(DragomanError):
+    """A JSON-RPC error: raise it in a handler to answer with it, catch it when a peer answered with it.
+
+    Example:
+        raise RpcError(-31999, "The printer is on fire", {"floor": 3})
+
+    A subclass with a code of its own is raised as `InvalidParams("...", data)`.
+    """
+
+    def __init__(self, code: int, message: str, data: Any | UnsetType = UNSET) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.code, self.message, self.data, self.__dict__)
+
+    @staticmethod
+    def of(code: int, message: str, data: Any | UnsetType = UNSET) -> RpcError:
+        """Return the most precise class for an error that a peer sent."""
+        return _rebuild(_BY_CODE.get(code, RpcError), code, message, data, {})
+
+
+def _rebuild(
+    kind: type[RpcError], code: int, message: str, data: Any | UnsetType, attributes: dict[str, Any]
+) -> RpcError:
+    error = kind.__new__(kind)
+    RpcError.__init__(error, code, message, data)
+    error.__dict__.update(attributes)
+    return error
+
+
+class _CodedError(RpcError):
+    CODE: ClassVar[int]
+
+    def __init__(self, message: str, data: Any | UnsetType = UNSET) -> None:
+        super().__init__(self.CODE, message, data)
+
+
+class ParseError(_CodedError):
+    """The bytes are not a JSON text that this side accepts: broken, too large, too deep, not Unicode."""
+
+    CODE = -32700
+
+
+class InvalidRequest(_CodedError):
+    """The JSON is not a JSON-RPC 2.0 message that may be sent here."""
+
+    CODE = -32600
+
+
+class MethodNotFound(_CodedError):
+    """The method does not exist, or not in this protocol version, or its capability is not offered."""
+
+    CODE = -32601
+
+
+class InvalidParams(_CodedError):
+    """The method exists and its parameters are wrong."""
+
+    CODE = -32602
+
+
+class InternalError(_CodedError):
+    """The other side failed; it does not say how."""
+
+    CODE = -32603
+
+
+class HeaderMismatch(_CodedError):
+    """An HTTP header disagrees with the body that it mirrors, is missing, or is repeated."""
+
+    CODE = -32020
+
+
+class ResourceNotFound(RpcError):
+    """No resource has this URI: -32602, sent as -32002 to clients before 2026-07-28."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(InvalidParams.CODE, f"Resource not found: {uri}", {"uri": uri})
+
+
+class UrlElicitationRequired(RpcError):
+    """The user must first visit these URLs; `elicitations` holds elicitation parameters of mode `url`."""
+
+    CODE: ClassVar[int] = -32042
+
+    def __init__(
+        self, elicitations: Sequence[Any], message: str = "The user must visit a URL before this request can be served"
+    ) -> None:
+        super().__init__(self.CODE, message, {"elicitations": list(elicitations)})
+
+
+class MissingCapability(RpcError):
+    """The client did not declare a capability that the request needs: `required` is a ClientCapabilities object."""
+
+    CODE: ClassVar[int] = -32021
+
+    def __init__(self, required: dict[str, Any], message: str | None = None) -> None:
+        names = ", ".join(_capability_paths(required))
+        super().__init__(
+            self.CODE,
+            message or f"The client did not declare a capability that this needs: {names}",
+            {"requiredCapabilities": required},
+        )
+
+
+class UnsupportedVersion(RpcError):
+    """The protocol version asked for is not served; `supported` lists those that are, newest first."""
+
+    CODE: ClassVar[int] = -32022
+
+    def __init__(self, requested: str, supported: Sequence[str]) -> None:
+        super().__init__(
+            self.CODE,
+            f"Protocol version {requested!r} is not supported; use one of {', '.join(supported)}",
+            {"supported": list(supported), "requested": requested},
+        )
+
+
+class DefinitionError(DragomanError, ValueError):
+    """A definition that cannot be served, found when it is registered."""
+
+
+def _capability_paths(required: dict[str, Any], prefix: str = "") -> list[str]:
+    paths: list[str] = []
+    for name, value in required.items():
+        nested = _capability_paths(value, f"{prefix}{name}.") if isinstance(value, dict) else []
+        paths += nested or [prefix + name]
+    return paths
+
+
+_BY_CODE: dict[int, type[RpcError]] = {
+    kind.CODE: kind
+    for kind in (
+        ParseError,
+        InvalidRequest,
+        MethodNotFound,
+        InvalidParams,
+        InternalError,
+        HeaderMismatch,
+        UrlElicitationRequired,
+        MissingCapability,
+        UnsupportedVersion,
+    )
+} | {-32002: ResourceNotFound}
