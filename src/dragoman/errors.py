@@ -1,18 +1,19 @@
 """The one exception tree.
 
-    DragomanError
-      RpcError(code, message, data)     what JSON-RPC says, both ways
-        ParseError                      -32700
-        InvalidRequest                  -32600
-        MethodNotFound                  -32601
-        InvalidParams                   -32602
-        InternalError                   -32603
-        ResourceNotFound(uri)           -32602, or -32002 before 2026-07-28
-        UrlElicitationRequired(...)     -32042
-        HeaderMismatch                  -32020
-        MissingCapability(required)     -32021
-        UnsupportedVersion(...)         -32022
-      DefinitionError                   a tool, prompt, resource or template that cannot be served; also a ValueError
+DragomanError
+  RpcError(code, message, data)     what JSON-RPC says, both ways
+    ParseError                      -32700
+    InvalidRequest                  -32600
+    MethodNotFound                  -32601
+    InvalidParams                   -32602
+    InternalError                   -32603
+    ResourceNotFound(uri)           -32602, or -32002 before 2026-07-28
+    UrlElicitationRequired(...)     -32042
+    HeaderMismatch                  -32020
+    MissingCapability(required)     -32021
+    UnsupportedVersion(...)         -32022
+  ValidationError(path)             a value does not fit its type or schema
+  DefinitionError                   a tool, prompt, resource or template that cannot be served; also a ValueError
 """
 
 from __future__ import annotations
@@ -116,7 +117,9 @@ class UrlElicitationRequired(RpcError):
     CODE: ClassVar[int] = -32042
 
     def __init__(
-        self, elicitations: Sequence[Any], message: str = "The user must visit a URL before this request can be served"
+        self,
+        elicitations: Sequence[Any],
+        message: str = "The user must visit a URL before this request can be served",
     ) -> None:
         super().__init__(self.CODE, message, {"elicitations": list(elicitations)})
 
@@ -146,6 +149,17 @@ class UnsupportedVersion(RpcError):
             f"Protocol version {requested!r} is not supported; use one of {', '.join(supported)}",
             {"supported": list(supported), "requested": requested},
         )
+
+
+class ValidationError(DragomanError):
+    """A value does not fit its type or schema; `path` says where, as in `$.tools[3].name`."""
+
+    def __init__(self, message: str, path: str = "$") -> None:
+        super().__init__(message)
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.args[0], self.path)
 
 
 class DefinitionError(DragomanError, ValueError):

@@ -1,0 +1,53 @@
+"""completion/complete."""
+
+from __future__ import annotations
+
+from dragoman.types.wire import Params, Result, Wire
+
+
+class PromptReference(Wire, tag_field="type", tag="ref/prompt"):
+    """The prompt whose argument is completed."""
+
+    name: str
+    title: str | None = None
+
+
+class ResourceTemplateReference(Wire, tag_field="type", tag="ref/resource"):
+    """The resource template, by its text, whose variable is completed."""
+
+    uri: str
+
+
+class CompletionArgument(Wire):
+    """The argument to complete and what was typed of it."""
+
+    name: str
+    value: str
+
+
+class CompletionContext(Wire):
+    """The arguments that are already filled in (2025-06-18)."""
+
+    arguments: dict[str, str] | None = None
+
+
+class CompleteRequestParams(Params):
+    """What to complete."""
+
+    ref: PromptReference | ResourceTemplateReference
+    argument: CompletionArgument
+    context: CompletionContext | None = None
+
+
+class Completion(Wire):
+    """At most 100 values; `total` may be more."""
+
+    values: list[str]
+    total: int | None = None
+    has_more: bool | None = None
+
+
+class CompleteResult(Result):
+    """The completions found."""
+
+    completion: Completion

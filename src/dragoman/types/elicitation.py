@@ -1,0 +1,100 @@
+"""elicitation/create, and the small schemas that a form may be made of."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dragoman.types.tasks import TaskMetadata
+from dragoman.types.wire import Json, Number, Params, Result, Wire
+
+
+class FieldSchema(Wire, kw_only=True):
+    """What the schemas of form fields share."""
+
+    title: str | None = None
+    description: str | None = None
+
+
+class StringSchema(FieldSchema, kw_only=True):
+    """A text field; `default` from 2025-11-25 on."""
+
+    type: Literal["string"]
+    min_length: int | None = None
+    max_length: int | None = None
+    format: Literal["email", "uri", "date", "date-time"] | None = None
+    default: str | None = None
+
+
+class NumberSchema(FieldSchema, kw_only=True):
+    """A number field; `default` from 2025-11-25 on."""
+
+    type: Literal["number", "integer"]
+    minimum: Number | None = None
+    maximum: Number | None = None
+    default: Number | None = None
+
+
+class BooleanSchema(FieldSchema, kw_only=True):
+    """A yes-or-no field."""
+
+    type: Literal["boolean"]
+    default: bool | None = None
+
+
+class EnumOption(Wire):
+    """A choice and the words to show for it."""
+
+    const: str
+    title: str
+
+
+class SingleSelectEnumSchema(FieldSchema, kw_only=True):
+    """One choice of several: `enum` untitled, `one_of` titled (2025-11-25), or with `enum_names` (2025-06-18)."""
+
+    type: Literal["string"]
+    enum: list[str] | None = None
+    enum_names: list[str] | None = None
+    one_of: list[EnumOption] | None = None
+    default: str | None = None
+
+
+class EnumItems(Wire):
+    """The choices of a multiple selection: `enum` untitled, `any_of` titled."""
+
+    type: Literal["string"] | None = None
+    enum: list[str] | None = None
+    any_of: list[EnumOption] | None = None
+
+
+class MultiSelectEnumSchema(FieldSchema, kw_only=True):
+    """Several choices of several (2025-11-25)."""
+
+    type: Literal["array"]
+    items: EnumItems
+    min_items: int | None = None
+    max_items: int | None = None
+    default: list[str] | None = None
+
+
+class ElicitRequestParams(Params):
+    """What to ask the user: `requested_schema` in form mode, `url` in url mode (2025-11-25); no mode means form."""
+
+    message: str
+    mode: Literal["form", "url"] | None = None
+    requested_schema: Json | None = None
+    url: str | None = None
+    elicitation_id: str | None = None
+    task: TaskMetadata | None = None
+
+
+class ElicitResult(Result):
+    """What the user did; `content` is there when a form was accepted."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: Json | None = None
+
+
+class ElicitationCompleteNotificationParams(Params):
+    """The url elicitation that came to its end (2025-11-25 only)."""
+
+    elicitation_id: str

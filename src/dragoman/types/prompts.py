@@ -1,0 +1,52 @@
+"""prompts/list and prompts/get."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, Raw, UnsetType
+
+from dragoman.types.content import ContentBlock
+from dragoman.types.wire import Named, PaginatedResult, Params, Result, Role, Wire
+
+
+class PromptArgument(Wire):
+    """An argument that a prompt takes."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    required: bool | None = None
+
+
+class Prompt(Named, kw_only=True):
+    """A prompt as it is listed."""
+
+    arguments: list[PromptArgument] | None = None
+
+
+class PromptMessage(Wire):
+    """One message of a prompt."""
+
+    role: Role
+    content: ContentBlock
+
+
+class ListPromptsResult(PaginatedResult):
+    """A page of prompts."""
+
+    prompts: list[Prompt]
+
+
+class GetPromptRequestParams(Params):
+    """Which prompt to get; `arguments` stay encoded until the prompt's own decoder reads them."""
+
+    name: str
+    arguments: Raw | UnsetType = UNSET
+    input_responses: dict[str, Raw] | None = None
+    request_state: str | None = None
+
+
+class GetPromptResult(Result):
+    """A prompt with its arguments filled in."""
+
+    messages: list[PromptMessage]
+    description: str | None = None

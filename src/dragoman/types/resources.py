@@ -1,0 +1,68 @@
+"""resources/list, resources/templates/list, resources/read and the updates of resources."""
+
+from __future__ import annotations
+
+from msgspec import Raw
+
+from dragoman.types.content import ResourceContents
+from dragoman.types.wire import Annotations, CacheableResult, Named, PaginatedResult, Params
+
+
+class Resource(Named, kw_only=True):
+    """A resource as it is listed."""
+
+    uri: str
+    mime_type: str | None = None
+    annotations: Annotations | None = None
+    size: int | None = None
+
+
+class ResourceTemplate(Named, kw_only=True):
+    """A family of resources whose URIs follow an RFC 6570 template."""
+
+    uri_template: str
+    mime_type: str | None = None
+    annotations: Annotations | None = None
+
+
+class ListResourcesResult(PaginatedResult):
+    """A page of resources."""
+
+    resources: list[Resource]
+
+
+class ListResourceTemplatesResult(PaginatedResult):
+    """A page of resource templates."""
+
+    resource_templates: list[ResourceTemplate]
+
+
+class ResourceRequestParams(Params):
+    """The resource that a request or notification is about."""
+
+    uri: str
+
+
+class ReadResourceRequestParams(ResourceRequestParams, kw_only=True):
+    """Which resource to read."""
+
+    input_responses: dict[str, Raw] | None = None
+    request_state: str | None = None
+
+
+class ReadResourceResult(CacheableResult):
+    """What a resource holds."""
+
+    contents: list[ResourceContents]
+
+
+class SubscribeRequestParams(ResourceRequestParams):
+    """The resource to be told of (until 2025-11-25)."""
+
+
+class UnsubscribeRequestParams(ResourceRequestParams):
+    """The resource not to be told of any more (until 2025-11-25)."""
+
+
+class ResourceUpdatedNotificationParams(ResourceRequestParams):
+    """The resource that changed."""

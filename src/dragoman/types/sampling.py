@@ -1,0 +1,76 @@
+"""sampling/createMessage and roots/list: what a server asks of a client."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dragoman.types.content import SamplingMessageContentBlock
+from dragoman.types.tasks import TaskMetadata
+from dragoman.types.tools import Tool
+from dragoman.types.wire import Json, Number, Params, Result, Role, Wire, WithMeta
+
+
+class SamplingMessage(WithMeta):
+    """One message of the conversation to sample from; a list of blocks from 2025-11-25 on."""
+
+    role: Role
+    content: SamplingMessageContentBlock | list[SamplingMessageContentBlock]
+
+
+class ModelHint(Wire):
+    """Part of the name of a model that would do."""
+
+    name: str | None = None
+
+
+class ModelPreferences(Wire):
+    """Which kind of model the server would like; priorities from 0 to 1."""
+
+    hints: list[ModelHint] | None = None
+    cost_priority: Number | None = None
+    speed_priority: Number | None = None
+    intelligence_priority: Number | None = None
+
+
+class ToolChoice(Wire):
+    """Whether the model must, may or must not call a tool (2025-11-25)."""
+
+    mode: Literal["auto", "required", "none"] | None = None
+
+
+class CreateMessageRequestParams(Params):
+    """What to ask the model."""
+
+    messages: list[SamplingMessage]
+    max_tokens: int
+    system_prompt: str | None = None
+    model_preferences: ModelPreferences | None = None
+    include_context: Literal["none", "thisServer", "allServers"] | None = None
+    temperature: Number | None = None
+    stop_sequences: list[str] | None = None
+    metadata: Json | None = None
+    tools: list[Tool] | None = None
+    tool_choice: ToolChoice | None = None
+    task: TaskMetadata | None = None
+
+
+class CreateMessageResult(Result):
+    """What the model said."""
+
+    role: Role
+    content: SamplingMessageContentBlock | list[SamplingMessageContentBlock]
+    model: str
+    stop_reason: str | None = None
+
+
+class Root(WithMeta):
+    """A directory or file, by its file:// URI, that the server may work on."""
+
+    uri: str
+    name: str | None = None
+
+
+class ListRootsResult(Result):
+    """The client's roots."""
+
+    roots: list[Root]

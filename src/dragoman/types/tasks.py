@@ -1,0 +1,51 @@
+"""The experimental tasks of 2025-11-25, as they are on the wire."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dragoman.types.wire import PaginatedResult, Params, Result, Wire
+
+TaskStatus = Literal["working", "input_required", "completed", "failed", "cancelled"]
+
+
+class TaskMetadata(Wire):
+    """The wish to run a request as a task."""
+
+    ttl: int | None = None
+
+
+class RelatedTaskMetadata(Wire):
+    """The task that a message belongs to."""
+
+    task_id: str
+
+
+class Task(Result):
+    """The state of a task: nested, flat as a result, or flat in a notification; `ttl` null means unlimited."""
+
+    task_id: str
+    status: TaskStatus
+    created_at: str
+    last_updated_at: str
+    ttl: int | None
+    poll_interval: int | None = None
+    status_message: str | None = None
+
+
+class CreateTaskResult(Result):
+    """The task that a request became."""
+
+    task: Task
+
+
+class ListTasksResult(PaginatedResult):
+    """A page of tasks."""
+
+    tasks: list[Task]
+
+
+class TaskRequestParams(Params):
+    """The task to get, to take the result of, or to cancel."""
+
+    task_id: str
