@@ -1,0 +1,246 @@
+"""The two eras behind one request and one result.
+
+`open` turns a request of either era into the same neutral `Request`: who calls (version, capabilities, name) comes from
+the request's own `_meta` in the stateless era and from the session in the handshake era. `seal` turns a neutral result
+into what a version carries. The era is decided by each message's `_meta` alone and never remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from dragoman import types
+from dragoman.errors import InvalidParams, MethodNotFound, ResourceNotFound, RpcError, UnsupportedVersion
+from dragoman.protocol import jsonrpc
+from dragoman.protocol.fields import trim, wrap_result
+from dragoman.protocol.methods import METHODS, Method, offered
+from dragoman.protocol.versions import (
+    LATEST_HANDSHAKE,
+    VERSIONS,
+    Version,
+    find_version,
+    handshake_versions,
+    version_names,
+)
+
+
+class Caller(Struct, frozen=True):
+    """Who sent a request: what the client said of itself, in a session or in the request."""
+
+    version: Version
+    capabilities: types.ClientCapabilities = types.ClientCapabilities()
+    info: types.Implementation | None = None
+    log_level: types.LoggingLevel | None = None
+
+
+UNINTRODUCED = Caller(LATEST_HANDSHAKE)
+"""A client that sends requests by hand, without a handshake."""
+
+
+class Request(Struct, frozen=True):
+    """A request of either era, ready to be served."""
+
+    id: types.RequestId
+    method: Method
+    params: Raw
+    caller: Caller
+    progress_token: types.ProgressToken | None = None
+    meta: Raw | UnsetType = UNSET
+
+
+class Offer(Struct, frozen=True):
+    """What a server serves: its versions, newest first, and the methods that each of them has."""
+
+    versions: tuple[Version, ...]
+    methods: Mapping[str, Mapping[str, Method]]
+
+    @classmethod
+    def of(
+        cls,
+        capabilities: types.ServerCapabilities,
+        served: Iterable[Version] = VERSIONS,
+        table: Iterable[Method] = METHODS,
+    ) -> Offer:
+        """Return the offer of a server with these capabilities."""
+        newest_first = tuple(sorted(served, reverse=True))
+        rows = tuple(table)
+        return cls(
+            newest_first,
+            {version.name: offered(rows, version, "client", capabilities) for version in newest_first},
+        )
+
+    def find(self, method: str, version: Version) -> Method:
+        """Return the method.
+
+        Raises:
+            MethodNotFound: the version has no such request, or its capability is not offered.
+        """
+        found = self.methods[version.name].get(method)
+        if found is None or found.is_notification:
+            raise MethodNotFound(f"Method not found: {method}", {"method": method})
+        return found
+
+
+class _Head(Struct):
+    meta: Raw | UnsetType = field(default=UNSET, name="_meta")
+
+
+class _Claim(Struct):
+    version: Raw | UnsetType = field(default=UNSET, name=types.PROTOCOL_VERSION)
+
+
+_head = msgspec.json.Decoder(_Head)
+_claim = msgspec.json.Decoder(_Claim)
+_request_meta = msgspec.json.Decoder(types.RequestMeta)
+_NO_META = types.RequestMeta()
+
+
+def open(message: jsonrpc.Request, offer: Offer, session: Caller | None = None) -> Request:
+    """Return the neutral request: stateless when the message says so itself, else in the session's name.
+
+    Raises:
+        InvalidParams: `_meta` is malformed, or lacks what the stateless era requires.
+        UnsupportedVersion: it claims a version that is not served without a handshake.
+        MethodNotFound: that version has no such method, or its capability is not offered.
+    """
+    raw_meta, meta = read_meta(message.params)
+    caller = (session or UNINTRODUCED) if meta.protocol_version is None else stateless_caller(meta, offer)
+    method = offer.find(message.method, caller.version)
+    return Request(message.id, method, message.params, caller, meta.progress_token, raw_meta)
+
+
+def claims_stateless(message: jsonrpc.Request | jsonrpc.Notification) -> bool:
+    """Tell whether a message names its own protocol version, whatever else is wrong with it."""
+    try:
+        raw = _head.decode(message.params).meta
+        return raw is not UNSET and _claim.decode(raw).version is not UNSET
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def read_meta(params: Raw) -> tuple[Raw | UnsetType, types.RequestMeta]:
+    """Return a request's `_meta`, as it came and as the protocol reads it.
+
+    Raises:
+        InvalidParams: the parameters are not an object, or `_meta` is malformed.
+    """
+    try:
+        raw = _head.decode(params).meta
+        return (raw, _request_meta.decode(raw)) if raw is not UNSET else (UNSET, _NO_META)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidParams(f"Invalid parameters: {error}") from None
+
+
+def require_envelope(meta: types.RequestMeta) -> str:
+    """Return the version that a stateless request claims.
+
+    Raises:
+        InvalidParams: the request lacks what every stateless request carries.
+    """
+    # MUST (2026-07-28): "missing required _meta field -> -32602", before the version itself is judged.
+    if meta.protocol_version is None or meta.client_capabilities is None:
+        missing = types.PROTOCOL_VERSION if meta.protocol_version is None else types.CLIENT_CAPABILITIES
+        raise InvalidParams(f"_meta lacks {missing!r}, which every stateless request carries")
+    return meta.protocol_version
+
+
+def stateless_caller(meta: types.RequestMeta, offer: Offer) -> Caller:
+    """Return who sent a stateless request.
+
+    Raises:
+        InvalidParams: the request lacks what every stateless request carries.
+        UnsupportedVersion: its version is not served without a handshake.
+    """
+    claimed = require_envelope(meta)
+    version = find_version(claimed)
+    if version is None or not version.stateless or version not in offer.versions:
+        raise UnsupportedVersion(claimed, version_names(offer.versions))
+    return Caller(version, meta.client_capabilities or types.ClientCapabilities(), meta.client_info, meta.log_level)
+
+
+def seal(
+    result: types.Result, version: Version, server_info: Raw | None = None, *, wraps: bool = False
+) -> types.Result:
+    """Return the result as a version carries it.
+
+    Stateless results get their type, cacheable ones their lifetime, and all of them the server's name; for earlier
+    versions, what they lack is left out or said otherwise. `wraps` says that the tool's output schema is not that of
+    an object, so that its structured content travels inside one where the version demands an object.
+    """
+    if version.stateless:
+        return _stamp(trim(result, version), server_info)
+    if wraps and isinstance(result, types.CallToolResult) and result.structured_content is not UNSET:
+        result = wrap_result(result)
+    return trim(result, version)
+
+
+def _stamp(result: types.Result, server_info: Raw | None) -> types.Result:
+    stamps: dict[str, Any] = {}
+    if result.result_type is None:
+        stamps["result_type"] = "input_required" if isinstance(result, types.InputRequiredResult) else "complete"
+    if isinstance(result, types.CacheableResult):
+        stamps["ttl_ms"] = result.ttl_ms or 0
+        stamps["cache_scope"] = result.cache_scope or "private"
+    if server_info is not None:
+        stamps["meta"] = {types.SERVER_INFO: server_info, **(result.meta or {})}
+    return msgspec.structs.replace(result, **stamps)
+
+
+def seal_value(value: Any, version: Version, server_info: Raw | None = None) -> Any:
+    """Return what a method of the server's own gave back: as it is, or as a stateless result."""
+    if not version.stateless:
+        return value
+    sealed = dict(value) if isinstance(value, dict) else {"result": value}
+    sealed.setdefault("resultType", "complete")
+    if server_info is not None:
+        sealed["_meta"] = {types.SERVER_INFO: server_info, **(sealed.get("_meta") or {})}
+    return sealed
+
+
+def seal_error(error: RpcError, version: Version) -> RpcError:
+    """Return the error with the code that a version has for it."""
+    if isinstance(error, ResourceNotFound):
+        code = version.resource_not_found
+    else:
+        code = dict(version.replaced_errors).get(error.code, error.code)
+    return error if code == error.code else RpcError(code, error.message, error.data)
+
+
+def discover(
+    offer: Offer, capabilities: types.ServerCapabilities, instructions: str | None = None
+) -> types.DiscoverResult:
+    """Return the answer to `server/discover`, still to be sealed."""
+    return types.DiscoverResult(version_names(offer.versions), capabilities, instructions)
+
+
+def initialize(
+    params: types.InitializeRequestParams,
+    offer: Offer,
+    capabilities: types.ServerCapabilities,
+    info: types.Implementation,
+    instructions: str | None = None,
+) -> tuple[types.InitializeResult, Caller]:
+    """Return the answer to `initialize`, sealed, and who the session's requests come from.
+
+    Raises:
+        UnsupportedVersion: the server serves no version that has a handshake.
+    """
+    version = negotiate(params.protocol_version, offer.versions)
+    result = types.InitializeResult(version.name, capabilities, info, instructions)
+    return trim(result, version), Caller(version, params.capabilities, params.client_info)
+
+
+def negotiate(requested: str, served: tuple[Version, ...]) -> Version:
+    """Return the version of a handshake: the one asked for when it is served, else the newest that has a handshake.
+
+    Raises:
+        UnsupportedVersion: no served version has a handshake.
+    """
+    candidates = handshake_versions(served)
+    if not candidates:
+        raise UnsupportedVersion(requested, version_names(served))
+    return next((version for version in candidates if version.name == requested), candidates[0])

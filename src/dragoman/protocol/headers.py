@@ -1,0 +1,251 @@
+"""The HTTP headers that mirror a request (2026-07-28), built by clients and checked by servers.
+
+`Mcp-Method` and `Mcp-Name` mirror the method and what it is about. A property of a tool's input schema that is
+annotated with `x-mcp-header` is mirrored as `Mcp-Param-<annotation>`; a schema's annotations are compiled once into a
+plan. Values that a header cannot carry are wrapped as `=?base64?...?=`.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.errors import DefinitionError, HeaderMismatch
+
+PARAM_PREFIX = "mcp-param-"
+ANNOTATION = "x-mcp-header"
+
+_OWS = " \t"
+_SAFE = re.compile(r"[\x20-\x7e]*")
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_INTEGER = re.compile(r"-?[0-9]{1,16}(?:\.0*)?")
+_LARGEST_INTEGER = 2**53 - 1
+_SENTINEL_START, _SENTINEL_END = "=?base64?", "?="
+
+Mirrored = str | int | bool
+
+
+def encode_value(value: Mirrored) -> str:
+    """Return a value as a header carries it."""
+    text = _spell(value)
+    plain = _SAFE.fullmatch(text) and text == text.strip(_OWS) and not _is_sentinel(text)
+    return text if plain else f"{_SENTINEL_START}{b64encode(text.encode()).decode('ascii')}{_SENTINEL_END}"
+
+
+def _spell(value: Mirrored) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _is_sentinel(text: str) -> bool:
+    return len(text) >= len(_SENTINEL_START + _SENTINEL_END) and (
+        text.startswith(_SENTINEL_START) and text.endswith(_SENTINEL_END)
+    )
+
+
+def decode_value(header: str, text: str) -> str:
+    """Return what a header says.
+
+    Raises:
+        HeaderMismatch: it has characters that no header may carry, or its base64 is broken.
+    """
+    text = text.strip(_OWS)
+    if not _SAFE.fullmatch(text):
+        raise HeaderMismatch(f"The header {header} has invalid characters; encode it as {_SENTINEL_START}...?=")
+    if not _is_sentinel(text):
+        return text
+    try:
+        return b64decode(text[len(_SENTINEL_START) : -len(_SENTINEL_END)], validate=True).decode()
+    except ValueError:
+        raise HeaderMismatch(f"The header {header} is not valid base64 of UTF-8") from None
+
+
+class RequestHeaders(Struct, frozen=True):
+    """The headers of one HTTP request that the protocol reads, by meaning."""
+
+    protocol_version: str | None = None
+    session_id: str | None = None
+    last_event_id: str | None = None
+    accept: str | None = None
+    content_type: str | None = None
+    method: str | None = None
+    name: str | None = None
+    params: Mapping[str, str] = {}
+    """`Mcp-Param-*` by the lower-case rest of its name."""
+    repeated: str | None = None
+    """An `Mcp-*` header that stands there more than once."""
+
+
+_FIELDS = {
+    b"mcp-protocol-version": "protocol_version",
+    b"mcp-session-id": "session_id",
+    b"mcp-method": "method",
+    b"mcp-name": "name",
+    b"last-event-id": "last_event_id",
+    b"accept": "accept",
+    b"content-type": "content_type",
+}
+
+
+def read(lines: Iterable[tuple[bytes, bytes]]) -> RequestHeaders:
+    """Return what the header lines of a request say; names are lower-case, as ASGI gives them."""
+    found: dict[str, Any] = {}
+    params: dict[str, str] = {}
+    for name, value in lines:
+        field = _FIELDS.get(name)
+        if field is None and not name.startswith(b"mcp-param-"):
+            continue
+        # Some servers hand over the optional white space around a value (RFC 9110) as part of it.
+        text = value.decode("latin-1").strip(_OWS)
+        target, key = (found, field) if field is not None else (params, name.decode("latin-1")[len(PARAM_PREFIX) :])
+        if key not in target:
+            target[key] = text
+        elif name.startswith(b"mcp-"):
+            found["repeated"] = name.decode("latin-1")
+        elif name == b"accept":
+            target[key] += ", " + text
+    return RequestHeaders(**found, params=params)
+
+
+def check_single(headers: RequestHeaders) -> None:
+    """Refuse a repeated header.
+
+    Raises:
+        HeaderMismatch: an `Mcp-*` header stands there more than once.
+    """
+    if headers.repeated is not None:
+        raise HeaderMismatch(f"The header {headers.repeated} is repeated; send it once")
+
+
+def check_mirror(header: str, sent: str | None, expected: str) -> None:
+    """Compare a header with the value that it mirrors.
+
+    Raises:
+        HeaderMismatch: it is missing, malformed or different.
+    """
+    if sent is None:
+        raise HeaderMismatch(f"The header {header} is missing; it mirrors {expected!r}")
+    if decode_value(header, sent) != expected:
+        raise HeaderMismatch(f"The header {header} does not match the body, which says {expected!r}")
+
+
+def build(version: str, method: str, name: str | None = None) -> dict[str, str]:
+    """Return the headers that a client sends with a request."""
+    headers = {"MCP-Protocol-Version": version, "Mcp-Method": method}
+    if name is not None:
+        headers["Mcp-Name"] = encode_value(name)
+    return headers
+
+
+class MirroredParam(Struct, frozen=True):
+    """One annotated property: its header, where its value stands in the arguments, and whether it is an integer."""
+
+    header: str
+    path: tuple[str, ...]
+    integer: bool
+
+    @property
+    def key(self) -> str:
+        """The header's name after `Mcp-Param-`, in lower case."""
+        return self.header.lower()
+
+    def find(self, arguments: Any) -> Mirrored | None:
+        """Return the value in the arguments, if it is there and of a kind that is mirrored."""
+        for name in self.path:
+            arguments = arguments.get(name) if isinstance(arguments, dict) else None
+        return arguments if isinstance(arguments, str | int | bool) else self._integral(arguments)
+
+    def _integral(self, value: Any) -> int | None:
+        return int(value) if self.integer and isinstance(value, float) and value.is_integer() else None
+
+    def check(self, value: Mirrored | None, sent: str | None) -> None:
+        """Compare the header that was sent with the value in the body."""
+        name = f"Mcp-Param-{self.header}"
+        if value is None:
+            if sent is not None:
+                raise HeaderMismatch(f"The header {name} was sent, but the body has no such argument")
+        elif self.integer and sent is not None and _same_integer(decode_value(name, sent), value):
+            return
+        else:
+            check_mirror(name, sent, _spell(value))
+
+
+def _same_integer(text: str, value: Mirrored) -> bool:
+    """SHOULD (2026-07-28): "Integer params compared numerically (42.0 == 42)"."""
+    return bool(_INTEGER.fullmatch(text)) and int(text.partition(".")[0]) == value
+
+
+class HeaderPlan(Struct, frozen=True):
+    """The annotated properties of one input schema."""
+
+    params: tuple[MirroredParam, ...] = ()
+
+    @classmethod
+    def of(cls, input_schema: Mapping[str, Any]) -> HeaderPlan:
+        """Compile the annotations of a schema.
+
+        Raises:
+            DefinitionError: an annotation is no HTTP token, is used twice, is on a type that is not mirrored, or cannot
+                be reached from the root by `properties` alone.
+        """
+        params: dict[str, MirroredParam] = {}
+        for schema, path in _subschemas(input_schema, ()):
+            if ANNOTATION not in schema or (path is None and not isinstance(schema[ANNOTATION], str)):
+                continue
+            if not path:
+                raise DefinitionError(f"{ANNOTATION} {schema[ANNOTATION]!r} must be on what `properties` alone reach")
+            param = _mirrored(schema, path)
+            if params.setdefault(param.key, param) is not param:
+                raise DefinitionError(f"{ANNOTATION} {param.header!r} is used twice; header names ignore case")
+        return cls(tuple(params.values()))
+
+    def build(self, arguments: Mapping[str, Any]) -> dict[str, str]:
+        """Return the headers that a client sends with these arguments."""
+        values = ((param, param.find(dict(arguments))) for param in self.params)
+        return {f"Mcp-Param-{param.header}": encode_value(value) for param, value in values if value is not None}
+
+    def check(self, arguments: Mapping[str, Any], headers: Mapping[str, str]) -> None:
+        """Compare the headers that a client sent with the arguments.
+
+        Raises:
+            HeaderMismatch: one is missing, superfluous, malformed or different.
+        """
+        for param in self.params:
+            param.check(param.find(dict(arguments)), headers.get(param.key))
+
+
+_VALUE_KEYWORDS = frozenset({"const", "enum", "default", "examples"})
+
+
+def _subschemas(
+    schema: Any, path: tuple[str, ...] | None
+) -> Iterator[tuple[Mapping[str, Any], tuple[str, ...] | None]]:
+    """Every object in a schema, with its path in the arguments where a chain of `properties` leads there."""
+    if isinstance(schema, Mapping):
+        yield schema, path
+        for key, value in schema.items():
+            if key == "properties" and path is not None and isinstance(value, Mapping):
+                for name, property_schema in value.items():
+                    yield from _subschemas(property_schema, (*path, name))
+            elif key not in _VALUE_KEYWORDS:
+                yield from _subschemas(value, None)
+    elif isinstance(schema, list):
+        for item in schema:
+            yield from _subschemas(item, None)
+
+
+def _mirrored(schema: Mapping[str, Any], path: tuple[str, ...]) -> MirroredParam:
+    name = schema[ANNOTATION]
+    if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+        raise DefinitionError(f"{ANNOTATION} of {'.'.join(path)} must be an HTTP token, not {name!r}")
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        kind = next(iter(set(kind) - {"null"}), None) if len(set(kind) - {"null"}) == 1 else None
+    if kind not in ("string", "integer", "boolean"):
+        raise DefinitionError(f"{ANNOTATION} of {'.'.join(path)} needs the type string, integer or boolean")
+    return MirroredParam(name, path, kind == "integer")

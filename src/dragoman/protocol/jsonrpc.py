@@ -1,0 +1,291 @@
+"""JSON-RPC 2.0: bytes to messages and back.
+
+`decode` never raises: whatever a peer sent, the answer is a message, and `Invalid` is the message for what could not be
+read, ready to be answered. Every limit of the wire is checked here, once, so that the decoders behind it see only valid
+UTF-8 of bounded size and depth. Parameters, results and errors stay `Raw`: who knows their type decodes them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from dragoman.errors import InternalError, InvalidRequest, ParseError, RpcError, ValidationError
+from dragoman.types import RequestId
+
+NO_PARAMS = Raw(b"{}")
+
+
+class Limits(Struct, frozen=True):
+    """How large, how deep and how many: the bounds of one message."""
+
+    message_bytes: int = 4 * 1024 * 1024
+    nesting: int = 128
+    batch: int = 1000
+
+
+DEFAULT_LIMITS = Limits()
+
+
+class Request(Struct, frozen=True):
+    """A request: it wants one response with its id."""
+
+    id: RequestId
+    method: str
+    params: Raw = NO_PARAMS
+
+
+class Notification(Struct, frozen=True):
+    """A notification: it is never answered."""
+
+    method: str
+    params: Raw = NO_PARAMS
+
+
+class ResultResponse(Struct, frozen=True):
+    """The answer to a request of ours."""
+
+    id: RequestId
+    result: Raw
+
+
+class ErrorResponse(Struct, frozen=True):
+    """The refusal of a request of ours; without an id the peer could not tell which."""
+
+    id: RequestId | None
+    error: RpcError
+
+
+class Invalid(Struct, frozen=True):
+    """What is not a message; `answer` is false where an answer could be taken for another one."""
+
+    id: RequestId | None
+    error: RpcError
+    answer: bool = True
+
+
+Message = Request | Notification | ResultResponse | ErrorResponse | Invalid
+
+
+class Batch(Struct, frozen=True):
+    """Several messages in one JSON array (2025-03-26 only)."""
+
+    messages: list[Message]
+
+
+class _Envelope(Struct):
+    jsonrpc: Literal["2.0"]
+    id: int | str | UnsetType | None = UNSET
+    method: str | UnsetType = UNSET
+    params: Raw | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+
+class _ErrorObject(Struct):
+    code: int
+    message: str
+    data: Any | UnsetType = UNSET
+
+
+_envelope = msgspec.json.Decoder(_Envelope)
+_parts = msgspec.json.Decoder(dict[str, Raw])
+_any = msgspec.json.Decoder(Raw)
+_elements = msgspec.json.Decoder(list[Raw])
+_error_object = msgspec.json.Decoder(_ErrorObject)
+_request_id = msgspec.json.Decoder(int | str)
+
+
+def decode(data: bytes, limits: Limits = DEFAULT_LIMITS, *, batches: bool = False) -> Message | Batch:
+    """Return the message, or the batch of messages, that the bytes hold.
+
+    Example:
+        decode(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}')  # Request(id=1, method='ping', ...)
+    """
+    problem = _over_limits(data, limits)
+    if problem is not None:
+        return Invalid(None, ParseError(problem))
+    if batches and data.lstrip()[:1] == b"[":
+        return _decode_batch(data, limits)
+    return _decode_one(data)
+
+
+def _over_limits(data: bytes, limits: Limits) -> str | None:
+    if len(data) > limits.message_bytes:
+        return f"The message has {len(data)} bytes; at most {limits.message_bytes} are accepted"
+    # msgspec does not check the UTF-8 of what it skips or keeps as Raw.
+    if not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            return "The message is not valid UTF-8"
+    if nests_deeper(data, limits.nesting):
+        return f"The message is nested deeper than {limits.nesting} levels"
+    return None
+
+
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_AS_BRACKETS = bytes.maketrans(b"{}", b"[]")
+_NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+
+
+def nests_deeper(data: bytes, levels: int) -> bool:
+    """Tell whether JSON has more nested arrays and objects than that, without building any of them."""
+    if len(data) <= 2 * levels or data.count(b"{") + data.count(b"[") <= levels:
+        return False
+    brackets = _STRING.sub(b"", data).translate(_AS_BRACKETS, _NOT_BRACKETS)
+    for _ in range(levels):
+        # Each pass takes away the innermost level everywhere.
+        brackets, before = brackets.replace(b"[]", b""), len(brackets)
+        if len(brackets) == before:
+            break
+    return b"[]" in brackets or brackets.count(b"[") > levels
+
+
+def _decode_one(data: bytes | Raw) -> Message:
+    try:
+        envelope = _envelope.decode(data)
+    except msgspec.ValidationError as error:
+        return _diagnose(data, error)
+    except (msgspec.DecodeError, RecursionError) as error:
+        return _unparsable(error)
+    if envelope.method is not UNSET:
+        return _decode_call(envelope, envelope.method)
+    return _decode_response(envelope)
+
+
+def _unparsable(error: Exception) -> Invalid:
+    return Invalid(None, ParseError(f"The message is not JSON: {error}"))
+
+
+def _decode_call(envelope: _Envelope, method: str) -> Message:
+    params = NO_PARAMS if envelope.params is UNSET or bytes(envelope.params) == b"null" else envelope.params
+    if method.startswith("rpc."):
+        id = None if envelope.id is UNSET else envelope.id
+        return Invalid(id, InvalidRequest("Method names that begin with 'rpc.' are reserved"))
+    if envelope.id is UNSET:
+        return Notification(method, params)
+    if envelope.id is None:
+        return Invalid(None, InvalidRequest("A request id must not be null"))
+    return Request(envelope.id, method, params)
+
+
+def _decode_response(envelope: _Envelope) -> Message:
+    if envelope.error is not UNSET:
+        return ErrorResponse(None if envelope.id is UNSET else envelope.id, decode_error(envelope.error))
+    if envelope.result is UNSET:
+        id = None if envelope.id is UNSET else envelope.id
+        return Invalid(id, InvalidRequest("A message needs a method, a result or an error"))
+    if envelope.id is UNSET or envelope.id is None:
+        return Invalid(None, InvalidRequest("A result needs the id of its request"), answer=False)
+    return ResultResponse(envelope.id, envelope.result)
+
+
+def decode_error(data: bytes | Raw) -> RpcError:
+    """Return the error that a peer sent; a malformed one is an error all the same, so that nobody waits on."""
+    try:
+        error = _error_object.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return InternalError("The peer answered with a malformed error")
+    return RpcError.of(error.code, error.message, error.data)
+
+
+def _diagnose(data: bytes | Raw, misfit: msgspec.ValidationError) -> Invalid:
+    """Say what is wrong with JSON that is no message, keeping its id where it has a readable one."""
+    try:
+        _any.decode(data)
+        parts = _parts.decode(data)
+    except msgspec.ValidationError:
+        return Invalid(None, InvalidRequest("A message must be a JSON object; batches exist in 2025-03-26 only"))
+    except (msgspec.DecodeError, RecursionError) as error:
+        return _unparsable(error)
+    is_response = "method" not in parts and ("result" in parts or "error" in parts)
+    return Invalid(_readable_id(parts), InvalidRequest(f"Not a JSON-RPC 2.0 message: {misfit}"), answer=not is_response)
+
+
+def _readable_id(parts: dict[str, Raw]) -> RequestId | None:
+    try:
+        return _request_id.decode(parts["id"]) if "id" in parts else None
+    except msgspec.DecodeError:
+        return None
+
+
+def _decode_batch(data: bytes, limits: Limits) -> Batch | Invalid:
+    try:
+        elements = _elements.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        return _unparsable(error)
+    if not elements:
+        return Invalid(None, InvalidRequest("A batch must not be empty"))
+    if len(elements) > limits.batch:
+        return Invalid(None, InvalidRequest(f"A batch must not hold more than {limits.batch} messages"))
+    return Batch([_decode_one(element) for element in elements])
+
+
+class _RequestOut(Struct):
+    id: RequestId
+    method: str
+    params: Any
+    jsonrpc: str = "2.0"
+
+
+class _NotificationOut(Struct):
+    method: str
+    params: Any
+    jsonrpc: str = "2.0"
+
+
+class _ResultOut(Struct):
+    id: RequestId
+    result: Any
+    jsonrpc: str = "2.0"
+
+
+class _ErrorOut(Struct):
+    id: RequestId | UnsetType | None
+    error: _ErrorObject
+    jsonrpc: str = "2.0"
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode(value: Any) -> bytes:
+    """Return a value as JSON.
+
+    Raises:
+        ValidationError: it cannot be JSON: a lone surrogate, a cycle, an unknown type, an integer without end.
+    """
+    try:
+        return _encoder.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ValidationError(f"The value cannot be sent as JSON: {error}") from None
+
+
+def encode_request(id: RequestId, method: str, params: Any = NO_PARAMS) -> bytes:
+    """Return the bytes of a request."""
+    return encode(_RequestOut(id, method, params))
+
+
+def encode_notification(method: str, params: Any = NO_PARAMS) -> bytes:
+    """Return the bytes of a notification."""
+    return encode(_NotificationOut(method, params))
+
+
+def encode_result(id: RequestId, result: Any) -> bytes:
+    """Return the bytes of a response; a `Raw` result is copied as it is."""
+    return encode(_ResultOut(id, result))
+
+
+def encode_error(id: RequestId | None, error: RpcError, *, null_id: bool = False) -> bytes:
+    """Return the bytes of an error response; an unknown id is left out, or null where the version wants it."""
+    shown = UNSET if id is None and not null_id else id
+    return encode(_ErrorOut(shown, _ErrorObject(error.code, error.message, error.data)))
+
+
+def encode_batch(messages: list[bytes]) -> bytes:
+    """Return the bytes of a batch of encoded messages."""
+    return b"[" + b",".join(messages) + b"]"

@@ -1,0 +1,136 @@
+"""How a client finds out which era and version a server speaks.
+
+The probe is `server/discover`. What it gets is judged here; time-outs, crashes and HTTP troubles are facts that the
+transport reports. An error that no stateless server gives means the handshake; an error that only a stateless server
+gives does not; and 5xx, refused connections and missing credentials say nothing about the era.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from dragoman import types
+from dragoman.errors import HeaderMismatch, MissingCapability, RpcError, UnsupportedVersion, ValidationError
+from dragoman.protocol.jsonrpc import ErrorResponse, ResultResponse
+from dragoman.protocol.versions import VERSIONS, Version, find_version, handshake_versions, stateless_versions
+from dragoman.types import decode
+
+
+class Stateless(Struct, frozen=True):
+    """The server is stateless and speaks this version."""
+
+    version: Version
+    discovered: types.DiscoverResult | None = None
+
+
+class Handshake(Struct, frozen=True):
+    """The server wants `initialize`; offer it this version."""
+
+    version: Version
+
+
+class Again(Struct, frozen=True):
+    """The server is stateless; probe once more with this version."""
+
+    version: Version
+
+
+class Refused(Struct, frozen=True):
+    """The two sides have no version in common, or the server said what is wrong."""
+
+    error: RpcError
+
+
+Verdict = Stateless | Handshake | Again | Refused
+
+_STATELESS_ERRORS = (HeaderMismatch, MissingCapability)
+
+
+def judge(answer: ResultResponse | ErrorResponse | None, spoken: Iterable[Version] = VERSIONS) -> Verdict:
+    """Return what the answer to a probe means; None is a probe that was not answered with a JSON-RPC message.
+
+    Example:
+        judge(None)  # Handshake(...): the child died or the time ran out
+    """
+    known = tuple(spoken)
+    if isinstance(answer, ResultResponse):
+        return _judge_result(answer, known)
+    if answer is None:
+        return _fall_back(known, "The server does not answer server/discover")
+    if isinstance(answer.error, UnsupportedVersion):
+        return _judge_unsupported(answer.error, known)
+    if isinstance(answer.error, _STATELESS_ERRORS):
+        return Refused(answer.error)
+    return _fall_back(known, f"The server does not know server/discover: {answer.error.message}")
+
+
+def _judge_result(answer: ResultResponse, known: tuple[Version, ...]) -> Verdict:
+    try:
+        discovered = decode(answer.result, types.DiscoverResult)
+    except ValidationError:
+        return _fall_back(known, "The server answered server/discover with something else")
+    version = common(discovered.supported_versions, stateless_versions(known))
+    if version is not None:
+        return Stateless(version, discovered)
+    return _fall_back(known, "The server and this client have no protocol version in common")
+
+
+def _judge_unsupported(error: UnsupportedVersion, known: tuple[Version, ...]) -> Verdict:
+    supported = supported_versions(error)
+    version = common(supported, stateless_versions(known))
+    if version is not None:
+        return Again(version)
+    offered = common(supported, handshake_versions(known))
+    return Refused(error) if offered is None else Handshake(offered)
+
+
+def supported_versions(error: RpcError) -> list[str]:
+    """Return the versions that an UnsupportedVersion error names, whatever else its data holds."""
+    supported = error.data.get("supported") if isinstance(error.data, dict) else None
+    return [name for name in supported if isinstance(name, str)] if isinstance(supported, list) else []
+
+
+def common(names: Iterable[str], known: Iterable[Version]) -> Version | None:
+    """Return the newest version that both sides have."""
+    wanted = set(names)
+    return max((version for version in known if version.name in wanted), default=None)
+
+
+def _fall_back(known: tuple[Version, ...], reason: str) -> Verdict:
+    candidates = handshake_versions(known)
+    if not candidates:
+        return Refused(RpcError(UnsupportedVersion.CODE, f"{reason}, and this client speaks stateless versions only"))
+    return Handshake(candidates[0])
+
+
+class HttpProbe(Struct, frozen=True):
+    """What an HTTP server answered to the probe."""
+
+    status: int
+    message: ResultResponse | ErrorResponse | None = None
+
+
+def judge_http(probe: HttpProbe, spoken: Iterable[Version] = VERSIONS) -> Verdict | None:
+    """Return what an HTTP answer to a probe means; None when it says nothing about the era (401, 403, 5xx).
+
+    A JSON-RPC error decides whatever its status is, because servers of the handshake era answer unknown methods with
+    200 as well as with 400 and 404.
+    """
+    if probe.status in (401, 403) or probe.status >= 500:
+        return None
+    return judge(probe.message, spoken)
+
+
+def agreed(result: types.InitializeResult, spoken: Iterable[Version] = VERSIONS) -> Version:
+    """Return the version of a handshake, as the server chose it.
+
+    Raises:
+        UnsupportedVersion: the server chose a version that has no handshake or that this client does not speak.
+    """
+    candidates = handshake_versions(spoken)
+    version = find_version(result.protocol_version)
+    if version not in candidates or version is None:
+        raise UnsupportedVersion(result.protocol_version, [candidate.name for candidate in candidates])
+    return version

@@ -1,0 +1,159 @@
+"""Values that leave the server sealed and come back from strangers: request states and session ids.
+
+A token is base64url(tag + payload), the tag being HMAC-SHA256 over the purpose and the payload. It is signed, not
+encrypted: whoever holds it can read it. The first key of the ring seals and every key opens, so that keys can be
+rotated. Nothing here draws random numbers or reads a clock; both are given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+
+import msgspec
+from msgspec import Struct
+
+from dragoman import types
+from dragoman.protocol.eras import Caller
+from dragoman.protocol.methods import declares
+from dragoman.protocol.versions import find_version
+
+_TAG_BYTES = 32
+_SHORTEST_KEY = 16
+
+
+class KeyRing:
+    """Keys that seal (the first) and open (all of them).
+
+    Example:
+        ring = KeyRing(new_key, old_key)
+        ring.open("greeting", ring.seal("greeting", b"hello"))
+
+    Raises:
+        ValueError: there is no key, or one has less than 16 bytes.
+    """
+
+    def __init__(self, *keys: bytes) -> None:
+        if not keys or any(len(key) < _SHORTEST_KEY for key in keys):
+            raise ValueError(f"A key ring needs at least one key, and every key at least {_SHORTEST_KEY} bytes")
+        self._keys = keys
+
+    def seal(self, purpose: str, payload: bytes) -> str:
+        """Return the payload as a token that only opens for the same purpose."""
+        token = _tag(self._keys[0], purpose, payload) + payload
+        return urlsafe_b64encode(token).rstrip(b"=").decode("ascii")
+
+    def open(self, purpose: str, token: str) -> bytes | None:
+        """Return the payload of a token that this ring sealed for that purpose, else None."""
+        sealed = _from_base64(token)
+        if sealed is None or len(sealed) < _TAG_BYTES:
+            return None
+        tag, payload = sealed[:_TAG_BYTES], sealed[_TAG_BYTES:]
+        genuine = any(hmac.compare_digest(tag, _tag(key, purpose, payload)) for key in self._keys)
+        return payload if genuine else None
+
+
+def _tag(key: bytes, purpose: str, payload: bytes) -> bytes:
+    label = purpose.encode()
+    return hmac.digest(key, len(label).to_bytes(4, "big") + label + payload, "sha256")
+
+
+def _from_base64(text: str) -> bytes | None:
+    try:
+        sealed = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+    except ValueError:
+        return None
+    # One token, one spelling: otherwise a revoked id could come back written differently.
+    return sealed if urlsafe_b64encode(sealed).rstrip(b"=") == text.encode("ascii") else None
+
+
+def digest(text: str | None) -> bytes:
+    """Return a short fingerprint of a principal, for binding a token to it."""
+    return b"" if text is None else hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:12]
+
+
+_CAPABILITIES: tuple[tuple[str, ...], ...] = (
+    ("sampling",),
+    ("sampling", "context"),
+    ("sampling", "tools"),
+    ("elicitation",),
+    ("elicitation", "form"),
+    ("elicitation", "url"),
+    ("roots",),
+    ("roots", "listChanged"),
+)
+_LONGEST_NAME = 256
+_LONGEST_VERSION = 64
+
+
+class _Session(Struct, array_like=True):
+    version: str
+    issued_at: int
+    capabilities: int
+    principal: bytes
+    nonce: bytes
+    name: str | None = None
+    client_version: str | None = None
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Session)
+
+
+class SessionTokens:
+    """Session ids that carry the session: any process with the key ring can take a session up.
+
+    An id holds the protocol version, the client's name and version (cut to 256 and 64 characters), the capabilities
+    that servers act on, the time of issue and a digest of the principal. It opens only for the same server, path and
+    principal, and only until it is `max_age` seconds old. It never has more than 2,048 bytes.
+    """
+
+    def __init__(self, ring: KeyRing, *, server: str, path: str, max_age: int = 86_400) -> None:
+        self._ring = ring
+        self._purpose = f"session {len(server)} {server} {path}"
+        self._max_age = max_age
+
+    def seal(self, caller: Caller, *, principal: str | None, now: float, nonce: bytes) -> str:
+        """Return a new session id; `nonce` makes it unguessable and unique."""
+        info = caller.info
+        session = _Session(
+            caller.version.name,
+            int(now),
+            _flags(caller.capabilities),
+            digest(principal),
+            nonce,
+            info.name[:_LONGEST_NAME] if info else None,
+            info.version[:_LONGEST_VERSION] if info else None,
+        )
+        return self._ring.seal(self._purpose, _encoder.encode(session))
+
+    def open(self, token: str, *, principal: str | None, now: float) -> Caller | None:
+        """Return who the session belongs to, or None for a foreign, forged, changed or outdated id."""
+        payload = self._ring.open(self._purpose, token)
+        if payload is None:
+            return None
+        session = _decoder.decode(payload)
+        version = find_version(session.version)
+        fresh = -_CLOCK_SKEW <= now - session.issued_at <= self._max_age
+        if version is None or not fresh or not hmac.compare_digest(session.principal, digest(principal)):
+            return None
+        named = session.name is not None and session.client_version is not None
+        info = types.Implementation(session.name or "", session.client_version or "") if named else None
+        return Caller(version, _capabilities(session.capabilities), info)
+
+
+_CLOCK_SKEW = 60
+
+
+def _flags(capabilities: types.ClientCapabilities) -> int:
+    declared = msgspec.to_builtins(capabilities)
+    return sum(1 << bit for bit, path in enumerate(_CAPABILITIES) if declares(declared, path))
+
+
+def _capabilities(flags: int) -> types.ClientCapabilities:
+    declared: types.Json = {}
+    for bit, (name, *inner) in enumerate(_CAPABILITIES):
+        if flags >> bit & 1:
+            declared.setdefault(name, {}).update({key: True if key == "listChanged" else {} for key in inner})
+    return msgspec.convert(declared, types.ClientCapabilities)
