@@ -19,7 +19,6 @@ from dragoman.protocol import jsonrpc
 from dragoman.protocol.fields import trim, wrap_result
 from dragoman.protocol.methods import METHODS, Method, offered
 from dragoman.protocol.versions import (
-    LATEST_HANDSHAKE,
     VERSIONS,
     Version,
     find_version,
@@ -32,13 +31,9 @@ class Caller(Struct, frozen=True):
     """Who sent a request: what the client said of itself, in a session or in the request."""
 
     version: Version
-    capabilities: types.ClientCapabilities = types.ClientCapabilities()
+    capabilities: types.ClientCapabilities = field(default_factory=types.ClientCapabilities)
     info: types.Implementation | None = None
     log_level: types.LoggingLevel | None = None
-
-
-UNINTRODUCED = Caller(LATEST_HANDSHAKE)
-"""A client that sends requests by hand, without a handshake."""
 
 
 class Request(Struct, frozen=True):
@@ -57,6 +52,10 @@ class Offer(Struct, frozen=True):
 
     versions: tuple[Version, ...]
     methods: Mapping[str, Mapping[str, Method]]
+    names: Mapping[str, str]
+    """The parameter that the `Mcp-Name` header mirrors, by method, whether that method is offered or not."""
+    unintroduced: Caller | None
+    """A client that sends requests by hand, without a handshake; None where no version has one."""
 
     @classmethod
     def of(
@@ -71,6 +70,8 @@ class Offer(Struct, frozen=True):
         return cls(
             newest_first,
             {version.name: offered(rows, version, "client", capabilities) for version in newest_first},
+            {method.name: method.name_from for method in rows if method.name_from is not None},
+            next((Caller(version) for version in handshake_versions(newest_first)), None),
         )
 
     def find(self, method: str, version: Version) -> Method:
@@ -79,7 +80,7 @@ class Offer(Struct, frozen=True):
         Raises:
             MethodNotFound: the version has no such request, or its capability is not offered.
         """
-        found = self.methods[version.name].get(method)
+        found = self.methods.get(version.name, {}).get(method)
         if found is None or found.is_notification:
             raise MethodNotFound(f"Method not found: {method}", {"method": method})
         return found
@@ -90,12 +91,13 @@ class _Head(Struct):
 
 
 class _Claim(Struct):
-    version: Raw | UnsetType = field(default=UNSET, name=types.PROTOCOL_VERSION)
+    version: Any = field(default=None, name=types.PROTOCOL_VERSION)
 
 
 _head = msgspec.json.Decoder(_Head)
 _claim = msgspec.json.Decoder(_Claim)
-_request_meta = msgspec.json.Decoder(types.RequestMeta)
+_request_meta = msgspec.json.Decoder(types.RequestMeta | None)
+_object = msgspec.json.Decoder(types.Json)
 _NO_META = types.RequestMeta()
 
 
@@ -108,7 +110,9 @@ def open(message: jsonrpc.Request, offer: Offer, session: Caller | None = None) 
         MethodNotFound: that version has no such method, or its capability is not offered.
     """
     raw_meta, meta = read_meta(message.params)
-    caller = (session or UNINTRODUCED) if meta.protocol_version is None else stateless_caller(meta, offer)
+    caller = (session or offer.unintroduced) if meta.protocol_version is None else None
+    if caller is None:
+        caller = stateless_caller(meta, offer)
     method = offer.find(message.method, caller.version)
     return Request(message.id, method, message.params, caller, meta.progress_token, raw_meta)
 
@@ -117,7 +121,7 @@ def claims_stateless(message: jsonrpc.Request | jsonrpc.Notification) -> bool:
     """Tell whether a message names its own protocol version, whatever else is wrong with it."""
     try:
         raw = _head.decode(message.params).meta
-        return raw is not UNSET and _claim.decode(raw).version is not UNSET
+        return raw is not UNSET and _claim.decode(raw).version is not None
     except (msgspec.DecodeError, RecursionError):
         return False
 
@@ -130,12 +134,13 @@ def read_meta(params: Raw) -> tuple[Raw | UnsetType, types.RequestMeta]:
     """
     try:
         raw = _head.decode(params).meta
-        return (raw, _request_meta.decode(raw)) if raw is not UNSET else (UNSET, _NO_META)
+        meta = None if raw is UNSET else _request_meta.decode(raw)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidParams(f"Invalid parameters: {error}") from None
+    return (UNSET, _NO_META) if meta is None else (raw, meta)
 
 
-def require_envelope(meta: types.RequestMeta) -> str:
+def require_envelope(meta: types.RequestMeta, offer: Offer) -> str:
     """Return the version that a stateless request claims.
 
     Raises:
@@ -144,7 +149,8 @@ def require_envelope(meta: types.RequestMeta) -> str:
     # MUST (2026-07-28): "missing required _meta field -> -32602", before the version itself is judged.
     if meta.protocol_version is None or meta.client_capabilities is None:
         missing = types.PROTOCOL_VERSION if meta.protocol_version is None else types.CLIENT_CAPABILITIES
-        raise InvalidParams(f"_meta lacks {missing!r}, which every stateless request carries")
+        served = ", ".join(version_names(offer.versions))
+        raise InvalidParams(f"_meta lacks {missing!r}, which every stateless request carries; served are {served}")
     return meta.protocol_version
 
 
@@ -155,7 +161,7 @@ def stateless_caller(meta: types.RequestMeta, offer: Offer) -> Caller:
         InvalidParams: the request lacks what every stateless request carries.
         UnsupportedVersion: its version is not served without a handshake.
     """
-    claimed = require_envelope(meta)
+    claimed = require_envelope(meta, offer)
     version = find_version(claimed)
     if version is None or not version.stateless or version not in offer.versions:
         raise UnsupportedVersion(claimed, version_names(offer.versions))
@@ -191,14 +197,24 @@ def _stamp(result: types.Result, server_info: Raw | None) -> types.Result:
 
 
 def seal_value(value: Any, version: Version, server_info: Raw | None = None) -> Any:
-    """Return what a method of the server's own gave back: as it is, or as a stateless result."""
+    """Return what a method of the server's own gave back: as it is, or as a stateless result.
+
+    Raises:
+        ValidationError: it cannot be JSON.
+    """
     if not version.stateless:
         return value
-    sealed = dict(value) if isinstance(value, dict) else {"result": value}
+    sealed = dict(value) if isinstance(value, dict) else _as_object(value)
     sealed.setdefault("resultType", "complete")
     if server_info is not None:
         sealed["_meta"] = {types.SERVER_INFO: server_info, **(sealed.get("_meta") or {})}
     return sealed
+
+
+def _as_object(value: Any) -> types.Json:
+    """Whether a value is an object shows on the wire only: a dataclass is one there."""
+    encoded = jsonrpc.encode(value)
+    return _object.decode(encoded) if encoded.startswith(b"{") else {"result": Raw(encoded)}
 
 
 def seal_error(error: RpcError, version: Version) -> RpcError:
@@ -231,7 +247,12 @@ def initialize(
     """
     version = negotiate(params.protocol_version, offer.versions)
     result = types.InitializeResult(version.name, capabilities, info, instructions)
-    return trim(result, version), Caller(version, params.capabilities, params.client_info)
+    return trim(result, version), Caller(version, _within(version, params.capabilities), params.client_info)
+
+
+def _within(version: Version, capabilities: types.ClientCapabilities) -> types.ClientCapabilities:
+    """Return what a version lets a server make of a client; extensions have versions of their own."""
+    return msgspec.structs.replace(trim(capabilities, version), extensions=capabilities.extensions)
 
 
 def negotiate(requested: str, served: tuple[Version, ...]) -> Version:

@@ -7,12 +7,14 @@ once its session is found.
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+
 import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.errors import (
     HeaderMismatch,
-    InvalidParams,
     InvalidRequest,
     MethodNotFound,
     MissingCapability,
@@ -21,9 +23,8 @@ from dragoman.errors import (
 )
 from dragoman.protocol import eras, headers, jsonrpc
 from dragoman.protocol.headers import RequestHeaders
-from dragoman.protocol.methods import Method
-from dragoman.protocol.versions import find_version, version_names
-from dragoman.types import PROTOCOL_VERSION, RequestId
+from dragoman.protocol.versions import ASSUMED_OVER_HTTP, Version, find_version, version_names
+from dragoman.types import RequestId
 
 JSON = "application/json"
 SSE = "text/event-stream"
@@ -37,10 +38,12 @@ class Rejection(Struct, frozen=True):
     status: int
     error: RpcError
     id: RequestId | None = None
+    null_id: bool = False
+    """An unknown id is null, as the client's version wants it."""
 
     def body(self) -> bytes:
         """Return the JSON-RPC error."""
-        return jsonrpc.encode_error(self.id, self.error)
+        return jsonrpc.encode_error(self.id, self.error, null_id=self.null_id)
 
 
 class InSession(Struct, frozen=True):
@@ -52,7 +55,8 @@ class InSession(Struct, frozen=True):
     @property
     def is_initialize(self) -> bool:
         """Whether this begins a session."""
-        return not self.batch and getattr(self.messages[0], "method", None) == "initialize"
+        first = self.messages[0]
+        return not self.batch and isinstance(first, jsonrpc.Request) and first.method == "initialize"
 
 
 Exchange = eras.Request | jsonrpc.Notification | InSession | Rejection
@@ -65,18 +69,24 @@ class Acceptable(Struct, frozen=True):
     sse: bool
 
 
+_REFUSED = re.compile(r"q\s*=\s*0(\.0*)?")
+
+
+@lru_cache(maxsize=64)
 def acceptable(accept: str | None) -> Acceptable:
-    """Read an `Accept` header; an absent one takes everything, and a quality of 0 takes nothing."""
-    ranges = [_media_range(part) for part in ("*/*" if accept is None else accept).lower().split(",")]
-    return Acceptable(
-        *(any(taken in (kind, kind.split("/")[0] + "/*", "*/*") for taken in ranges) for kind in (JSON, SSE))
-    )
+    """Read an `Accept` header: none takes everything, the most specific range decides, a quality of 0 refuses."""
+    ranges = dict(_media_range(part) for part in (accept or "*/*").lower().split(","))
+    return Acceptable(_takes(ranges, JSON), _takes(ranges, SSE))
 
 
-def _media_range(part: str) -> str:
+def _media_range(part: str) -> tuple[str, bool]:
     kind, *parameters = (piece.strip() for piece in part.split(";"))
-    refused = any(parameter.replace(" ", "") in ("q=0", "q=0.0", "q=0.00", "q=0.000") for parameter in parameters)
-    return "" if refused else kind
+    return kind, not any(_REFUSED.fullmatch(parameter) for parameter in parameters)
+
+
+def _takes(ranges: dict[str, bool], kind: str) -> bool:
+    candidates = (kind, kind.partition("/")[0] + "/*", "*/*")
+    return next((ranges[candidate] for candidate in candidates if candidate in ranges), False)
 
 
 def receive(
@@ -89,18 +99,32 @@ def receive(
     message = jsonrpc.decode(body, limits, batches=True)
     try:
         match message:
-            case jsonrpc.Invalid(id, error):
-                return Rejection(BAD_REQUEST, error, id)
+            case jsonrpc.Invalid(_, error):
+                raise error
             case jsonrpc.Batch(messages):
-                return _receive_batch(sent, messages)
+                return _receive_batch(sent, messages, offer)
             case jsonrpc.Request():
                 return _receive_request(sent, message, offer)
             case jsonrpc.Notification():
-                return message if _speaks_stateless(sent) or eras.claims_stateless(message) else InSession([message])
+                return _receive_notification(sent, message, offer)
             case _:
-                return _receive_response(sent, message)
+                return _receive_response(sent, message, offer)
     except RpcError as error:
-        return Rejection(rejection_status(error), error, getattr(message, "id", None))
+        return _reject(rejection_status(error), error, sent, _id_to_echo(message))
+
+
+def _id_to_echo(message: jsonrpc.Message | jsonrpc.Batch) -> RequestId | None:
+    """The id of a response is one of ours; in an error it could be taken for a request of the client."""
+    match message:
+        case jsonrpc.Request(id) | jsonrpc.Invalid(id, _, True):
+            return id
+        case _:
+            return None
+
+
+def _reject(status: int, error: RpcError, sent: RequestHeaders, id: RequestId | None = None) -> Rejection:
+    version = _header_version(sent)
+    return Rejection(status, error, id, null_id=version is not None and not version.omits_unknown_id)
 
 
 def rejection_status(error: RpcError) -> int:
@@ -116,32 +140,42 @@ def handler_status(error: RpcError) -> int:
 def _refuse_media(sent: RequestHeaders) -> Rejection | None:
     kind = (sent.content_type or "").partition(";")[0].strip().lower()
     if kind != JSON:
-        return Rejection(UNSUPPORTED_MEDIA_TYPE, InvalidRequest(f"The Content-Type must be {JSON}"))
+        return _reject(UNSUPPORTED_MEDIA_TYPE, InvalidRequest(f"The Content-Type must be {JSON}"), sent)
     taken = acceptable(sent.accept)
     if not taken.json and not taken.sse:
-        return Rejection(NOT_ACCEPTABLE, InvalidRequest(f"The Accept header must admit {JSON} or {SSE}"))
+        return _reject(NOT_ACCEPTABLE, InvalidRequest(f"The Accept header must admit {JSON} or {SSE}"), sent)
     return None
 
 
+def _header_version(sent: RequestHeaders) -> Version | None:
+    return ASSUMED_OVER_HTTP if sent.protocol_version is None else find_version(sent.protocol_version)
+
+
 def _speaks_stateless(sent: RequestHeaders) -> bool:
-    version = find_version(sent.protocol_version)
+    version = _header_version(sent)
     return version is not None and version.stateless
 
 
-def _receive_batch(sent: RequestHeaders, messages: list[jsonrpc.Message]) -> Exchange:
-    version = find_version(sent.protocol_version)
-    if version is not None and not version.batches:
-        raise InvalidRequest(f"Protocol version {version.name} has no batches")
+def _receive_batch(sent: RequestHeaders, messages: list[jsonrpc.Message], offer: eras.Offer) -> Exchange:
+    version = _header_version(sent)
+    if version is None or not version.batches or version not in offer.versions:
+        raise InvalidRequest("A message must be a JSON object; this protocol version has no batches")
     for message in messages:
         if isinstance(message, jsonrpc.Request) and (message.method == "initialize" or eras.claims_stateless(message)):
             raise InvalidRequest("A batch must hold neither initialize nor stateless requests")
     return InSession(messages, batch=True)
 
 
-def _receive_response(sent: RequestHeaders, message: jsonrpc.Message) -> Exchange:
+def _receive_response(sent: RequestHeaders, message: jsonrpc.Message, offer: eras.Offer) -> Exchange:
     if _speaks_stateless(sent):
         raise InvalidRequest("Clients send no responses in this protocol version")
-    return InSession([message])
+    return _in_session(sent, message, offer)
+
+
+def _receive_notification(sent: RequestHeaders, message: jsonrpc.Notification, offer: eras.Offer) -> Exchange:
+    if _speaks_stateless(sent) or eras.claims_stateless(message):
+        return message
+    return _in_session(sent, message, offer)
 
 
 def _receive_request(sent: RequestHeaders, message: jsonrpc.Request, offer: eras.Offer) -> Exchange:
@@ -150,22 +184,30 @@ def _receive_request(sent: RequestHeaders, message: jsonrpc.Request, offer: eras
     if message.method == "initialize":
         return InSession([message])
     if _speaks_stateless(sent):
-        raise InvalidParams(f"_meta lacks {PROTOCOL_VERSION!r}, which every request carries in this protocol version")
+        return _climb(sent, message, offer)
+    return _in_session(sent, message, offer)
+
+
+def _in_session(sent: RequestHeaders, message: jsonrpc.Message, offer: eras.Offer) -> InSession:
+    # MUST (2025-11-25): "respond with 400 Bad Request" to an invalid or unsupported version header.
     if sent.protocol_version is not None and find_version(sent.protocol_version) not in offer.versions:
         raise UnsupportedVersion(sent.protocol_version, version_names(offer.versions))
+    # A session knows its version; without one, only a server of 2025-03-26 may assume it.
+    if sent.protocol_version is None and sent.session_id is None and ASSUMED_OVER_HTTP not in offer.versions:
+        raise HeaderMismatch("The header MCP-Protocol-Version is missing")
     return InSession([message])
 
 
 def _climb(sent: RequestHeaders, message: jsonrpc.Request, offer: eras.Offer) -> eras.Request:
-    """The ladder of a stateless request, each rung before the next: `_meta`, headers, version, method."""
+    """The ladder of a stateless request, each rung before the next: `_meta`, version, mirrored headers, method."""
     raw_meta, meta = eras.read_meta(message.params)
-    claimed = eras.require_envelope(meta)
+    claimed = eras.require_envelope(meta, offer)
     headers.check_single(sent)
     headers.check_mirror("MCP-Protocol-Version", sent.protocol_version, claimed)
     caller = eras.stateless_caller(meta, offer)
     headers.check_mirror("Mcp-Method", sent.method, message.method)
+    _check_name(sent, offer.names.get(message.method), message.params)
     method = offer.find(message.method, caller.version)
-    _check_name(sent, method, message.params)
     return eras.Request(message.id, method, message.params, caller, meta.progress_token, raw_meta)
 
 
@@ -173,10 +215,10 @@ _parts = msgspec.json.Decoder(dict[str, Raw])
 _text = msgspec.json.Decoder(str)
 
 
-def _check_name(sent: RequestHeaders, method: Method, params: Raw) -> None:
-    if method.name_from is None:
+def _check_name(sent: RequestHeaders, name_from: str | None, params: Raw) -> None:
+    if name_from is None:
         return
-    expected = _decode_text(_parts.decode(params).get(method.name_from))
+    expected = _decode_text(_parts.decode(params).get(name_from))
     # Parameters without a name are refused by their own rung; there is nothing to mirror.
     if expected is not None:
         headers.check_mirror("Mcp-Name", sent.name, expected)

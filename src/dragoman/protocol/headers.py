@@ -12,28 +12,47 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
-from dragoman.errors import DefinitionError, HeaderMismatch
+from dragoman.errors import DefinitionError, HeaderMismatch, ValidationError
+from dragoman.protocol.jsonrpc import encode
 
 PARAM_PREFIX = "mcp-param-"
 ANNOTATION = "x-mcp-header"
 
 _OWS = " \t"
 _SAFE = re.compile(r"[\x20-\x7e]*")
+_READABLE = re.compile(r"[\t\x20-\x7e]*")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_INTEGER = re.compile(r"-?[0-9]{1,16}(?:\.0*)?")
+_INTEGER = re.compile(r"-?[0-9]{1,16}(?:\.0+)?")
 _LARGEST_INTEGER = 2**53 - 1
 _SENTINEL_START, _SENTINEL_END = "=?base64?", "?="
+_SENTINEL = re.compile(r"=\?base64\?(.*)\?=")
+_MAY_BE_ENCODED = ("Mcp-Name", "Mcp-Param-")
 
 Mirrored = str | int | bool
 
 
 def encode_value(value: Mirrored) -> str:
-    """Return a value as a header carries it."""
+    """Return a value as a header carries it.
+
+    Raises:
+        ValidationError: it is an integer that not every peer reads exactly, or has a lone surrogate.
+    """
+    if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
+        raise ValidationError(f"A header carries integers up to {_LARGEST_INTEGER} (2**53 - 1), not larger ones")
     text = _spell(value)
-    plain = _SAFE.fullmatch(text) and text == text.strip(_OWS) and not _is_sentinel(text)
-    return text if plain else f"{_SENTINEL_START}{b64encode(text.encode()).decode('ascii')}{_SENTINEL_END}"
+    if _is_plain(text) and not (text.startswith(_SENTINEL_START) and text.endswith(_SENTINEL_END)):
+        return text
+    try:
+        return f"{_SENTINEL_START}{b64encode(text.encode()).decode('ascii')}{_SENTINEL_END}"
+    except UnicodeEncodeError as error:
+        raise ValidationError(f"The value cannot be sent in a header: {error}") from None
+
+
+def _is_plain(text: str) -> bool:
+    return _SAFE.fullmatch(text) is not None and text == text.strip(_OWS)
 
 
 def _spell(value: Mirrored) -> str:
@@ -42,27 +61,25 @@ def _spell(value: Mirrored) -> str:
     return str(value)
 
 
-def _is_sentinel(text: str) -> bool:
-    return len(text) >= len(_SENTINEL_START + _SENTINEL_END) and (
-        text.startswith(_SENTINEL_START) and text.endswith(_SENTINEL_END)
-    )
-
-
 def decode_value(header: str, text: str) -> str:
     """Return what a header says.
 
     Raises:
         HeaderMismatch: it has characters that no header may carry, or its base64 is broken.
     """
-    text = text.strip(_OWS)
-    if not _SAFE.fullmatch(text):
-        raise HeaderMismatch(f"The header {header} has invalid characters; encode it as {_SENTINEL_START}...?=")
-    if not _is_sentinel(text):
-        return text
+    text = _read_value(header, text)
+    wrapped = _SENTINEL.fullmatch(text)
     try:
-        return b64decode(text[len(_SENTINEL_START) : -len(_SENTINEL_END)], validate=True).decode()
+        return text if wrapped is None else b64decode(wrapped[1], validate=True).decode()
     except ValueError:
         raise HeaderMismatch(f"The header {header} is not valid base64 of UTF-8") from None
+
+
+def _read_value(header: str, text: str) -> str:
+    text = text.strip(_OWS)
+    if not _READABLE.fullmatch(text):
+        raise HeaderMismatch(f"The header {header} has invalid characters; send printable ASCII")
+    return text
 
 
 class RequestHeaders(Struct, frozen=True):
@@ -130,12 +147,20 @@ def check_mirror(header: str, sent: str | None, expected: str) -> None:
     """
     if sent is None:
         raise HeaderMismatch(f"The header {header} is missing; it mirrors {expected!r}")
-    if decode_value(header, sent) != expected:
+    # MUST (2026-07-28): decode before comparing, "for headers that permit the Base64 sentinel encoding"; others do not.
+    said = decode_value(header, sent) if header.startswith(_MAY_BE_ENCODED) else _read_value(header, sent)
+    if said != expected:
         raise HeaderMismatch(f"The header {header} does not match the body, which says {expected!r}")
 
 
 def build(version: str, method: str, name: str | None = None) -> dict[str, str]:
-    """Return the headers that a client sends with a request."""
+    """Return the headers that a client sends with a request.
+
+    Raises:
+        ValidationError: the method or the name is nothing that a header can carry.
+    """
+    if not _is_plain(method):
+        raise ValidationError(f"The method {method!r} cannot be sent over HTTP; name it in printable ASCII")
     headers = {"MCP-Protocol-Version": version, "Mcp-Method": method}
     if name is not None:
         headers["Mcp-Name"] = encode_value(name)
@@ -157,18 +182,22 @@ class MirroredParam(Struct, frozen=True):
     def find(self, arguments: Any) -> Mirrored | None:
         """Return the value in the arguments, if it is there and of a kind that is mirrored."""
         for name in self.path:
-            arguments = arguments.get(name) if isinstance(arguments, dict) else None
+            arguments = arguments.get(name) if isinstance(arguments, Mapping) else None
         return arguments if isinstance(arguments, str | int | bool) else self._integral(arguments)
 
     def _integral(self, value: Any) -> int | None:
         return int(value) if self.integer and isinstance(value, float) and value.is_integer() else None
 
     def check(self, value: Mirrored | None, sent: str | None) -> None:
-        """Compare the header that was sent with the value in the body."""
+        """Compare the header that was sent with the value in the body.
+
+        Raises:
+            HeaderMismatch: it is missing, superfluous, malformed or different.
+        """
         name = f"Mcp-Param-{self.header}"
         if value is None:
             if sent is not None:
-                raise HeaderMismatch(f"The header {name} was sent, but the body has no such argument")
+                raise HeaderMismatch(f"The header {name} was sent, but the body has nothing that it mirrors")
         elif self.integer and sent is not None and _same_integer(decode_value(name, sent), value):
             return
         else:
@@ -177,7 +206,7 @@ class MirroredParam(Struct, frozen=True):
 
 def _same_integer(text: str, value: Mirrored) -> bool:
     """SHOULD (2026-07-28): "Integer params compared numerically (42.0 == 42)"."""
-    return bool(_INTEGER.fullmatch(text)) and int(text.partition(".")[0]) == value
+    return not isinstance(value, bool) and bool(_INTEGER.fullmatch(text)) and int(text.partition(".")[0]) == value
 
 
 class HeaderPlan(Struct, frozen=True):
@@ -191,12 +220,14 @@ class HeaderPlan(Struct, frozen=True):
 
         Raises:
             DefinitionError: an annotation is no HTTP token, is used twice, is on a type that is not mirrored, or cannot
-                be reached from the root by `properties` alone.
+                be reached from the root by `properties` alone; or the schema is nested too deeply to tell.
         """
         params: dict[str, MirroredParam] = {}
-        for schema, path in _subschemas(input_schema, ()):
-            if ANNOTATION not in schema or (path is None and not isinstance(schema[ANNOTATION], str)):
-                continue
+        try:
+            annotated = [found for found in _subschemas(input_schema, ()) if ANNOTATION in found[0]]
+        except RecursionError:
+            raise DefinitionError("The input schema is nested too deeply") from None
+        for schema, path in annotated:
             if not path:
                 raise DefinitionError(f"{ANNOTATION} {schema[ANNOTATION]!r} must be on what `properties` alone reach")
             param = _mirrored(schema, path)
@@ -205,8 +236,16 @@ class HeaderPlan(Struct, frozen=True):
         return cls(tuple(params.values()))
 
     def build(self, arguments: Mapping[str, Any]) -> dict[str, str]:
-        """Return the headers that a client sends with these arguments."""
-        values = ((param, param.find(dict(arguments))) for param in self.params)
+        """Return the headers that a client sends with these arguments.
+
+        Raises:
+            ValidationError: the arguments cannot be JSON, or a value is nothing that a header can carry.
+        """
+        if not self.params:
+            return {}
+        # Arguments may be Python's own, as UUIDs or enumerations; what is mirrored is how the body spells them.
+        body = msgspec.json.decode(encode(dict(arguments)))
+        values = ((param, param.find(body)) for param in self.params)
         return {f"Mcp-Param-{param.header}": encode_value(value) for param, value in values if value is not None}
 
     def check(self, arguments: Mapping[str, Any], headers: Mapping[str, str]) -> None:
@@ -216,22 +255,25 @@ class HeaderPlan(Struct, frozen=True):
             HeaderMismatch: one is missing, superfluous, malformed or different.
         """
         for param in self.params:
-            param.check(param.find(dict(arguments)), headers.get(param.key))
+            param.check(param.find(arguments), headers.get(param.key))
 
 
-_VALUE_KEYWORDS = frozenset({"const", "enum", "default", "examples"})
+_VALUE_KEYWORDS = frozenset({"const", "enum", "default", "examples", "dependentRequired"})
+_NAMED_SCHEMAS = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
+)
 
 
 def _subschemas(
     schema: Any, path: tuple[str, ...] | None
 ) -> Iterator[tuple[Mapping[str, Any], tuple[str, ...] | None]]:
-    """Every object in a schema, with its path in the arguments where a chain of `properties` leads there."""
+    """Every schema in a schema, with its path in the arguments where a chain of `properties` leads there."""
     if isinstance(schema, Mapping):
         yield schema, path
         for key, value in schema.items():
-            if key == "properties" and path is not None and isinstance(value, Mapping):
-                for name, property_schema in value.items():
-                    yield from _subschemas(property_schema, (*path, name))
+            if key in _NAMED_SCHEMAS and isinstance(value, Mapping):
+                for name, named in value.items():
+                    yield from _subschemas(named, None if path is None or key != "properties" else (*path, name))
             elif key not in _VALUE_KEYWORDS:
                 yield from _subschemas(value, None)
     elif isinstance(schema, list):
@@ -244,8 +286,6 @@ def _mirrored(schema: Mapping[str, Any], path: tuple[str, ...]) -> MirroredParam
     if not isinstance(name, str) or not _TOKEN.fullmatch(name):
         raise DefinitionError(f"{ANNOTATION} of {'.'.join(path)} must be an HTTP token, not {name!r}")
     kind = schema.get("type")
-    if isinstance(kind, list):
-        kind = next(iter(set(kind) - {"null"}), None) if len(set(kind) - {"null"}) == 1 else None
     if kind not in ("string", "integer", "boolean"):
         raise DefinitionError(f"{ANNOTATION} of {'.'.join(path)} needs the type string, integer or boolean")
     return MirroredParam(name, path, kind == "integer")

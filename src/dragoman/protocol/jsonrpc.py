@@ -17,6 +17,7 @@ from dragoman.errors import InternalError, InvalidRequest, ParseError, RpcError,
 from dragoman.types import RequestId
 
 NO_PARAMS = Raw(b"{}")
+_NULL = Raw(b"null")
 
 
 class Limits(Struct, frozen=True):
@@ -80,7 +81,7 @@ class _Envelope(Struct):
     jsonrpc: Literal["2.0"]
     id: int | str | UnsetType | None = UNSET
     method: str | UnsetType = UNSET
-    params: Raw | UnsetType = UNSET
+    params: Raw = NO_PARAMS
     result: Raw | UnsetType = UNSET
     error: Raw | UnsetType = UNSET
 
@@ -114,15 +115,17 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS, *, batches: bool = Fals
 
 
 def _over_limits(data: bytes, limits: Limits) -> str | None:
-    if len(data) > limits.message_bytes:
-        return f"The message has {len(data)} bytes; at most {limits.message_bytes} are accepted"
+    size = len(data)
+    if size > limits.message_bytes:
+        return f"The message has {size} bytes; at most {limits.message_bytes} are accepted"
     # msgspec does not check the UTF-8 of what it skips or keeps as Raw.
     if not data.isascii():
         try:
             data.decode()
         except UnicodeDecodeError:
             return "The message is not valid UTF-8"
-    if nests_deeper(data, limits.nesting):
+    # A level takes two bytes.
+    if size > 2 * limits.nesting and nests_deeper(data, limits.nesting):
         return f"The message is nested deeper than {limits.nesting} levels"
     return None
 
@@ -134,7 +137,7 @@ _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 def nests_deeper(data: bytes, levels: int) -> bool:
     """Tell whether JSON has more nested arrays and objects than that, without building any of them."""
-    if len(data) <= 2 * levels or data.count(b"{") + data.count(b"[") <= levels:
+    if data.count(b"{") + data.count(b"[") <= levels:
         return False
     brackets = _STRING.sub(b"", data).translate(_AS_BRACKETS, _NOT_BRACKETS)
     for _ in range(levels):
@@ -152,25 +155,22 @@ def _decode_one(data: bytes | Raw) -> Message:
         return _diagnose(data, error)
     except (msgspec.DecodeError, RecursionError) as error:
         return _unparsable(error)
-    if envelope.method is not UNSET:
-        return _decode_call(envelope, envelope.method)
-    return _decode_response(envelope)
+    method = envelope.method
+    if method is UNSET:
+        return _decode_response(envelope)
+    id = envelope.id
+    params = NO_PARAMS if envelope.params == _NULL else envelope.params
+    if method.startswith("rpc."):
+        return Invalid(None if id is UNSET else id, InvalidRequest("Method names that begin with 'rpc.' are reserved"))
+    if id is UNSET:
+        return Notification(method, params)
+    if id is None:
+        return Invalid(None, InvalidRequest("A request id must not be null"))
+    return Request(id, method, params)
 
 
 def _unparsable(error: Exception) -> Invalid:
     return Invalid(None, ParseError(f"The message is not JSON: {error}"))
-
-
-def _decode_call(envelope: _Envelope, method: str) -> Message:
-    params = NO_PARAMS if envelope.params is UNSET or bytes(envelope.params) == b"null" else envelope.params
-    if method.startswith("rpc."):
-        id = None if envelope.id is UNSET else envelope.id
-        return Invalid(id, InvalidRequest("Method names that begin with 'rpc.' are reserved"))
-    if envelope.id is UNSET:
-        return Notification(method, params)
-    if envelope.id is None:
-        return Invalid(None, InvalidRequest("A request id must not be null"))
-    return Request(envelope.id, method, params)
 
 
 def _decode_response(envelope: _Envelope) -> Message:
@@ -225,29 +225,25 @@ def _decode_batch(data: bytes, limits: Limits) -> Batch | Invalid:
     return Batch([_decode_one(element) for element in elements])
 
 
-class _RequestOut(Struct):
+class _RequestOut(Struct, tag_field="jsonrpc", tag="2.0"):
     id: RequestId
     method: str
     params: Any
-    jsonrpc: str = "2.0"
 
 
-class _NotificationOut(Struct):
+class _NotificationOut(Struct, tag_field="jsonrpc", tag="2.0"):
     method: str
     params: Any
-    jsonrpc: str = "2.0"
 
 
-class _ResultOut(Struct):
+class _ResultOut(Struct, tag_field="jsonrpc", tag="2.0"):
     id: RequestId
     result: Any
-    jsonrpc: str = "2.0"
 
 
-class _ErrorOut(Struct):
+class _ErrorOut(Struct, tag_field="jsonrpc", tag="2.0"):
     id: RequestId | UnsetType | None
     error: _ErrorObject
-    jsonrpc: str = "2.0"
 
 
 _encoder = msgspec.json.Encoder()

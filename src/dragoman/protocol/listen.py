@@ -7,6 +7,7 @@ are one, because they are hints to look again and not events to count.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from dragoman import types
@@ -20,6 +21,7 @@ RESOURCES_CHANGED = "notifications/resources/list_changed"
 RESOURCE_UPDATED = "notifications/resources/updated"
 
 MOST_WAITING = 1000
+_SLASH = re.compile("/")
 
 
 def honour(wanted: types.SubscriptionFilter, capabilities: types.ServerCapabilities) -> types.SubscriptionFilter:
@@ -53,17 +55,23 @@ class Subscription:
         self.id = id
         self._honoured = honoured
         self._uris = frozenset(honoured.resource_subscriptions or ())
-        self._waiting: dict[tuple[str, str | None], None] = {}
+        self._parents = frozenset(uri.rstrip("/") for uri in self._uris)
+        self._waiting: dict[tuple[str, str | None], bytes] = {}
 
     def acknowledgement(self) -> bytes:
         """Return the first message of the subscription."""
         return self._message(ACKNOWLEDGED, {"notifications": self._honoured})
 
     def offer(self, method: str, uri: str | None = None) -> bool:
-        """Let a change wait if it is wanted; the oldest gives way when too many wait."""
+        """Let a change wait if it is wanted; the oldest gives way when too many wait.
+
+        Raises:
+            ValidationError: the URI cannot be JSON.
+        """
         if not self._wants(method, uri):
             return False
-        self._waiting[method, uri] = None
+        if (method, uri) not in self._waiting:
+            self._waiting[method, uri] = self._message(method, {} if uri is None else {"uri": uri})
         if len(self._waiting) > MOST_WAITING:
             del self._waiting[next(iter(self._waiting))]
         return True
@@ -71,7 +79,7 @@ class Subscription:
     def take(self) -> list[bytes]:
         """Return the messages that wait, in order, and forget them."""
         waiting, self._waiting = self._waiting, {}
-        return [self._message(method, {} if uri is None else {"uri": uri}) for method, uri in waiting]
+        return list(waiting.values())
 
     def result(self) -> types.SubscriptionsListenResult:
         """Return the result that ends the subscription in good order, still to be sealed."""
@@ -89,7 +97,7 @@ class Subscription:
 
     def _follows(self, uri: str) -> bool:
         """A subscription to a resource covers what lies below it."""
-        return uri in self._uris or any(uri.startswith(followed.rstrip("/") + "/") for followed in self._uris)
+        return uri in self._uris or any(uri[: slash.start()] in self._parents for slash in _SLASH.finditer(uri))
 
     def _message(self, method: str, params: dict[str, Any]) -> bytes:
         return encode_notification(method, {**params, "_meta": {types.SUBSCRIPTION_ID: self.id}})

@@ -166,11 +166,8 @@ METHODS: tuple[Method, ...] = (
         params=types.CancelledNotificationParams,
         sender=("client", "server"),
     ),
-    Method(
-        name="notifications/progress",
-        params=types.ProgressNotificationParams,
-        sender=("client", "server"),
-    ),
+    Method(name="notifications/progress", params=types.ProgressNotificationParams, sender=("server",)),
+    Method(name="notifications/progress", params=types.ProgressNotificationParams, until=_LEGACY),
     Method(name="notifications/roots/list_changed", until=_LEGACY),
     Method(name="notifications/message", params=types.LoggingMessageNotificationParams, sender=("server",)),
     Method(

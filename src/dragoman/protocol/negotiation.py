@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from dragoman import types
 from dragoman.errors import HeaderMismatch, MissingCapability, RpcError, UnsupportedVersion, ValidationError
@@ -48,8 +48,12 @@ Verdict = Stateless | Handshake | Again | Refused
 _STATELESS_ERRORS = (HeaderMismatch, MissingCapability)
 
 
-def judge(answer: ResultResponse | ErrorResponse | None, spoken: Iterable[Version] = VERSIONS) -> Verdict:
+def judge(
+    answer: ResultResponse | ErrorResponse | None, spoken: Iterable[Version] = VERSIONS, *, last: bool = False
+) -> Verdict:
     """Return what the answer to a probe means; None is a probe that was not answered with a JSON-RPC message.
+
+    `last` says that the probe was the second, so that the verdict is never to probe again.
 
     Example:
         judge(None)  # Handshake(...): the child died or the time ran out
@@ -60,7 +64,7 @@ def judge(answer: ResultResponse | ErrorResponse | None, spoken: Iterable[Versio
     if answer is None:
         return _fall_back(known, "The server does not answer server/discover")
     if isinstance(answer.error, UnsupportedVersion):
-        return _judge_unsupported(answer.error, known)
+        return _judge_unsupported(answer.error, known, last=last)
     if isinstance(answer.error, _STATELESS_ERRORS):
         return Refused(answer.error)
     return _fall_back(known, f"The server does not know server/discover: {answer.error.message}")
@@ -69,19 +73,37 @@ def judge(answer: ResultResponse | ErrorResponse | None, spoken: Iterable[Versio
 def _judge_result(answer: ResultResponse, known: tuple[Version, ...]) -> Verdict:
     try:
         discovered = decode(answer.result, types.DiscoverResult)
+        supported = discovered.supported_versions
     except ValidationError:
-        return _fall_back(known, "The server answered server/discover with something else")
-    version = common(discovered.supported_versions, stateless_versions(known))
+        discovered = None
+        supported = _read_signs(answer.result)
+    version = common(supported, stateless_versions(known))
     if version is not None:
         return Stateless(version, discovered)
-    return _fall_back(known, "The server and this client have no protocol version in common")
+    offered = common(supported, handshake_versions(known))
+    return Handshake(offered) if offered else _fall_back(known, "The server names no version that this client speaks")
 
 
-def _judge_unsupported(error: UnsupportedVersion, known: tuple[Version, ...]) -> Verdict:
+class _Signs(types.Result):
+    supported_versions: list[str] | None = None
+
+
+def _read_signs(result: Raw) -> list[str]:
+    """Return the versions that a malformed answer gives away: a result type, at least, is a sign of stateless ones."""
+    try:
+        signs = decode(result, _Signs)
+    except ValidationError:
+        return []
+    if signs.supported_versions is None and signs.result_type is not None:
+        return [version.name for version in stateless_versions(VERSIONS)]
+    return signs.supported_versions or []
+
+
+def _judge_unsupported(error: UnsupportedVersion, known: tuple[Version, ...], *, last: bool) -> Verdict:
     supported = supported_versions(error)
     version = common(supported, stateless_versions(known))
     if version is not None:
-        return Again(version)
+        return Refused(error) if last else Again(version)
     offered = common(supported, handshake_versions(known))
     return Refused(error) if offered is None else Handshake(offered)
 
@@ -101,7 +123,8 @@ def common(names: Iterable[str], known: Iterable[Version]) -> Version | None:
 def _fall_back(known: tuple[Version, ...], reason: str) -> Verdict:
     candidates = handshake_versions(known)
     if not candidates:
-        return Refused(RpcError(UnsupportedVersion.CODE, f"{reason}, and this client speaks stateless versions only"))
+        message = f"{reason}, and this client speaks stateless versions only"
+        return Refused(RpcError.of(UnsupportedVersion.CODE, message))
     return Handshake(candidates[0])
 
 
@@ -112,15 +135,18 @@ class HttpProbe(Struct, frozen=True):
     message: ResultResponse | ErrorResponse | None = None
 
 
-def judge_http(probe: HttpProbe, spoken: Iterable[Version] = VERSIONS) -> Verdict | None:
-    """Return what an HTTP answer to a probe means; None when it says nothing about the era (401, 403, 5xx).
+_SAYS_NOTHING = frozenset({401, 403, 407, 408, 425, 429})
 
-    A JSON-RPC error decides whatever its status is, because servers of the handshake era answer unknown methods with
-    200 as well as with 400 and 404.
+
+def judge_http(probe: HttpProbe, spoken: Iterable[Version] = VERSIONS, *, last: bool = False) -> Verdict | None:
+    """Return what an HTTP answer to a probe means; None when it says nothing about the era.
+
+    That is what credentials, redirects, haste and 5xx are about, whatever the body says. Otherwise the body decides and
+    not the status, because servers of the handshake era answer unknown methods with 200 as well as with 400 and 404.
     """
-    if probe.status in (401, 403) or probe.status >= 500:
+    if probe.status in _SAYS_NOTHING or 300 <= probe.status < 400 or probe.status >= 500:
         return None
-    return judge(probe.message, spoken)
+    return judge(probe.message, spoken, last=last)
 
 
 def agreed(result: types.InitializeResult, spoken: Iterable[Version] = VERSIONS) -> Version:

@@ -170,9 +170,8 @@ class Peer:
                 self._accept_answer(id, result, message, events)
             case jsonrpc.ErrorResponse(id, error):
                 self._accept_answer(id, error, message, events)
-            case jsonrpc.Invalid(id, error, answer):
-                if answer:
-                    events.append(self._refuse(id, error))
+            case jsonrpc.Invalid(id, error, True):
+                events.append(self._refuse(id, error))
 
     def _accept_request(self, request: jsonrpc.Request, events: list[Event], batch: _Batch | None) -> None:
         if request.id in self._served:

@@ -2,10 +2,10 @@
 
 A server that needs input answers `input_required` and forgets; the client answers and sends the request again, and the
 handler runs once more from its start. What was answered in earlier rounds travels in `requestState`, which is sealed
-and bound to the method, the parameters, the principal and an expiry. `Rounds` is one such run: the handler asks, and is
-given the recorded answer or, where there is none, has its question noted for the next round. Answers are found by key;
-a key is the kind and order of the question unless the author gives one, and an answer holds only for the question's
-schema, not for the words of its message.
+and bound to the server, the method, the parameters, the principal and an expiry. `Rounds` is one such run: the handler
+asks, and is given the recorded answer or, where there is none, has its question noted for the next round. Answers are
+found by key; a key is the kind and order of the question unless the author gives one, and an answer holds only for the
+question's schema, not for the words of its message.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import hashlib
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from dragoman import types
 from dragoman.errors import InvalidParams, ValidationError
@@ -24,7 +24,7 @@ from dragoman.protocol.tokens import KeyRing, digest
 MOST_ROUNDS = 10
 MOST_STATE_BYTES = 64 * 1024
 LIFETIME = 600
-_PURPOSE = "requestState"
+_CHANGING = frozenset({"_meta", "inputResponses", "requestState"})
 _KINDS = {types.ElicitRequest: "elicit", types.CreateMessageRequest: "sample", types.ListRootsRequest: "roots"}
 
 
@@ -46,6 +46,7 @@ class _State(Struct, array_like=True):
 
 
 _decoder = msgspec.json.Decoder(_State)
+_object = msgspec.json.Decoder(types.Json)
 _sorted = msgspec.json.Encoder(order="sorted")
 _NULL = Raw(b"null")
 
@@ -56,14 +57,21 @@ class Subject(Struct, frozen=True):
     method: str
     params: str
     principal: bytes
+    server: str
 
     @classmethod
-    def of(cls, method: str, params: Raw, principal: str | None) -> Subject:
-        """Return the subject of a request; what changes from round to round does not count."""
-        salient = msgspec.json.decode(params)
-        for key in ("_meta", "inputResponses", "requestState"):
-            salient.pop(key, None)
-        return cls(method, hashlib.sha256(_sorted.encode(salient)).hexdigest()[:32], digest(principal))
+    def of(cls, method: str, params: Raw, principal: str | None, *, server: str) -> Subject:
+        """Return the subject of a request; what changes from round to round does not count.
+
+        Raises:
+            InvalidParams: the parameters are not a JSON object.
+        """
+        try:
+            every = _object.decode(params)
+            salient = _sorted.encode({name: value for name, value in every.items() if name not in _CHANGING})
+        except (ValueError, RecursionError) as error:
+            raise InvalidParams(f"Invalid parameters for {method}: {error}") from None
+        return cls(method, hashlib.sha256(salient).hexdigest()[:32], digest(principal), server)
 
 
 class Rounds:
@@ -99,7 +107,7 @@ class Rounds:
         """Take up a request where its state left it.
 
         Raises:
-            InvalidParams: the state is forged, changed, outdated, or that of another request or principal.
+            InvalidParams: the state is forged, changed, outdated, or that of another server, request or principal.
         """
         rounds = cls(subject, ring, now)
         asked: dict[str, str] | None = None
@@ -119,8 +127,7 @@ class Rounds:
         return rounds
 
     def _open(self, request_state: str) -> _State:
-        payload = self._ring.open(_PURPOSE, request_state)
-        state = _decoder.decode(payload) if payload is not None else None
+        state = self._decode(request_state)
         if (
             state is None
             or state.expires < self._now
@@ -129,6 +136,18 @@ class Rounds:
         ):
             raise InvalidParams("Invalid or expired requestState; send the request again without it")
         return state
+
+    def _decode(self, request_state: str) -> _State | None:
+        payload = self._ring.open(self._purpose, request_state)
+        try:
+            return None if payload is None else _decoder.decode(payload)
+        except (ValueError, RecursionError):
+            # A release with other fields, which has the same key, may have sealed it.
+            return None
+
+    @property
+    def _purpose(self) -> str:
+        return f"requestState {self._subject.server}"
 
     @property
     def inputs(self) -> dict[str, Raw]:
@@ -144,7 +163,7 @@ class Rounds:
         """Return the answer to a question; None when it must be asked, which `required` will do.
 
         Raises:
-            ValidationError: two questions of one run have the same key.
+            ValidationError: two questions of one run have the same key, or the schema cannot be JSON.
         """
         key = self._claim_key(_KINDS[type(request)], key)
         answer = self._answers.get(key)
@@ -152,6 +171,15 @@ class Rounds:
             return answer.value
         self._asked[key] = request
         return None
+
+    def ask_again(self, request: types.InputRequest, key: str) -> None:
+        """Ask even if there is an answer: its author has seen it in `inputs` and wants another.
+
+        Raises:
+            ValidationError: as in `ask`.
+        """
+        self._answers.pop(key, None)
+        self.ask(request, key)
 
     def step(self, name: str) -> Raw | None:
         """Return what a step of that name gave in an earlier round, if it ran."""
@@ -165,16 +193,17 @@ class Rounds:
         """
         self._steps[name] = Raw(encode(value))
 
-    def required(self, state: Any = None) -> types.InputRequiredResult:
-        """Return the result that asks the client; `state` is the author's own.
+    def required(self, state: Any | UnsetType = UNSET) -> types.InputRequiredResult:
+        """Return the result that asks the client; `state` is the author's own, and the earlier one if there is none.
 
         Raises:
-            ValidationError: the state has more than 64 KiB, or the request has been sent back ten times.
+            ValidationError: the state has more than 64 KiB or cannot be JSON, or the request has been sent back ten
+                times.
         """
         if self._round >= MOST_ROUNDS:
             raise ValidationError(f"A request may ask in at most {MOST_ROUNDS} rounds")
         asked = {key: fingerprint(request) for key, request in self._asked.items()}
-        sealed = self._seal(asked, Raw(encode(state)))
+        sealed = self._seal(asked, self.state if state is UNSET else Raw(encode(state)))
         return types.InputRequiredResult(input_requests=dict(self._asked) or None, request_state=sealed)
 
     def _seal(self, asked: dict[str, str], author: Raw) -> str:
@@ -190,7 +219,7 @@ class Rounds:
             self._steps,
             author,
         )
-        sealed = self._ring.seal(_PURPOSE, encode(state))
+        sealed = self._ring.seal(self._purpose, encode(state))
         if len(sealed) > MOST_STATE_BYTES:
             raise ValidationError(
                 f"The request's state has {len(sealed)} bytes; at most {MOST_STATE_BYTES} travel: keep large values on"
@@ -215,4 +244,4 @@ def fingerprint(request: types.InputRequest) -> str:
     binding: list[Any] = [_KINDS[type(request)]]
     if isinstance(request, types.ElicitRequest):
         binding += [request.params.mode or "form", request.params.requested_schema, request.params.url]
-    return hashlib.sha256(_sorted.encode(binding)).hexdigest()[:16]
+    return hashlib.sha256(_sorted.encode(msgspec.json.decode(encode(binding)))).hexdigest()[:16]

@@ -55,7 +55,7 @@ class KeyRing:
 
 
 def _tag(key: bytes, purpose: str, payload: bytes) -> bytes:
-    label = purpose.encode()
+    label = purpose.encode("utf-8", "surrogatepass")
     return hmac.digest(key, len(label).to_bytes(4, "big") + label + payload, "sha256")
 
 
@@ -81,8 +81,13 @@ _CAPABILITIES: tuple[tuple[str, ...], ...] = (
     ("elicitation", "form"),
     ("elicitation", "url"),
     ("roots",),
-    ("roots", "listChanged"),
+    ("roots", "list_changed"),
 )
+_KINDS: dict[str, type[Struct]] = {
+    "sampling": types.SamplingCapability,
+    "elicitation": types.ElicitationCapability,
+    "roots": types.RootsCapability,
+}
 _LONGEST_NAME = 256
 _LONGEST_VERSION = 64
 
@@ -123,17 +128,16 @@ class SessionTokens:
             _flags(caller.capabilities),
             digest(principal),
             nonce,
-            info.name[:_LONGEST_NAME] if info else None,
-            info.version[:_LONGEST_VERSION] if info else None,
+            _cut(info.name, _LONGEST_NAME) if info else None,
+            _cut(info.version, _LONGEST_VERSION) if info else None,
         )
         return self._ring.seal(self._purpose, _encoder.encode(session))
 
     def open(self, token: str, *, principal: str | None, now: float) -> Caller | None:
         """Return who the session belongs to, or None for a foreign, forged, changed or outdated id."""
-        payload = self._ring.open(self._purpose, token)
-        if payload is None:
+        session = self._decode(token)
+        if session is None:
             return None
-        session = _decoder.decode(payload)
         version = find_version(session.version)
         fresh = -_CLOCK_SKEW <= now - session.issued_at <= self._max_age
         if version is None or not fresh or not hmac.compare_digest(session.principal, digest(principal)):
@@ -142,18 +146,29 @@ class SessionTokens:
         info = types.Implementation(session.name or "", session.client_version or "") if named else None
         return Caller(version, _capabilities(session.capabilities), info)
 
+    def _decode(self, token: str) -> _Session | None:
+        payload = self._ring.open(self._purpose, token)
+        try:
+            return None if payload is None else _decoder.decode(payload)
+        except (ValueError, RecursionError):
+            # A release with other fields, which has the same key, may have sealed it.
+            return None
+
 
 _CLOCK_SKEW = 60
 
 
+def _cut(text: str, length: int) -> str:
+    return text[:length].encode("utf-8", "replace").decode()
+
+
 def _flags(capabilities: types.ClientCapabilities) -> int:
-    declared = msgspec.to_builtins(capabilities)
-    return sum(1 << bit for bit, path in enumerate(_CAPABILITIES) if declares(declared, path))
+    return sum(1 << bit for bit, path in enumerate(_CAPABILITIES) if declares(capabilities, path))
 
 
 def _capabilities(flags: int) -> types.ClientCapabilities:
-    declared: types.Json = {}
+    declared: dict[str, types.Json] = {}
     for bit, (name, *inner) in enumerate(_CAPABILITIES):
         if flags >> bit & 1:
-            declared.setdefault(name, {}).update({key: True if key == "listChanged" else {} for key in inner})
-    return msgspec.convert(declared, types.ClientCapabilities)
+            declared.setdefault(name, {}).update({key: True if key == "list_changed" else {} for key in inner})
+    return types.ClientCapabilities(**{name: _KINDS[name](**inner) for name, inner in declared.items()})

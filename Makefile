@@ -1,0 +1,52 @@
+# On a fresh machine with Python >= 3.11, git and make, `make demo` and `make test` are all the set-up.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+PEERS := .venv/peers/ready
+
+.PHONY: demo test check lint types layering coverage soak bench clean
+
+demo: $(READY)
+	$(BIN)/python examples/conversations.py
+
+test: $(READY)
+	$(BIN)/python -m pytest
+	$(MAKE) --no-print-directory coverage
+
+check: lint types layering
+
+lint: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(READY)
+	$(BIN)/mypy
+
+layering: $(READY)
+	$(BIN)/lint-imports
+
+# Each file of types/ and protocol/ must be covered, branches included, by its own test file alone.
+coverage: $(READY)
+	$(BIN)/python tools/own_coverage.py
+
+soak: $(READY)
+	DRAGOMAN_EXAMPLES=1000 DRAGOMAN_HOSTILE_ROUNDS=100000 $(BIN)/python -m pytest tests/properties
+
+bench: $(READY) $(PEERS)
+	$(BIN)/python bench/codec.py
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "dragoman needs Python 3.11 or later; run: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable . --group dev
+	@touch $@
+
+$(PEERS): $(READY) bench/peers.txt
+	$(PYTHON) -m venv .venv/peers
+	.venv/peers/bin/python -m pip install --quiet --disable-pip-version-check --requirement bench/peers.txt
+	@touch $@
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage

@@ -1,0 +1,84 @@
+"""Newline-delimited framing, as stdio speaks it.
+
+Theory of operation: every chunk is split once at `\\n`. Its last piece is the start of a line that has not ended
+yet and waits in a buffer; so the buffer never holds a newline, is never scanned again, and stays empty while
+chunks hold whole lines. A line that outgrows the limit is reported at once and dropped up to its newline.
+
+A line is measured without its terminator, `\\n` or `\\r\\n`. One `\\r` at the end of what has arrived may still
+turn out to belong to the terminator, so it does not count until the byte after it is known. This makes the answer
+depend on the bytes alone and never on how they were cut into chunks.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Oversized(Struct, frozen=True):
+    """What stands in the place of a line or an event that is larger than the limit.
+
+    Example:
+        Oversized(size_at_least=4_194_305)
+    """
+
+    size_at_least: int
+
+
+class LineDecoder:
+    """Cuts a byte stream into lines, dropping blank ones.
+
+    Example:
+        decoder = LineDecoder(limit=4_194_304)
+        decoder.receive(b'{"id":1}\\n{"id"')    # [b'{"id":1}']
+        decoder.receive(b':2}\\r\\n')            # [b'{"id":2}']
+    """
+
+    __slots__ = ("_discarding", "_limit", "_unended")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._unended = bytearray()
+        self._discarding = False
+
+    def receive(self, chunk: bytes) -> list[bytes | Oversized]:
+        """Return the lines that this chunk completes, and an `Oversized` for each line that outgrew the limit."""
+        lines = chunk.split(b"\n")
+        rest = lines.pop()
+        found: list[bytes | Oversized] = []
+        if lines and (self._discarding or self._unended):
+            self._extend(lines[0], found)
+            lines[0] = self._take()
+        for line in lines:
+            self._report(line, found)
+        self._extend(rest, found)
+        return found
+
+    def finish(self) -> list[bytes | Oversized]:
+        """Return the last line if the stream ended without a newline, and be ready for another stream."""
+        found: list[bytes | Oversized] = []
+        self._report(self._take(), found)
+        return found
+
+    def _extend(self, piece: bytes, found: list[bytes | Oversized]) -> None:
+        if self._discarding or not piece:
+            return
+        if len(self._unended) + len(piece) - piece.endswith(b"\r") <= self._limit:
+            self._unended += piece
+            return
+        found.append(Oversized(self._limit + 1))
+        self._unended.clear()
+        self._discarding = True
+
+    def _take(self) -> bytes:
+        line = bytes(self._unended)
+        self._unended.clear()
+        self._discarding = False
+        return line
+
+    def _report(self, line: bytes, found: list[bytes | Oversized]) -> None:
+        if line.endswith(b"\r"):
+            line = line[:-1]
+        if len(line) > self._limit:
+            found.append(Oversized(self._limit + 1))
+        elif line and not line.isspace():
+            found.append(line)

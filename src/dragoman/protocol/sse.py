@@ -1,0 +1,242 @@
+"""Server-sent events, both ways, by the WHATWG event stream rules.
+
+Theory of operation: CR, LF and CRLF all become LF, then every chunk is split once. A chunk that ends in CR has ended
+its line, and an LF that opens the next chunk belongs to that CR. Lines are taken as fields until a blank line
+dispatches the event. The data buffer holds each data field followed by LF, so it is empty only if no data field was
+seen, and a priming event, `id` with empty `data`, is dispatched.
+
+The size of an event is the bytes of its fields so far plus the line being read, line endings not counted; a comment
+counts only while it is being read, so that keep-alives do not add up. An event that outgrows the limit is reported
+at once, then skipped up to its blank line; an id read before that still counts, so that a resume does not ask for
+the same event again. None of this depends on how the bytes were cut into chunks.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from dragoman.protocol.lines import Oversized
+
+KEEP_ALIVE = b":\r\n\r\n"
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LONGEST_RETRY = 9
+_ENDS_A_FIELD = re.compile("[\r\n\0]")
+_EVENT_ID = re.compile("([!-~]+)-(0|[1-9][0-9]{0,17})")
+
+
+class Event(Struct, frozen=True):
+    """One event of a stream; `id` and `retry` are those written in this event.
+
+    Example:
+        Event('{"jsonrpc":"2.0","id":1,"result":{}}', id="stream-7")
+    """
+
+    data: str
+    event: str = "message"
+    id: str | None = None
+    retry: int | None = None
+
+
+class EventId(Struct, frozen=True):
+    """The replay cursor: resuming after it sends the events of that stream with a greater sequence.
+
+    Example:
+        EventId("4f1c", 7).encode()     # "4f1c-7"
+        EventId.decode("4f1c-7")        # EventId(stream="4f1c", sequence=7)
+    """
+
+    stream: str
+    sequence: int
+
+    def encode(self) -> str:
+        """Return `<stream>-<sequence>`; raise ValueError if `decode` would not give the same cursor back."""
+        text = f"{self.stream}-{self.sequence}"
+        if EventId.decode(text) != self:
+            raise ValueError(
+                f"{text!r} is not an event id; use visible ASCII for the stream and a sequence of at most 18 digits"
+            )
+        return text
+
+    @staticmethod
+    def decode(text: str) -> EventId | None:
+        """Return the cursor that a peer sent as `Last-Event-ID`, or None if no `encode` wrote it."""
+        found = _EVENT_ID.fullmatch(text)
+        return None if found is None else EventId(found[1], int(found[2]))
+
+
+def encode(
+    data: bytes,
+    *,
+    id: str | None = None,
+    event: str | None = "message",
+    retry: int | None = None,
+) -> bytes:
+    """Return one event; each line of the data becomes a data field."""
+    head = b""
+    if event is not None:
+        head = b"event: %b\r\n" % _field_value("event", event)
+    if id is not None:
+        head += b"id: %b\r\n" % _field_value("id", id)
+    if retry is not None:
+        head += b"retry: %d\r\n" % _checked_retry(retry)
+    return b"%bdata: %b\r\n\r\n" % (head, _unified_line_endings(data).replace(b"\n", b"\r\ndata: "))
+
+
+def prime(id: str, retry: int | None) -> bytes:
+    """Return an event without data that only gives the client a cursor to resume from."""
+    return encode(b"", id=id, event=None, retry=retry)
+
+
+class EventDecoder:
+    """Reads events from a byte stream.
+
+    Example:
+        decoder = EventDecoder(limit=4_194_304)
+        decoder.receive(b"id: 7\\ndata: {}\\n\\nda")     # [Event(data="{}", id="7")]
+        decoder.last_event_id                         # "7"
+    """
+
+    __slots__ = (
+        "_after_carriage_return",
+        "_at_start",
+        "_data",
+        "_event",
+        "_event_retry",
+        "_fields_size",
+        "_id",
+        "_last_event_id",
+        "_limit",
+        "_line",
+        "_line_skipped",
+        "_retry",
+        "_skipping",
+    )
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._last_event_id = ""
+        self._retry: int | None = None
+        self._line = bytearray()
+        self._data = bytearray()
+        self.finish()
+
+    @property
+    def last_event_id(self) -> str:
+        """The id of the last event that ended, or of one before it: what to send as `Last-Event-ID`."""
+        return self._last_event_id
+
+    @property
+    def retry(self) -> int | None:
+        """The milliseconds to wait before reconnecting, if the server said so."""
+        return self._retry
+
+    def receive(self, chunk: bytes) -> list[Event | Oversized]:
+        """Return the events that this chunk completes, and an `Oversized` for each that outgrew the limit."""
+        found: list[Event | Oversized] = []
+        lines = self._split(chunk)
+        rest = lines.pop()
+        for line in lines:
+            self._extend_line(line, found)
+            self._end_line(found)
+        self._extend_line(rest, found)
+        return found
+
+    def finish(self) -> None:
+        """Discard an incomplete event, as the standard asks, and be ready for the stream of the next connection."""
+        self._at_start = True
+        self._after_carriage_return = False
+        self._line.clear()
+        self._line_skipped = False
+        self._start_event()
+
+    def _start_event(self) -> None:
+        self._data.clear()
+        self._event = ""
+        self._id: str | None = None
+        self._event_retry: int | None = None
+        self._fields_size = 0
+        self._skipping = False
+
+    def _split(self, chunk: bytes) -> list[bytes]:
+        if self._after_carriage_return and chunk:
+            self._after_carriage_return = False
+            chunk = chunk.removeprefix(b"\n")
+        if chunk.endswith(b"\r"):
+            self._after_carriage_return = True
+        return _unified_line_endings(chunk).split(b"\n")
+
+    def _extend_line(self, piece: bytes, found: list[Event | Oversized]) -> None:
+        if not piece:
+            return
+        if self._skipping:
+            self._line_skipped = True
+        elif self._fields_size + len(self._line) + len(piece) > self._limit:
+            found.append(Oversized(self._limit + 1))
+            self._line.clear()
+            self._data.clear()
+            self._skipping = self._line_skipped = True
+        else:
+            self._line += piece
+
+    def _end_line(self, found: list[Event | Oversized]) -> None:
+        line = bytes(self._line)
+        self._line.clear()
+        if self._at_start:
+            self._at_start = False
+            line = line.removeprefix(_BYTE_ORDER_MARK)
+        if self._line_skipped:
+            self._line_skipped = False
+        elif not line:
+            self._end_event(found)
+        elif not line.startswith(b":"):
+            self._take_field(line)
+
+    def _end_event(self, found: list[Event | Oversized]) -> None:
+        if self._id is not None:
+            self._last_event_id = self._id
+        if self._data:
+            data = self._data[:-1].decode("utf-8", "replace")
+            found.append(Event(data, self._event or "message", self._id, self._event_retry))
+        self._start_event()
+
+    def _take_field(self, line: bytes) -> None:
+        self._fields_size += len(line)
+        name, value = _name_and_value(line)
+        if name == b"data":
+            self._data += value
+            self._data += b"\n"
+        elif name == b"event":
+            self._event = value.decode("utf-8", "replace")
+        elif name == b"id" and b"\0" not in value:
+            self._id = value.decode("utf-8", "replace")
+        elif name == b"retry" and value.isdigit() and len(value) <= _LONGEST_RETRY:
+            self._retry = self._event_retry = int(value)
+
+
+def _name_and_value(line: bytes) -> tuple[bytes, bytes]:
+    colon = line.find(b":")
+    if colon == -1:
+        return line, b""
+    start = colon + 2 if line.startswith(b" ", colon + 1) else colon + 1
+    return line[:colon], line[start:]
+
+
+def _unified_line_endings(text: bytes) -> bytes:
+    if b"\r" not in text:
+        return text
+    return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+def _field_value(name: str, value: str) -> bytes:
+    if _ENDS_A_FIELD.search(value):
+        raise ValueError(f"The {name} {value!r} would break the event stream; use one without CR, LF and NUL")
+    return value.encode()
+
+
+def _checked_retry(retry: int) -> int:
+    if not 0 <= retry < 10**_LONGEST_RETRY:
+        raise ValueError(f"A retry of {retry} ms would be ignored; use 0 to {10**_LONGEST_RETRY - 1}")
+    return retry

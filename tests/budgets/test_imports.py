@@ -1,0 +1,47 @@
+"""What importing costs, counted in modules and compared in time, in fresh interpreters."""
+
+import os
+import statistics
+import subprocess
+import sys
+
+ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if name not in {"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}
+}
+
+
+def in_fresh_interpreter(code: str) -> str:
+    finished = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60, env=ENVIRONMENT
+    )
+    return finished.stdout
+
+
+def modules_after(statement: str) -> set[str]:
+    return set(in_fresh_interpreter(f"{statement}\nimport sys\nprint(' '.join(sys.modules))").split())
+
+
+def test_the_types_load_neither_asyncio_nor_anything_that_performs():
+    loaded = modules_after("from dragoman import types")
+    assert not loaded & {"asyncio", "logging", "socket", "ssl", "threading", "subprocess", "aiohttp", "uvicorn", "rich"}
+
+
+def test_the_types_load_few_modules_beyond_msgspec():
+    assert len(modules_after("from dragoman import types") - modules_after("import msgspec, msgspec.json")) <= 40
+
+
+def test_the_whole_core_loads_neither_asyncio_nor_sockets():
+    rooms = "jsonrpc eras peer exchange headers negotiation lines sse rounds listen tokens uritemplate".split()
+    loaded = modules_after("\n".join(f"import dragoman.protocol.{room}" for room in rooms))
+    assert not loaded & {"asyncio", "logging", "socket", "ssl", "threading", "subprocess"}
+
+
+def seconds_to(statement: str) -> float:
+    code = f"import time\nstarted = time.perf_counter()\n{statement}\nprint(time.perf_counter() - started)"
+    return float(in_fresh_interpreter(code))
+
+
+def test_importing_the_types_takes_at_most_twice_as_long_as_importing_msgspec():
+    seconds_to("from dragoman import types")
+    ratios = [seconds_to("from dragoman import types") / seconds_to("import msgspec") for _ in range(9)]
+    assert statistics.median(ratios) <= 2, sorted(ratios)

@@ -1,0 +1,34 @@
+"""What is promised of the code's shape: sizes, names, the public surface."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import dragoman.types
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted((ROOT / "src").rglob("*.py"))
+LONGEST_FILE = 600
+LONGEST_FUNCTION = 60
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_and_functions_stay_small(path):
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= LONGEST_FILE
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            assert node.end_lineno - node.lineno < LONGEST_FUNCTION, node.name
+
+
+def test_no_file_has_a_name_that_says_nothing():
+    assert not [path for path in FILES if path.stem in {"utils", "helpers", "common", "base", "manager"}]
+
+
+def test_the_types_export_what_they_say_and_nothing_private():
+    names = dragoman.types.__all__
+    assert len(names) == len(set(names))
+    assert all(hasattr(dragoman.types, name) for name in names)
+    assert not [name for name in names if name.startswith("_")]

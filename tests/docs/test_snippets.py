@@ -1,0 +1,40 @@
+"""Every Python snippet in the documentation runs, and every example does."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/*.md")]
+SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SNIPPETS = [
+    pytest.param(snippet, id=f"{page.relative_to(ROOT)}-{number}")
+    for page in PAGES
+    for number, snippet in enumerate(SNIPPET.findall(page.read_text(encoding="utf-8")), 1)
+]
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS)
+def test_a_snippet_in_the_documentation_runs(snippet):
+    finished = subprocess.run([sys.executable, "-W", "error", "-c", snippet], capture_output=True, text=True, timeout=60)
+    assert finished.returncode == 0, finished.stderr
+
+
+def test_the_readme_has_snippets():
+    assert any("README.md" in str(parameter.id) for parameter in SNIPPETS)
+
+
+@pytest.mark.parametrize("example", sorted(ROOT.glob("examples/*.py")), ids=lambda path: path.name)
+def test_an_example_runs_to_its_end(example):
+    finished = subprocess.run([sys.executable, "-W", "error", example], capture_output=True, text=True, timeout=60)
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target

@@ -1,0 +1,1 @@
+"""The official JSON Schemas of the protocol, and what the tests need to read them."""

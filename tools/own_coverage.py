@@ -1,0 +1,51 @@
+"""Require that each file of types/ and protocol/ is covered, branches included, by its own test file alone.
+
+One run of the unit tests records which test covered what; the report of each file then counts only the tests of
+`tests/unit/<room>/test_<file>.py`, and what ran at import.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from io import StringIO
+from pathlib import Path
+
+import coverage
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("types", "protocol")
+
+
+def main() -> int:
+    sources = [path for room in ROOMS for path in sorted((ROOT / "src/dragoman" / room).glob("[!_]*.py"))]
+    with tempfile.TemporaryDirectory() as folder:
+        data_file = Path(folder) / "coverage"
+        if (failed := _run_unit_tests(data_file)) != 0:
+            return failed
+        lacking = [line for source in sources if (line := _lack(data_file, source))]
+    print("\n".join(lacking) or f"{len(sources)} files, each wholly covered by its own tests")
+    return 1 if lacking else 0
+
+
+def _run_unit_tests(data_file: Path) -> int:
+    tests = [f"tests/unit/{room}" for room in ROOMS]
+    command = [sys.executable, "-m", "coverage", "run", f"--data-file={data_file}", "-m", "pytest", "-q", *tests]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def _lack(data_file: Path, source: Path) -> str | None:
+    own_tests = ROOT / "tests/unit" / source.parent.name / f"test_{source.name}"
+    if not own_tests.exists():
+        return f"{source.relative_to(ROOT)} has no {own_tests.relative_to(ROOT)}"
+    measured = coverage.Coverage(data_file=str(data_file))
+    measured.load()
+    report = StringIO()
+    contexts = ["^$", rf"\b{source.parent.name}\.{own_tests.stem}\."]
+    covered = measured.report([str(source)], contexts=contexts, file=report, show_missing=True)
+    return None if covered == 100 else report.getvalue()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
