@@ -24,6 +24,14 @@ class Oversized(Struct, frozen=True):
     size_at_least: int
 
 
+def encode(message: bytes) -> bytes:
+    """Return a JSON message as one line."""
+    # MUST NOT: "embedded newlines in a message". In JSON they can only be white space between tokens.
+    if b"\n" in message or b"\r" in message:
+        message = message.replace(b"\n", b" ").replace(b"\r", b" ")
+    return message + b"\n"
+
+
 class LineDecoder:
     """Cuts a byte stream into lines, dropping blank ones.
 

@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from dragoman.protocol.lines import LineDecoder, Oversized
+from dragoman.protocol.lines import LineDecoder, Oversized, encode
 
 
 def decode(*chunks: bytes, limit: int = 10) -> list[bytes | Oversized]:
@@ -110,3 +110,12 @@ def test_a_large_line_in_small_chunks_comes_out_whole() -> None:
     line = b"x" * (1 << 24)
     chunks = [line[start : start + (1 << 16)] for start in range(0, len(line), 1 << 16)]
     assert decode(*chunks, b"\n", limit=1 << 24) == [line]
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [(b'{"a":1}', b'{"a":1}\n'), (b'{\n  "a": "x\\n",\r\n "b":\r1}', b'{   "a": "x\\n",   "b": 1}\n')],
+)
+def test_a_message_is_one_line_even_if_it_was_written_over_several(message, line):
+    assert encode(message) == line
+    assert LineDecoder(1000).receive(line) == [line[:-1]]
