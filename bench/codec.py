@@ -46,8 +46,7 @@ def dragoman_work(version: str) -> Callable[[], bytes]:
         message = jsonrpc.decode(request)
         assert isinstance(message, jsonrpc.Request)
         opened = eras.open(message, offer)
-        params = opened.method.decode_params(opened.params)
-        arguments = arguments_of.decode(params.arguments)
+        arguments = arguments_of.decode(opened.params.arguments)
         result = types.CallToolResult([types.TextContent(str(arguments["a"] + arguments["b"]))])
         return jsonrpc.encode_result(opened.id, eras.seal(result, opened.caller.version))
 

@@ -75,7 +75,7 @@ class Conversation:
 
     def _serve(self, message: jsonrpc.Request) -> types.Result:
         request = eras.open(message, OFFER, self.session)
-        params = request.method.decode_params(request.params)
+        params = request.params
         server_info = msgspec.Raw(jsonrpc.encode(INFO))
         match request.method.name:
             case "initialize":

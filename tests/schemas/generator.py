@@ -151,7 +151,7 @@ class Generator:
         named = st.fixed_dictionaries(always, optional=sometimes)
         if member not in OPEN_MEMBERS:
             return named
-        return st.tuples(free_objects, named).map(lambda both: _added(*both, properties))
+        return st.tuples(free_objects, named).map(lambda both: _added(both[0], both[1], properties))
 
     def _map(self, schema: Schema, depth: int) -> Instances:
         values = schema.get("additionalProperties", True)

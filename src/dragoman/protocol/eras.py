@@ -25,6 +25,7 @@ from dragoman.protocol.versions import (
     handshake_versions,
     version_names,
 )
+from dragoman.types.decoding import decoder
 
 
 class Caller(Struct, frozen=True):
@@ -41,10 +42,13 @@ class Request(Struct, frozen=True):
 
     id: types.RequestId
     method: Method
-    params: Raw
+    params: Any
+    """Typed, as the method takes them."""
     caller: Caller
     progress_token: types.ProgressToken | None = None
     meta: Raw | UnsetType = UNSET
+    raw_params: Raw = jsonrpc.NO_PARAMS
+    """As they came, for methods that the protocol does not know."""
 
 
 class Offer(Struct, frozen=True):
@@ -52,8 +56,8 @@ class Offer(Struct, frozen=True):
 
     versions: tuple[Version, ...]
     methods: Mapping[str, Mapping[str, Method]]
-    names: Mapping[str, str]
-    """The parameter that the `Mcp-Name` header mirrors, by method, whether that method is offered or not."""
+    known: Mapping[str, Method]
+    """Every request of the table, whether it is offered or not."""
     unintroduced: Caller | None
     """A client that sends requests by hand, without a handshake; None where no version has one."""
 
@@ -70,7 +74,7 @@ class Offer(Struct, frozen=True):
         return cls(
             newest_first,
             {version.name: offered(rows, version, "client", capabilities) for version in newest_first},
-            {method.name: method.name_from for method in rows if method.name_from is not None},
+            {method.name: method for method in rows if not method.is_notification},
             next((Caller(version) for version in handshake_versions(newest_first)), None),
         )
 
@@ -96,9 +100,10 @@ class _Claim(Struct):
 
 _head = msgspec.json.Decoder(_Head)
 _claim = msgspec.json.Decoder(_Claim)
-_request_meta = msgspec.json.Decoder(types.RequestMeta | None)
+_request_meta = msgspec.json.Decoder(types.RequestMeta)
 _object = msgspec.json.Decoder(types.Json)
 _NO_META = types.RequestMeta()
+_NULL = Raw(b"null")
 
 
 def open(message: jsonrpc.Request, offer: Offer, session: Caller | None = None) -> Request:
@@ -109,12 +114,51 @@ def open(message: jsonrpc.Request, offer: Offer, session: Caller | None = None) 
         UnsupportedVersion: it claims a version that is not served without a handshake.
         MethodNotFound: that version has no such method, or its capability is not offered.
     """
-    raw_meta, meta = read_meta(message.params)
-    caller = (session or offer.unintroduced) if meta.protocol_version is None else None
+    opening = read(message, offer)
+    caller = (session or offer.unintroduced) if opening.meta.protocol_version is None else None
     if caller is None:
-        caller = stateless_caller(meta, offer)
-    method = offer.find(message.method, caller.version)
-    return Request(message.id, method, message.params, caller, meta.progress_token, raw_meta)
+        caller = stateless_caller(opening.meta, offer)
+    return opening.complete(message, offer.find(message.method, caller.version), caller)
+
+
+class Opening(Struct, frozen=True):
+    """A request whose `_meta` was read: enough to tell its era and who sent it."""
+
+    meta: types.RequestMeta
+    raw_meta: Raw | UnsetType
+    params: types.Params | None
+    """Typed parameters; None where the method is unknown or they do not fit it."""
+
+    def complete(self, message: jsonrpc.Request, method: Method, caller: Caller) -> Request:
+        """Return the neutral request.
+
+        Raises:
+            InvalidParams: the parameters do not fit the method.
+        """
+        params = method.decode_params(message.params) if self.params is None else self.params
+        return Request(message.id, method, params, caller, self.meta.progress_token, self.raw_meta, message.params)
+
+
+def read(message: jsonrpc.Request, offer: Offer) -> Opening:
+    """Read a request's `_meta`, and its parameters in the same pass where they fit.
+
+    Raises:
+        InvalidParams: the parameters are not an object, or `_meta` is malformed.
+    """
+    method = offer.known.get(message.method)
+    params: types.Params | None = None
+    if method is not None:
+        try:
+            params = decoder(method.params).decode(message.params)
+        except (msgspec.DecodeError, RecursionError):
+            # Which error it is depends on what else is wrong: `_meta` and the version come first.
+            params = None
+    if params is None:
+        raw_meta, meta = read_meta(message.params)
+        return Opening(meta, raw_meta, None)
+    if params.meta is UNSET or params.meta == _NULL:
+        return Opening(_NO_META, UNSET, params)
+    return Opening(_decode_meta(params.meta), params.meta, params)
 
 
 def claims_stateless(message: jsonrpc.Request | jsonrpc.Notification) -> bool:
@@ -134,10 +178,16 @@ def read_meta(params: Raw) -> tuple[Raw | UnsetType, types.RequestMeta]:
     """
     try:
         raw = _head.decode(params).meta
-        meta = None if raw is UNSET else _request_meta.decode(raw)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidParams(f"Invalid parameters: {error}") from None
-    return (UNSET, _NO_META) if meta is None else (raw, meta)
+    return (UNSET, _NO_META) if raw is UNSET or raw == _NULL else (raw, _decode_meta(raw))
+
+
+def _decode_meta(raw: Raw) -> types.RequestMeta:
+    try:
+        return _request_meta.decode(raw)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidParams(f"Invalid parameters: {error}") from None
 
 
 def require_envelope(meta: types.RequestMeta, offer: Offer) -> str:

@@ -23,6 +23,7 @@ from dragoman.errors import (
 )
 from dragoman.protocol import eras, headers, jsonrpc
 from dragoman.protocol.headers import RequestHeaders
+from dragoman.protocol.methods import Method
 from dragoman.protocol.versions import ASSUMED_OVER_HTTP, Version, find_version, version_names
 from dragoman.types import RequestId
 
@@ -183,9 +184,7 @@ def _receive_request(sent: RequestHeaders, message: jsonrpc.Request, offer: eras
         return _climb(sent, message, offer)
     if message.method == "initialize":
         return InSession([message])
-    if _speaks_stateless(sent):
-        return _climb(sent, message, offer)
-    return _in_session(sent, message, offer)
+    return _climb(sent, message, offer) if _speaks_stateless(sent) else _in_session(sent, message, offer)
 
 
 def _in_session(sent: RequestHeaders, message: jsonrpc.Message, offer: eras.Offer) -> InSession:
@@ -200,25 +199,30 @@ def _in_session(sent: RequestHeaders, message: jsonrpc.Message, offer: eras.Offe
 
 def _climb(sent: RequestHeaders, message: jsonrpc.Request, offer: eras.Offer) -> eras.Request:
     """The ladder of a stateless request, each rung before the next: `_meta`, version, mirrored headers, method."""
-    raw_meta, meta = eras.read_meta(message.params)
-    claimed = eras.require_envelope(meta, offer)
+    opening = eras.read(message, offer)
+    claimed = eras.require_envelope(opening.meta, offer)
     headers.check_single(sent)
-    headers.check_mirror("MCP-Protocol-Version", sent.protocol_version, claimed)
-    caller = eras.stateless_caller(meta, offer)
-    headers.check_mirror("Mcp-Method", sent.method, message.method)
-    _check_name(sent, offer.names.get(message.method), message.params)
-    method = offer.find(message.method, caller.version)
-    return eras.Request(message.id, method, message.params, caller, meta.progress_token, raw_meta)
+    _check_plain("MCP-Protocol-Version", sent.protocol_version, claimed)
+    caller = eras.stateless_caller(opening.meta, offer)
+    _check_plain("Mcp-Method", sent.method, message.method)
+    _check_name(sent, offer.known.get(message.method), message.params)
+    return opening.complete(message, offer.find(message.method, caller.version), caller)
+
+
+def _check_plain(header: str, sent: str | None, expected: str) -> None:
+    """Only names and parameters may be wrapped in base64: a proxy that judges by the method must see it."""
+    if sent != expected:
+        raise HeaderMismatch(f"The header {header} must be {expected!r}, as in the body; it is {sent!r}")
 
 
 _parts = msgspec.json.Decoder(dict[str, Raw])
 _text = msgspec.json.Decoder(str)
 
 
-def _check_name(sent: RequestHeaders, name_from: str | None, params: Raw) -> None:
-    if name_from is None:
+def _check_name(sent: RequestHeaders, method: Method | None, params: Raw) -> None:
+    if method is None or method.name_from is None:
         return
-    expected = _decode_text(_parts.decode(params).get(name_from))
+    expected = _decode_text(_parts.decode(params).get(method.name_from))
     # Parameters without a name are refused by their own rung; there is nothing to mirror.
     if expected is not None:
         headers.check_mirror("Mcp-Name", sent.name, expected)

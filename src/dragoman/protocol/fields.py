@@ -7,20 +7,21 @@ empty the value goes through untouched, and no value is ever changed in place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from operator import is_
 from typing import Any, TypeVar, cast, get_args
 
 import msgspec
 from msgspec import UNSET, Struct
 
 from dragoman import types
+from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.versions import V2025_03_26, V2025_06_18, V2025_11_25, V2026_07_28, Version
+from dragoman.types.content import Block
+from dragoman.types.wire import Named
 
-_NAMED = {"title": V2025_06_18, "meta": V2025_06_18, "icons": V2025_11_25}
-_BLOCK = {"meta": V2025_06_18}
-_RESULT = {"result_type": V2026_07_28}
-_CACHEABLE = _RESULT | {"ttl_ms": V2026_07_28, "cache_scope": V2026_07_28}
+_META = {"meta": V2025_06_18}
 _RETRY = {"input_responses": V2026_07_28, "request_state": V2026_07_28}
 
 SINCE: dict[type[Struct], dict[str, Version]] = {
@@ -31,18 +32,13 @@ SINCE: dict[type[Struct], dict[str, Version]] = {
         "website_url": V2025_11_25,
         "icons": V2025_11_25,
     },
-    types.Tool: _NAMED | {"annotations": V2025_03_26, "output_schema": V2025_06_18, "execution": V2025_11_25},
-    types.Prompt: _NAMED,
+    Named: _META | {"title": V2025_06_18, "icons": V2025_11_25},
+    types.Tool: {"annotations": V2025_03_26, "output_schema": V2025_06_18, "execution": V2025_11_25},
     types.PromptArgument: {"title": V2025_06_18},
-    types.Resource: _NAMED,
-    types.ResourceTemplate: _NAMED,
-    types.ResourceContents: _BLOCK,
-    types.TextContent: _BLOCK,
-    types.ImageContent: _BLOCK,
-    types.AudioContent: _BLOCK,
-    types.EmbeddedResource: _BLOCK,
+    types.ResourceContents: _META,
+    Block: _META,
     types.ResourceLink: {"icons": V2025_11_25},
-    types.Root: _BLOCK,
+    types.Root: _META,
     types.PromptReference: {"title": V2025_06_18},
     types.CompleteRequestParams: {"context": V2025_06_18},
     types.ProgressNotificationParams: {"message": V2025_03_26},
@@ -52,25 +48,20 @@ SINCE: dict[type[Struct], dict[str, Version]] = {
     types.ElicitationCapability: {"form": V2025_11_25, "url": V2025_11_25},
     types.SamplingMessage: {"meta": V2025_11_25},
     types.CreateMessageRequestParams: {"tools": V2025_11_25, "tool_choice": V2025_11_25, "task": V2025_11_25},
-    types.ElicitRequestParams: {"mode": V2025_11_25, "task": V2025_11_25},
+    types.ElicitRequestParams: {
+        "mode": V2025_11_25,
+        "url": V2025_11_25,
+        "elicitation_id": V2025_11_25,
+        "task": V2025_11_25,
+    },
     types.CallToolRequestParams: _RETRY | {"task": V2025_11_25},
     types.GetPromptRequestParams: _RETRY,
     types.ReadResourceRequestParams: _RETRY,
-    types.Result: _RESULT,
-    types.InitializeResult: _RESULT,
-    types.CallToolResult: _RESULT | {"structured_content": V2025_06_18},
-    types.GetPromptResult: _RESULT,
-    types.CompleteResult: _RESULT,
-    types.CreateMessageResult: _RESULT,
-    types.ListRootsResult: _RESULT,
-    types.ElicitResult: _RESULT,
-    types.ReadResourceResult: _CACHEABLE,
-    types.ListToolsResult: _CACHEABLE,
-    types.ListPromptsResult: _CACHEABLE,
-    types.ListResourcesResult: _CACHEABLE,
-    types.ListResourceTemplatesResult: _CACHEABLE,
+    types.Result: {"result_type": V2026_07_28},
+    types.CacheableResult: {"ttl_ms": V2026_07_28, "cache_scope": V2026_07_28},
+    types.CallToolResult: {"structured_content": V2025_06_18},
 }
-"""The version that a field came with; a field that is not here has always been."""
+"""The version that a field came with, for a type and those that extend it; what is not here has always been."""
 
 UNTIL: dict[type[Struct], dict[str, Version]] = {
     types.Tool: {"execution": V2025_11_25},
@@ -78,13 +69,18 @@ UNTIL: dict[type[Struct], dict[str, Version]] = {
     types.ClientCapabilities: {"tasks": V2025_11_25},
     types.RootsCapability: {"list_changed": V2025_11_25},
     types.CallToolRequestParams: {"task": V2025_11_25},
-    types.CreateMessageRequestParams: {"task": V2025_11_25},
-    types.ElicitRequestParams: {"task": V2025_11_25, "elicitation_id": V2025_11_25},
+    # What a server asks and a client answers travels inside other messages now: without `_meta`, and without a type.
+    types.CreateMessageRequestParams: {"task": V2025_11_25, "meta": V2025_11_25},
+    types.CreateMessageResult: {"result_type": V2025_11_25},
+    types.ElicitRequestParams: {"task": V2025_11_25, "elicitation_id": V2025_11_25, "meta": V2025_11_25},
+    types.ElicitResult: {"result_type": V2025_11_25, "meta": V2025_11_25},
+    types.ListRootsResult: {"result_type": V2025_11_25, "meta": V2025_11_25},
 }
 """The last version that has a field."""
 
 
 T = TypeVar("T")
+Structured = TypeVar("Structured", types.CallToolResult, types.ToolResultContent)
 
 WRAPPED = "x-dragoman-wrapped"
 """Marks an output schema whose values travel as `{"result": value}`."""
@@ -100,21 +96,19 @@ def _trim(value: Any, version: Version) -> Any:
         plan = _plan(type(value), version)
         return value if plan is None else plan.apply(value)
     if isinstance(value, list):
-        return _unless_same(value, [_trim(item, version) for item in value])
+        items = [_trim(item, version) for item in value]
+        return value if all(map(is_, value, items)) else items
     if type(value) is dict:
-        return {key: _trim(item, version) for key, item in value.items()}
+        members = {key: _trim(item, version) for key, item in value.items()}
+        return value if all(map(is_, value.values(), members.values())) else members
     return value
-
-
-def _unless_same(before: list[Any], after: list[Any]) -> list[Any]:
-    return before if all(old is new for old, new in zip(before, after, strict=True)) else after
 
 
 class _Plan(Struct, frozen=True):
     version: Version
     dropped: dict[str, Any]
     nested: tuple[str, ...]
-    convert: Callable[[Any], Any] | None
+    conversions: tuple[Callable[[Any], Any], ...]
 
     def apply(self, value: Struct) -> Any:
         changes = {name: default for name, default in self.dropped.items() if getattr(value, name) is not default}
@@ -123,8 +117,10 @@ class _Plan(Struct, frozen=True):
             after = _trim(before, self.version)
             if after is not before:
                 changes[name] = after
-        trimmed = msgspec.structs.replace(value, **changes) if changes else value
-        return trimmed if self.convert is None else self.convert(trimmed)
+        trimmed: Any = msgspec.structs.replace(value, **changes) if changes else value
+        for convert in self.conversions:
+            trimmed = convert(trimmed)
+        return trimmed
 
 
 @cache
@@ -136,16 +132,19 @@ def _plan(kind: type[Struct], version: Version) -> _Plan | None:
         for field in fields
         if field.name not in dropped and any(_plan(inner, version) for inner in _structs_in(field.type))
     )
-    since, convert = CONVERSIONS.get(kind, (version, None))
-    if version >= since:
-        convert = None
-    return _Plan(version, dropped, nested, convert) if dropped or nested or convert else None
+    conversions = tuple(
+        convert for base in kind.__mro__ for since, convert in CONVERSIONS.get(base, ()) if version < since
+    )
+    return _Plan(version, dropped, nested, conversions) if dropped or nested or conversions else None
 
 
 def _carries(kind: type[Struct], name: str, version: Version) -> bool:
-    since = SINCE.get(kind, {}).get(name, version)
-    until = UNTIL.get(kind, {}).get(name, version)
-    return since <= version <= until
+    since, until = _find(SINCE, kind, name), _find(UNTIL, kind, name)
+    return (since is None or since <= version) and (until is None or version <= until)
+
+
+def _find(table: Mapping[type[Struct], Mapping[str, Version]], kind: type[Struct], name: str) -> Version | None:
+    return next((table[base][name] for base in kind.__mro__ if name in table.get(base, ())), None)
 
 
 def _structs_in(annotation: Any) -> list[type[Struct]]:
@@ -164,13 +163,25 @@ def _link_as_text(block: types.ResourceLink) -> types.TextContent:
     return types.TextContent(f"[{block.title or block.name}]({block.uri})", annotations=block.annotations)
 
 
-def _structured_object(result: types.CallToolResult) -> types.CallToolResult:
+def _tool_use_as_text(block: types.ToolUseContent) -> types.TextContent:
+    return types.TextContent(f"[called {block.name} with {encode(block.input).decode()}]")
+
+
+def _tool_result_as_text(block: types.ToolResultContent) -> types.TextContent:
+    return types.TextContent(_as_text(block.content))
+
+
+def _as_text(blocks: Iterable[types.ContentBlock | types.SamplingMessageContentBlock]) -> str:
+    return "\n".join(block.text if isinstance(block, types.TextContent) else f"[{block.type}]" for block in blocks)
+
+
+def _structured_object(result: Structured) -> Structured:
     if result.structured_content is UNSET or isinstance(result.structured_content, dict):
         return result
     return wrap_result(result)
 
 
-def wrap_result(result: types.CallToolResult) -> types.CallToolResult:
+def wrap_result(result: Structured) -> Structured:
     """Return the result with its structured content inside an object, as versions before 2026-07-28 demand."""
     return msgspec.structs.replace(result, structured_content={"result": result.structured_content})
 
@@ -188,32 +199,39 @@ def _object_schema(tool: types.Tool) -> types.Tool:
 
 def _wrap_schema(schema: types.Json) -> types.Json:
     dialect = {key: value for key, value in schema.items() if key == "$schema"}
-    inner = {key: value for key, value in schema.items() if key != "$schema"}
-    # A schema with an $id is a document of its own, so its references keep their meaning wherever it stands.
-    if "$id" not in inner:
-        inner = _rebase(inner)
+    inner = _rebase({key: value for key, value in schema.items() if key != "$schema"})
     return {**dialect, "type": "object", "properties": {"result": inner}, "required": ["result"], WRAPPED: True}
 
 
-_VALUES = frozenset({"const", "enum", "default", "examples"})
+_HOLDS_VALUES = frozenset({"const", "enum", "default", "examples"})
+_HOLDS_NAMED_SCHEMAS = frozenset(
+    {"properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"}
+)
 
 
 def _rebase(schema: Any) -> Any:
     """Let references into the document point to where the schema now stands."""
     if isinstance(schema, list):
         return [_rebase(item) for item in schema]
-    if not isinstance(schema, dict):
+    # A schema with an $id is a document of its own, so its references keep their meaning wherever it stands.
+    if not isinstance(schema, dict) or not str(schema.get("$id", "#")).startswith("#"):
         return schema
-    return {key: value if key in _VALUES else _rebase_keyword(key, value) for key, value in schema.items()}
+    return {keyword: _rebase_keyword(keyword, value) for keyword, value in schema.items()}
 
 
-def _rebase_keyword(key: str, value: Any) -> Any:
-    if key in {"$ref", "$dynamicRef"} and isinstance(value, str):
+def _rebase_keyword(keyword: str, value: Any) -> Any:
+    if keyword in _HOLDS_VALUES:
+        return value
+    if keyword in _HOLDS_NAMED_SCHEMAS and isinstance(value, dict):
+        return {name: _rebase(schema) for name, schema in value.items()}
+    if keyword in {"$ref", "$dynamicRef"} and isinstance(value, str):
         return "#/properties/result" + value[1:] if value == "#" or value.startswith("#/") else value
     return _rebase(value)
 
 
 def _one_block_a_message(params: types.CreateMessageRequestParams) -> types.CreateMessageRequestParams:
+    if not any(isinstance(message.content, list) for message in params.messages):
+        return params
     messages = [
         types.SamplingMessage(message.role, block, meta=message.meta)
         for message in params.messages
@@ -222,33 +240,55 @@ def _one_block_a_message(params: types.CreateMessageRequestParams) -> types.Crea
     return msgspec.structs.replace(params, messages=messages)
 
 
+def _one_block(result: types.CreateMessageResult) -> types.CreateMessageResult:
+    if not isinstance(result.content, list):
+        return result
+    block = result.content[0] if len(result.content) == 1 else types.TextContent(_as_text(result.content))
+    return msgspec.structs.replace(result, content=block)
+
+
 def _plain_form(params: types.ElicitRequestParams) -> types.ElicitRequestParams:
-    properties = (params.requested_schema or {}).get("properties")
-    if not isinstance(properties, dict):
-        return params
-    schema = {**(params.requested_schema or {}), "properties": {k: _plain_field(v) for k, v in properties.items()}}
-    return msgspec.structs.replace(params, requested_schema=schema)
+    schema = params.requested_schema or {}
+    plain = {key: value for key, value in schema.items() if key != "$schema"}
+    if isinstance(schema.get("properties"), dict):
+        plain["properties"] = {name: _plain_field(field) for name, field in schema["properties"].items()}
+    return params if plain == schema else msgspec.structs.replace(params, requested_schema=plain)
 
 
 def _plain_field(field: Any) -> Any:
-    """2025-06-18 has defaults on booleans only, and titles of choices in `enumNames`."""
+    """2025-06-18 has defaults on booleans only, one choice of several at most, and its titles in `enumNames`."""
     if not isinstance(field, dict):
         return field
-    plain = {
-        key: value for key, value in field.items() if key != "oneOf" and (key != "default" or isinstance(value, bool))
-    }
-    if "oneOf" in field:
-        plain["enum"] = [option["const"] for option in field["oneOf"]]
-        plain["enumNames"] = [option["title"] for option in field["oneOf"]]
+    single = _single_choice(field)
+    plain = {key: value for key, value in single.items() if key != "default" or isinstance(value, bool)}
+    for keyword in ("oneOf", "anyOf"):
+        if _are_choices(plain.get(keyword)):
+            options = plain.pop(keyword)
+            plain["enum"] = [option["const"] for option in options]
+            plain["enumNames"] = [option.get("title", option["const"]) for option in options]
     return plain
 
 
-CONVERSIONS: dict[type[Struct], tuple[Version, Callable[[Any], Any]]] = {
-    types.AudioContent: (V2025_03_26, _audio_as_text),
-    types.ResourceLink: (V2025_06_18, _link_as_text),
-    types.CallToolResult: (V2026_07_28, _structured_object),
-    types.Tool: (V2026_07_28, _object_schema),
-    types.CreateMessageRequestParams: (V2025_11_25, _one_block_a_message),
-    types.ElicitRequestParams: (V2025_11_25, _plain_form),
+def _single_choice(field: types.Json) -> types.Json:
+    if field.get("type") != "array" or not isinstance(field.get("items"), dict):
+        return field
+    words = {key: value for key, value in field.items() if key in ("title", "description")}
+    return {**field["items"], **words, "type": "string"}
+
+
+def _are_choices(options: Any) -> bool:
+    return isinstance(options, list) and all(isinstance(option, dict) and "const" in option for option in options)
+
+
+CONVERSIONS: dict[type[Struct], tuple[tuple[Version, Callable[[Any], Any]], ...]] = {
+    types.AudioContent: ((V2025_03_26, _audio_as_text),),
+    types.ResourceLink: ((V2025_06_18, _link_as_text),),
+    types.ToolUseContent: ((V2025_11_25, _tool_use_as_text),),
+    types.ToolResultContent: ((V2026_07_28, _structured_object), (V2025_11_25, _tool_result_as_text)),
+    types.CallToolResult: ((V2026_07_28, _structured_object),),
+    types.Tool: ((V2026_07_28, _object_schema),),
+    types.CreateMessageRequestParams: ((V2025_11_25, _one_block_a_message),),
+    types.CreateMessageResult: ((V2025_11_25, _one_block),),
+    types.ElicitRequestParams: ((V2025_11_25, _plain_form),),
 }
-"""The version from which on a value may stay as it is, and what stands for it before."""
+"""The version from which on a value may stay as it is, and what stands for it before; newest first."""

@@ -7,7 +7,6 @@ are one, because they are hints to look again and not events to count.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from dragoman import types
@@ -21,7 +20,6 @@ RESOURCES_CHANGED = "notifications/resources/list_changed"
 RESOURCE_UPDATED = "notifications/resources/updated"
 
 MOST_WAITING = 1000
-_SLASH = re.compile("/")
 
 
 def honour(wanted: types.SubscriptionFilter, capabilities: types.ServerCapabilities) -> types.SubscriptionFilter:
@@ -56,6 +54,7 @@ class Subscription:
         self._honoured = honoured
         self._uris = frozenset(honoured.resource_subscriptions or ())
         self._parents = frozenset(uri.rstrip("/") for uri in self._uris)
+        self._parent_lengths = frozenset(map(len, self._parents))
         self._waiting: dict[tuple[str, str | None], bytes] = {}
 
     def acknowledgement(self) -> bytes:
@@ -97,7 +96,9 @@ class Subscription:
 
     def _follows(self, uri: str) -> bool:
         """A subscription to a resource covers what lies below it."""
-        return uri in self._uris or any(uri[: slash.start()] in self._parents for slash in _SLASH.finditer(uri))
+        return uri in self._uris or any(
+            uri[length : length + 1] == "/" and uri[:length] in self._parents for length in self._parent_lengths
+        )
 
     def _message(self, method: str, params: dict[str, Any]) -> bytes:
         return encode_notification(method, {**params, "_meta": {types.SUBSCRIPTION_ID: self.id}})

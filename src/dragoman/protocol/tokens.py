@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -47,7 +48,7 @@ class KeyRing:
     def open(self, purpose: str, token: str) -> bytes | None:
         """Return the payload of a token that this ring sealed for that purpose, else None."""
         sealed = _from_base64(token)
-        if sealed is None or len(sealed) < _TAG_BYTES:
+        if sealed is None:
             return None
         tag, payload = sealed[:_TAG_BYTES], sealed[_TAG_BYTES:]
         genuine = any(hmac.compare_digest(tag, _tag(key, purpose, payload)) for key in self._keys)
@@ -83,7 +84,7 @@ _CAPABILITIES: tuple[tuple[str, ...], ...] = (
     ("roots",),
     ("roots", "list_changed"),
 )
-_KINDS: dict[str, type[Struct]] = {
+_KINDS: dict[str, Any] = {
     "sampling": types.SamplingCapability,
     "elicitation": types.ElicitationCapability,
     "roots": types.RootsCapability,
@@ -142,8 +143,8 @@ class SessionTokens:
         fresh = -_CLOCK_SKEW <= now - session.issued_at <= self._max_age
         if version is None or not fresh or not hmac.compare_digest(session.principal, digest(principal)):
             return None
-        named = session.name is not None and session.client_version is not None
-        info = types.Implementation(session.name or "", session.client_version or "") if named else None
+        name, client_version = session.name, session.client_version
+        info = None if name is None or client_version is None else types.Implementation(name, client_version)
         return Caller(version, _capabilities(session.capabilities), info)
 
     def _decode(self, token: str) -> _Session | None:

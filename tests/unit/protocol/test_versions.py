@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import itertools
+import pickle
+
+import pytest
+
+from dragoman.protocol.versions import (
+    ASSUMED_OVER_HTTP,
+    LATEST_HANDSHAKE,
+    LATEST_STATELESS,
+    V2024_11_05,
+    V2025_03_26,
+    V2025_06_18,
+    V2025_11_25,
+    V2026_07_28,
+    VERSIONS,
+    Version,
+    find_version,
+    handshake_versions,
+    stateless_versions,
+    version_names,
+)
+
+NAMES = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
+
+
+def test_every_published_version_has_a_row_and_they_stand_newest_first() -> None:
+    assert [version.name for version in VERSIONS] == NAMES
+
+
+@pytest.mark.parametrize(("newer", "older"), list(itertools.combinations(VERSIONS, 2)))
+def test_rows_compare_by_the_date_of_their_version(newer: Version, older: Version) -> None:
+    assert older < newer
+    assert newer > older
+    assert newer != older
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_row_is_found_by_its_name(version: Version) -> None:
+    assert find_version(version.name) is version
+
+
+@pytest.mark.parametrize("name", [None, "", "2025-11-24", "2026-07-28 ", "draft", "2026-7-28", "9999-12-31"])
+def test_what_is_no_published_version_is_not_found(name: str | None) -> None:
+    assert find_version(name) is None
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_row_cannot_be_changed_and_is_itself_after_pickling(version: Version) -> None:
+    with pytest.raises(AttributeError):
+        version.stateless = not version.stateless  # type: ignore[misc]
+    assert pickle.loads(pickle.dumps(version)) == version
+    assert hash(pickle.loads(pickle.dumps(version))) == hash(version)
+
+
+def test_only_2026_07_28_is_stateless() -> None:
+    assert [version for version in VERSIONS if version.stateless] == [V2026_07_28]
+
+
+def test_only_2025_03_26_has_batches() -> None:
+    assert [version for version in VERSIONS if version.batches] == [V2025_03_26]
+
+
+def test_an_unknown_id_is_left_out_from_2025_11_25_on() -> None:
+    assert [version for version in VERSIONS if version.omits_unknown_id] == [V2026_07_28, V2025_11_25]
+
+
+@pytest.mark.parametrize(
+    ("version", "structured_output"),
+    [
+        (V2024_11_05, "none"),
+        (V2025_03_26, "none"),
+        (V2025_06_18, "object"),
+        (V2025_11_25, "object"),
+        (V2026_07_28, "any"),
+    ],
+)
+def test_structured_output_came_as_an_object_and_became_any_value(version: Version, structured_output: str) -> None:
+    assert version.structured_output == structured_output
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [(V2024_11_05, -32002), (V2025_03_26, -32002), (V2025_06_18, -32002), (V2025_11_25, -32002), (V2026_07_28, -32602)],
+)
+def test_a_missing_resource_has_a_code_of_its_own_in_the_handshake_era_only(version: Version, code: int) -> None:
+    assert version.resource_not_found == code
+
+
+@pytest.mark.parametrize(
+    ("version", "unsendable"),
+    [
+        (V2024_11_05, {-32020, -32021, -32022, -32042}),
+        (V2025_03_26, {-32020, -32021, -32022, -32042}),
+        (V2025_06_18, {-32020, -32021, -32022, -32042}),
+        (V2025_11_25, {-32020, -32021, -32022}),
+        (V2026_07_28, {-32002, -32042}),
+    ],
+)
+def test_codes_that_a_version_lacks_are_replaced_by_codes_of_json_rpc(version: Version, unsendable: set[int]) -> None:
+    replaced = dict(version.replaced_errors)
+    assert set(replaced) == unsendable
+    assert set(replaced.values()) <= {-32600, -32602, -32603}
+
+
+def test_the_newest_of_each_era_and_the_one_assumed_over_http_are_named() -> None:
+    assert (LATEST_STATELESS, LATEST_HANDSHAKE, ASSUMED_OVER_HTTP) == (V2026_07_28, V2025_11_25, V2025_03_26)
+
+
+@pytest.mark.parametrize(
+    ("versions", "handshake", "stateless"),
+    [
+        ([], [], []),
+        ([V2024_11_05, V2026_07_28, V2025_06_18], ["2025-06-18", "2024-11-05"], ["2026-07-28"]),
+        ([V2026_07_28], [], ["2026-07-28"]),
+        ([V2025_03_26], ["2025-03-26"], []),
+        (VERSIONS, NAMES[1:], NAMES[:1]),
+    ],
+)
+def test_versions_are_told_apart_by_era_newest_first(
+    versions: list[Version], handshake: list[str], stateless: list[str]
+) -> None:
+    assert [version.name for version in handshake_versions(versions)] == handshake
+    assert [version.name for version in stateless_versions(versions)] == stateless
+    assert [version.name for version in handshake_versions(iter(versions))] == handshake
+
+
+def test_names_are_given_newest_first_whatever_the_order() -> None:
+    assert version_names(reversed(VERSIONS)) == NAMES
+    assert version_names([V2025_03_26, V2026_07_28]) == ["2026-07-28", "2025-03-26"]
+    assert version_names([]) == []

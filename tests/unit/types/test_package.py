@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import inspect
+import pkgutil
+from importlib import import_module
+
+import msgspec
+
+from dragoman import types
+
+PRIVATE = {
+    "AnnotatedBlock",
+    "AskedRequest",
+    "Block",
+    "FieldSchema",
+    "Named",
+    "ResourceRequestParams",
+    "Wire",
+    "WithMeta",
+}
+"""Bases that only the package itself needs."""
+
+
+def test_every_public_name_is_there() -> None:
+    assert all(hasattr(types, name) for name in types.__all__)
+
+
+def test_the_public_names_are_in_order_and_named_once() -> None:
+    constants = [name for name in types.__all__ if name.isupper()]
+    classes = [name for name in types.__all__ if name[0].isupper() and not name.isupper()]
+    functions = [name for name in types.__all__ if name[0].islower()]
+    assert types.__all__ == sorted(set(constants)) + sorted(set(classes)) + sorted(set(functions))
+
+
+def test_every_struct_of_the_package_is_public() -> None:
+    modules = [import_module(f"dragoman.types.{module.name}") for module in pkgutil.iter_modules(types.__path__)]
+    structs = {
+        name
+        for module in modules
+        for name, kind in vars(module).items()
+        if inspect.isclass(kind) and issubclass(kind, msgspec.Struct) and kind.__module__ == module.__name__
+    }
+    assert structs - PRIVATE <= set(types.__all__)
+    assert structs >= PRIVATE
+
+
+def test_the_reserved_keys_of_meta_have_the_prefix_of_the_protocol() -> None:
+    keys = [getattr(types, name) for name in types.__all__ if name.isupper()]
+    assert len(keys) == 6
+    assert all(key.startswith("io.modelcontextprotocol/") for key in keys)
