@@ -8,6 +8,7 @@ into what a version carries. The era is decided by each message's `_meta` alone 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from typing import Any
 
 import msgspec
@@ -51,6 +52,9 @@ class Request(Struct, frozen=True):
     """As they came, for methods that the protocol does not know."""
 
 
+_NOTHING: Mapping[str, Method] = {}
+
+
 class Offer(Struct, frozen=True):
     """What a server serves: its versions, newest first, and the methods that each of them has."""
 
@@ -70,11 +74,11 @@ class Offer(Struct, frozen=True):
     ) -> Offer:
         """Return the offer of a server with these capabilities."""
         newest_first = tuple(sorted(served, reverse=True))
-        rows = tuple(table)
+        rows = tuple(method for method in table if not method.is_notification)
         return cls(
             newest_first,
             {version.name: offered(rows, version, "client", capabilities) for version in newest_first},
-            {method.name: method for method in rows if not method.is_notification},
+            {method.name: method for method in rows},
             next((Caller(version) for version in handshake_versions(newest_first)), None),
         )
 
@@ -84,8 +88,8 @@ class Offer(Struct, frozen=True):
         Raises:
             MethodNotFound: the version has no such request, or its capability is not offered.
         """
-        found = self.methods.get(version.name, {}).get(method)
-        if found is None or found.is_notification:
+        found = self.methods.get(version.name, _NOTHING).get(method)
+        if found is None:
             raise MethodNotFound(f"Method not found: {method}", {"method": method})
         return found
 
@@ -114,51 +118,37 @@ def open(message: jsonrpc.Request, offer: Offer, session: Caller | None = None) 
         UnsupportedVersion: it claims a version that is not served without a handshake.
         MethodNotFound: that version has no such method, or its capability is not offered.
     """
-    opening = read(message, offer)
-    caller = (session or offer.unintroduced) if opening.meta.protocol_version is None else None
+    meta, raw_meta, params = read(message, offer)
+    caller = (session or offer.unintroduced) if meta.protocol_version is None else None
     if caller is None:
-        caller = stateless_caller(opening.meta, offer)
-    return opening.complete(message, offer.find(message.method, caller.version), caller)
+        caller = stateless_caller(meta, offer)
+    method = offer.find(message.method, caller.version)
+    if params is None:
+        params = method.decode_params(message.params)
+    return Request(message.id, method, params, caller, meta.progress_token, raw_meta, message.params)
 
 
-class Opening(Struct, frozen=True):
-    """A request whose `_meta` was read: enough to tell its era and who sent it."""
+def read(message: jsonrpc.Request, offer: Offer) -> tuple[types.RequestMeta, Raw | UnsetType, types.Params | None]:
+    """Return a request's `_meta`, as the protocol reads it and as it came, and its parameters.
 
-    meta: types.RequestMeta
-    raw_meta: Raw | UnsetType
-    params: types.Params | None
-    """Typed parameters; None where the method is unknown or they do not fit it."""
-
-    def complete(self, message: jsonrpc.Request, method: Method, caller: Caller) -> Request:
-        """Return the neutral request.
-
-        Raises:
-            InvalidParams: the parameters do not fit the method.
-        """
-        params = method.decode_params(message.params) if self.params is None else self.params
-        return Request(message.id, method, params, caller, self.meta.progress_token, self.raw_meta, message.params)
-
-
-def read(message: jsonrpc.Request, offer: Offer) -> Opening:
-    """Read a request's `_meta`, and its parameters in the same pass where they fit.
+    The parameters are None where the method is unknown or they do not fit it: which error that is depends on what else
+    is wrong, since `_meta` and the version come first.
 
     Raises:
         InvalidParams: the parameters are not an object, or `_meta` is malformed.
     """
     method = offer.known.get(message.method)
-    params: types.Params | None = None
-    if method is not None:
-        try:
-            params = decoder(method.params).decode(message.params)
-        except (msgspec.DecodeError, RecursionError):
-            # Which error it is depends on what else is wrong: `_meta` and the version come first.
-            params = None
+    try:
+        params = None if method is None else decoder(method.params).decode(message.params)
+    except (msgspec.DecodeError, RecursionError):
+        params = None
     if params is None:
         raw_meta, meta = read_meta(message.params)
-        return Opening(meta, raw_meta, None)
-    if params.meta is UNSET or params.meta == _NULL:
-        return Opening(_NO_META, UNSET, params)
-    return Opening(_decode_meta(params.meta), params.meta, params)
+        return meta, raw_meta, None
+    raw_meta = params.meta
+    if raw_meta is UNSET or raw_meta == _NULL:
+        return _NO_META, UNSET, params
+    return _decode_meta(raw_meta), raw_meta, params
 
 
 def claims_stateless(message: jsonrpc.Request | jsonrpc.Notification) -> bool:
@@ -235,15 +225,15 @@ def seal(
 
 
 def _stamp(result: types.Result, server_info: Raw | None) -> types.Result:
-    stamps: dict[str, Any] = {}
-    if result.result_type is None:
-        stamps["result_type"] = "input_required" if isinstance(result, types.InputRequiredResult) else "complete"
+    stamped: Any = copy(result)
+    if stamped.result_type is None:
+        stamped.result_type = "input_required" if isinstance(result, types.InputRequiredResult) else "complete"
     if isinstance(result, types.CacheableResult):
-        stamps["ttl_ms"] = result.ttl_ms or 0
-        stamps["cache_scope"] = result.cache_scope or "private"
+        stamped.ttl_ms = result.ttl_ms or 0
+        stamped.cache_scope = result.cache_scope or "private"
     if server_info is not None:
-        stamps["meta"] = {types.SERVER_INFO: server_info, **(result.meta or {})}
-    return msgspec.structs.replace(result, **stamps)
+        stamped.meta = {types.SERVER_INFO: server_info, **(result.meta or {})}
+    return stamped  # type: ignore[no-any-return]
 
 
 def seal_value(value: Any, version: Version, server_info: Raw | None = None) -> Any:

@@ -199,14 +199,17 @@ def _in_session(sent: RequestHeaders, message: jsonrpc.Message, offer: eras.Offe
 
 def _climb(sent: RequestHeaders, message: jsonrpc.Request, offer: eras.Offer) -> eras.Request:
     """The ladder of a stateless request, each rung before the next: `_meta`, version, mirrored headers, method."""
-    opening = eras.read(message, offer)
-    claimed = eras.require_envelope(opening.meta, offer)
+    meta, raw_meta, params = eras.read(message, offer)
+    claimed = eras.require_envelope(meta, offer)
     headers.check_single(sent)
     _check_plain("MCP-Protocol-Version", sent.protocol_version, claimed)
-    caller = eras.stateless_caller(opening.meta, offer)
+    caller = eras.stateless_caller(meta, offer)
     _check_plain("Mcp-Method", sent.method, message.method)
     _check_name(sent, offer.known.get(message.method), message.params)
-    return opening.complete(message, offer.find(message.method, caller.version), caller)
+    method = offer.find(message.method, caller.version)
+    if params is None:
+        params = method.decode_params(message.params)
+    return eras.Request(message.id, method, params, caller, meta.progress_token, raw_meta, message.params)
 
 
 def _check_plain(header: str, sent: str | None, expected: str) -> None:
