@@ -1,3 +1,100 @@
-"""Servers, clients and chats for the Model Context Protocol."""
+"""Servers, clients and chats for the Model Context Protocol.
+
+Names are imported when they are first used, so that a server does not load what only clients need.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0.dev0"
+
+if TYPE_CHECKING:
+    from dragoman.errors import (
+        Cancelled,
+        DefinitionError,
+        DragomanError,
+        InternalError,
+        InvalidParams,
+        InvalidRequest,
+        MethodAlreadyDefined,
+        MethodNotFound,
+        MissingCapability,
+        ParseError,
+        ResourceNotFound,
+        RpcError,
+        ToolError,
+        ToolNotUnique,
+        UnsupportedVersion,
+        UrlElicitationRequired,
+        ValidationError,
+    )
+    from dragoman.server.context import BlockingContext, Context
+    from dragoman.server.prompts import Prompt, prompt
+    from dragoman.server.resources import Resource, ResourceTemplate, resource
+    from dragoman.server.results import Audio, Image, ToolResult
+    from dragoman.server.schemas import InputSchema, OutputSchema
+    from dragoman.server.server import Server
+    from dragoman.server.tools import Tool, tool
+
+_HOMES = {
+    "dragoman.errors": (
+        "Cancelled DefinitionError DragomanError InternalError InvalidParams InvalidRequest MethodAlreadyDefined"
+        " MethodNotFound MissingCapability ParseError ResourceNotFound RpcError ToolError ToolNotUnique"
+        " UnsupportedVersion UrlElicitationRequired ValidationError"
+    ),
+    "dragoman.server.context": "BlockingContext Context",
+    "dragoman.server.prompts": "Prompt prompt",
+    "dragoman.server.resources": "Resource ResourceTemplate resource",
+    "dragoman.server.results": "Audio Image ToolResult",
+    "dragoman.server.schemas": "InputSchema OutputSchema",
+    "dragoman.server.server": "Server",
+    "dragoman.server.tools": "Tool tool",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+__all__ = [
+    "Audio",
+    "BlockingContext",
+    "Cancelled",
+    "Context",
+    "DefinitionError",
+    "DragomanError",
+    "Image",
+    "InputSchema",
+    "InternalError",
+    "InvalidParams",
+    "InvalidRequest",
+    "MethodAlreadyDefined",
+    "MethodNotFound",
+    "MissingCapability",
+    "OutputSchema",
+    "ParseError",
+    "Prompt",
+    "Resource",
+    "ResourceNotFound",
+    "ResourceTemplate",
+    "RpcError",
+    "Server",
+    "Tool",
+    "ToolError",
+    "ToolNotUnique",
+    "ToolResult",
+    "UnsupportedVersion",
+    "UrlElicitationRequired",
+    "ValidationError",
+    "prompt",
+    "resource",
+    "tool",
+]
+
+# A module-level __getattr__ makes type checkers accept any name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOME_OF:
+            raise AttributeError(f"module 'dragoman' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted([*globals(), *__all__])

@@ -12,8 +12,12 @@ DragomanError
     HeaderMismatch                  -32020
     MissingCapability(required)     -32021
     UnsupportedVersion(...)         -32022
+  ToolError(message)                what went wrong in a tool, for the model to read
+  Cancelled                         the client gave the request up; nothing is answered
   ValidationError(path)             a value does not fit its type or schema
   DefinitionError                   a tool, prompt, resource or template that cannot be served; also a ValueError
+    ToolNotUnique                   two tools have one name
+    MethodAlreadyDefined            a custom method has the name of one that exists
 """
 
 from __future__ import annotations
@@ -151,6 +155,18 @@ class UnsupportedVersion(RpcError):
         )
 
 
+class ToolError(DragomanError):
+    """What went wrong in a tool, in words for the model: raise it in a tool, and the result says `isError`.
+
+    Example:
+        raise ToolError(f"There is no city called {city}")
+    """
+
+
+class Cancelled(DragomanError):
+    """The client gave the request up; a handler that raises it is not answered."""
+
+
 class ValidationError(DragomanError):
     """A value does not fit its type or schema; `path` says where, as in `$.tools[3].name`."""
 
@@ -164,6 +180,14 @@ class ValidationError(DragomanError):
 
 class DefinitionError(DragomanError, ValueError):
     """A definition that cannot be served, found when it is registered."""
+
+
+class ToolNotUnique(DefinitionError):
+    """Two tools have one name."""
+
+
+class MethodAlreadyDefined(DefinitionError):
+    """A method of the server's own has the name of one that exists."""
 
 
 def _capability_paths(required: dict[str, Any], prefix: str = "") -> list[str]:

@@ -13,7 +13,7 @@ from operator import is_
 from typing import Any, TypeVar, cast, get_args
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Raw, Struct
 
 from dragoman import types
 from dragoman.protocol.jsonrpc import encode
@@ -179,9 +179,12 @@ def _as_text(blocks: Iterable[types.ContentBlock | types.SamplingMessageContentB
 
 
 def _structured_object(result: Structured) -> Structured:
-    if result.structured_content is UNSET or isinstance(result.structured_content, dict):
-        return result
-    return wrap_result(result)
+    structured = result.structured_content
+    return result if structured is UNSET or _is_object(structured) else wrap_result(result)
+
+
+def _is_object(value: Any) -> bool:
+    return bytes(memoryview(value)[:1]) == b"{" if isinstance(value, Raw) else isinstance(value, dict)
 
 
 def wrap_result(result: Structured) -> Structured:

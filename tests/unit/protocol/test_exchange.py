@@ -609,6 +609,10 @@ def test_an_unknown_id_is_null_until_2025_06_18_and_left_out_since(
     assert answer.get("id") is None
 
 
+def test_an_unknown_id_is_left_out_unless_it_is_asked_for() -> None:
+    assert "id" not in json.loads(Rejection(400, InvalidRequest("No")).body())
+
+
 @pytest.mark.parametrize("version", [None, "2025-06-18"])
 def test_a_known_id_is_echoed_in_every_version(version: str | None) -> None:
     outcome = post(message("rpc.x", id="x"), mcp_protocol_version=version)
@@ -712,5 +716,6 @@ def test_several_accept_lines_are_one() -> None:
 def test_the_status_of_an_error_depends_on_whether_a_handler_raised_it(
     error: RpcError, before: int, after: int
 ) -> None:
+    assert (exchange.OK, exchange.ACCEPTED) == (200, 202)
     assert exchange.rejection_status(error) == before
     assert exchange.handler_status(error) == after

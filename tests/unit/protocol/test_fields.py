@@ -200,6 +200,20 @@ def test_types_that_extend_those_of_the_protocol_follow_the_same_rows() -> None:
     assert trim(gallery, V2026_07_28) is gallery
 
 
+class Branch(types.Result):
+    leaf: types.TextContent | None = None
+    branches: list[Branch] = []
+
+
+def test_a_type_may_hold_itself() -> None:
+    leaf = types.TextContent("leaf", meta=META)
+    tree = Branch(branches=[Branch(), Branch(branches=[Branch(leaf)])])
+    trimmed = trim(tree, V2024_11_05)
+    assert trimmed == Branch(branches=[Branch(), Branch(branches=[Branch(types.TextContent("leaf"))])])
+    assert trimmed.branches[0] is tree.branches[0]
+    assert trim(tree, V2025_06_18) is tree
+
+
 NESTED = types.ListToolsResult(
     tools=[tool(), tool(title="Add", icons=ICONS), tool(description="adds")],
     ttl_ms=5,
@@ -377,7 +391,7 @@ def test_only_a_schema_whose_root_is_an_object_is_not_wrapped(schema: types.Json
         assert trimmed is not None
         assert trimmed["type"] == "object"
         assert (trimmed != schema) == wrapped
-        assert (WRAPPED in trimmed) == wrapped
+        assert trimmed.get(WRAPPED, False) is wrapped
     assert trim(tool(output_schema=schema), V2026_07_28).output_schema is schema
     assert trim(tool(output_schema=schema), V2025_03_26).output_schema is None
 
@@ -502,11 +516,19 @@ def test_a_wrapped_schema_keeps_its_dialect_at_the_root() -> None:
     assert "$schema" not in wrapped["properties"]["result"]
 
 
-def test_a_malformed_reference_is_left_as_it_is() -> None:
-    malformed = {"items": {"$ref": 5, "properties": [{"$ref": "#"}]}}
-    wrapped = trim(tool(output_schema=malformed), V2025_11_25).output_schema
+@pytest.mark.parametrize(
+    ("schema", "rebased"),
+    [
+        ({"$ref": 5}, {"$ref": 5}),
+        ({"properties": [{"$ref": "#"}]}, {"properties": [{"$ref": "#/properties/result"}]}),
+        ({"title": "#/a", "description": "#", "pattern": "#"}, {"title": "#/a", "description": "#", "pattern": "#"}),
+        ({"items": True, "not": False}, {"items": True, "not": False}),
+    ],
+)
+def test_nothing_but_references_is_changed_in_a_wrapped_schema(schema: types.Json, rebased: types.Json) -> None:
+    wrapped = trim(tool(output_schema=schema), V2025_11_25).output_schema
     assert wrapped is not None
-    assert wrapped["properties"]["result"] == {"items": {"$ref": 5, "properties": [{"$ref": "#/properties/result"}]}}
+    assert wrapped["properties"]["result"] == rebased
 
 
 @pytest.mark.parametrize(
@@ -543,6 +565,7 @@ def test_a_malformed_reference_is_left_as_it_is() -> None:
             {"type": "string", "enum": ["a", "b"]},
         ),
         ({"type": "array", "items": True}, {"type": "array", "items": True}),
+        ({"type": "string", "items": {"enum": ["a"]}}, {"type": "string", "items": {"enum": ["a"]}}),
         ({"anyOf": [{"type": "string"}, {"type": "null"}]}, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
         ({"oneOf": "malformed"}, {"oneOf": "malformed"}),
         ({"oneOf": ["malformed"]}, {"oneOf": ["malformed"]}),

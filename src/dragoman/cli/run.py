@@ -1,0 +1,64 @@
+"""`dragoman run FILE[:object]`: serve the server of a Python file over stdin and stdout."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragoman.transports.stdio import claim, run_stdio
+
+if TYPE_CHECKING:
+    from dragoman.server.server import Server
+
+_MODULE = "__dragoman__"
+_USUAL_NAMES = ("server", "mcp", "app")
+
+
+def run(target: str) -> None:
+    """Serve the server that a file defines.
+
+    The descriptors are claimed before the file runs, so that what it prints while it is imported goes to stderr.
+    """
+    streams = claim()
+    path, name = _split(target)
+    run_stdio(_find(_load(path), name, path), streams=streams)
+
+
+def _split(target: str) -> tuple[Path, str | None]:
+    path, colon, name = target.rpartition(":")
+    if colon and name.isidentifier() and not Path(target).exists():
+        return Path(path), name
+    return Path(target), None
+
+
+def _load(path: Path) -> dict[str, Any]:
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    if not path.is_file():
+        sys.exit(f"dragoman: there is no file {str(path)!r}")
+    sys.path.insert(0, str(path.resolve().parent))
+    spec = spec_from_file_location(_MODULE, path)
+    if spec is None or spec.loader is None:
+        sys.exit(f"dragoman: {str(path)!r} is no Python file")
+    module = sys.modules[_MODULE] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return vars(module)
+
+
+def _find(names: dict[str, Any], name: str | None, path: Path) -> Server:
+    from dragoman.server.server import Server
+
+    if name is not None:
+        found = names.get(name)
+        if not isinstance(found, Server):
+            sys.exit(f"dragoman: {str(path)!r} has no Server called {name!r}")
+        return found
+    servers = {key: value for key, value in names.items() if isinstance(value, Server)}
+    usual = [servers[key] for key in _USUAL_NAMES if key in servers]
+    distinct = list({id(server): server for server in servers.values()}.values())
+    if usual or len(distinct) == 1:
+        return usual[0] if usual else distinct[0]
+    if not distinct:
+        sys.exit(f"dragoman: {str(path)!r} defines no Server; make one, for example server = Server('name')")
+    sys.exit(f"dragoman: {str(path)!r} defines several servers; say which, as in {path}:{next(iter(servers))}")

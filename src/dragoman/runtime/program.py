@@ -1,0 +1,140 @@
+"""A program on a loop of its own, which ends when it is asked to and never holds up the exit of the process.
+
+Theory of operation: SIGINT and SIGTERM cancel the program, and what it was doing gets a bounded time to end. Should the
+loop be blocked, say by a handler that sleeps without awaiting, nothing of this happens; then a second signal, or
+the end of the grace of the first, interrupts the blocking code itself. All of this is quiet: `run` returns.
+
+The loop sends `asyncio.to_thread` and its like to `offload`, whose threads the interpreter does not wait for.
+"""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from types import FrameType, TracebackType
+from typing import Any, TypeVarTuple
+
+from dragoman.runtime.offload import offload
+
+GRACE_SECONDS = 5.0
+
+Arguments = TypeVarTuple("Arguments")
+
+
+def run(program: Coroutine[Any, Any, None], *, grace: float = GRACE_SECONDS) -> None:
+    """Run a coroutine to its end or until SIGINT or SIGTERM, and return quietly either way.
+
+    Example:
+        run(serve_stdio(service))
+
+    Tasks that are left are cancelled and get `grace` seconds to end. Signals are handled only in the main thread,
+    and only those for which the process has no handler of its own.
+
+    Raises:
+        RuntimeError: a loop is running in this thread; await the coroutine there.
+        Exception: whatever the coroutine raises.
+    """
+    _refuse_a_running_loop(program)
+    loop = _Loop()
+    task = loop.create_task(program)
+    signals = _Signals(loop, task, grace)
+    try:
+        with signals:
+            try:
+                loop.run_until_complete(task)
+            finally:
+                _end_tasks(loop, grace)
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        if not signals.received:
+            raise
+    finally:
+        loop.close()
+
+
+def _refuse_a_running_loop(program: Coroutine[Any, Any, None]) -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    program.close()
+    raise RuntimeError("A loop is running in this thread already; await the coroutine instead")
+
+
+def _end_tasks(loop: asyncio.AbstractEventLoop, grace: float) -> None:
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks, timeout=grace))
+    loop.run_until_complete(asyncio.wait([loop.create_task(loop.shutdown_asyncgens())], timeout=grace))
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """A loop whose default executor, until another is set, is `offload`."""
+
+    _executor_was_set = False
+
+    def set_default_executor(self, executor: Any) -> None:
+        self._executor_was_set = True
+        super().set_default_executor(executor)
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*Arguments], Any], *args: *Arguments
+    ) -> asyncio.Future[Any]:
+        if executor is None and not self._executor_was_set:
+            return self.create_task(offload(func, *args))
+        return super().run_in_executor(executor, func, *args)
+
+
+class _Signals:
+    """The signals that end a program, handled while the context is open."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, task: asyncio.Task[None], grace: float) -> None:
+        self.received = False
+        self._loop = loop
+        self._task = task
+        self._grace = grace
+        self._previous: dict[signal.Signals, Any] = {}
+        self._over = False
+        self._ending = threading.Lock()
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in (signal.SIGINT, signal.SIGTERM):
+            previous = signal.getsignal(number)
+            if previous in (signal.SIG_DFL, signal.default_int_handler):
+                # The loop's handler wakes the loop even when the signal arrives just before it starts to wait; ours,
+                # which takes the place of the function that Python calls, works even when the loop is blocked.
+                self._loop.add_signal_handler(number, self._task.cancel)
+                signal.signal(number, self._receive)
+                self._previous[number] = previous
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._over = True
+        with self._ending:
+            for number, previous in self._previous.items():
+                self._loop.remove_signal_handler(number)
+                signal.signal(number, previous)
+
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
+        if self._over:
+            return
+        if self.received:
+            raise KeyboardInterrupt
+        self.received = True
+        # Not a threading.Thread: its locks may be held by the very code that this handler interrupted.
+        _thread.start_new_thread(self._insist, (number,))
+
+    def _insist(self, number: int) -> None:
+        time.sleep(self._grace)
+        main_thread = threading.main_thread().ident
+        assert main_thread is not None
+        with self._ending:  # once the handlers are those of the process again, a signal would hit it
+            if not self._over:
+                signal.pthread_kill(main_thread, number)

@@ -1,0 +1,1 @@
+"""What server authors use."""

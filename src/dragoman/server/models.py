@@ -1,0 +1,102 @@
+"""Types that pydantic reads: models, its dataclasses and types, and annotations with its validators.
+
+pydantic is never imported: whoever uses one of its types has loaded it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import msgspec
+
+from dragoman.server.shapes import Problem, Shape, made_type
+from dragoman.types import Json
+
+_MAPS = ("properties", "patternProperties", "dependentSchemas", "$defs")
+_DATA = ("const", "default", "enum", "examples")
+
+
+def is_of_pydantic(origin: type) -> bool:
+    """Tell whether a class says how pydantic reads it."""
+    return "pydantic" in sys.modules and (
+        hasattr(origin, "__get_pydantic_core_schema__") or hasattr(origin, "__pydantic_validator__")
+    )
+
+
+def read(annotation: Any, definitions: Json, mode: str) -> Shape:
+    """Return the shape of an annotation that pydantic reads, and add the definitions that its schema needs.
+
+    Raises:
+        Exception: pydantic cannot read or describe it; whatever it raises says why.
+    """
+    adapter = sys.modules["pydantic"].TypeAdapter(annotation)
+    schema = _hoisted(adapter, definitions, mode)
+
+    failure = sys.modules["pydantic"].ValidationError
+
+    def convert(value: Any) -> Any:
+        try:
+            return adapter.validate_python(value)
+        except failure:
+            pass
+        try:
+            # A strict model takes from JSON what it refuses from Python values: dates, tuples, enums.
+            return adapter.validate_json(msgspec.json.encode(value))
+        except failure as error:
+            raise ValueError("; ".join(str(_problem(found)) for found in error.errors())) from None
+
+    def find_problems(value: Any) -> list[Problem]:
+        try:
+            adapter.validate_json(msgspec.json.encode(value))
+        except failure as error:
+            return [_problem(found) for found in error.errors()]
+        return []
+
+    whole = definitions[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+    names = whole.get("properties")
+    return Shape(
+        kind=made_type(getattr(annotation, "__name__", "Model"), convert),
+        schema=schema,
+        native=False,
+        fields=None if names is None else {name: Shape(kind=Any, schema={}) for name in names},
+        find_problems=find_problems,
+    )
+
+
+def _problem(found: dict[str, Any]) -> Problem:
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found["loc"])
+    return Problem(path.lstrip("."), found["msg"], missing=found["type"] == "missing")
+
+
+def _hoisted(adapter: Any, definitions: Json, mode: str) -> Json:
+    """Return the schema with its own definitions moved to the others, numbered where a name has another meaning."""
+    suffix, number = "", 1
+    while True:
+        document: Json = _untitled(adapter.json_schema(mode=mode, ref_template=f"#/$defs/{{model}}{suffix}"))
+        nested = {f"{name}{suffix}": schema for name, schema in document.pop("$defs", {}).items()}
+        if all(definitions.get(name, schema) == schema for name, schema in nested.items()):
+            definitions.update(nested)
+            return document
+        number += 1
+        suffix = f"_{number}"
+
+
+def _untitled(node: Any, automatic: str | None = None) -> Any:
+    """Drop the titles that pydantic makes of names; those of fields that an author chose stay."""
+    if isinstance(node, list):
+        return [_untitled(part) for part in node]
+    if not isinstance(node, dict):
+        return node
+    kept: Json = {}
+    for keyword, value in node.items():
+        if keyword in _MAPS and isinstance(value, dict):
+            is_field = keyword == "properties"
+            kept[keyword] = {name: _untitled(part, _title(name) if is_field else None) for name, part in value.items()}
+        elif keyword != "title" or (automatic is not None and value != automatic):
+            kept[keyword] = value if keyword in _DATA else _untitled(value)
+    return kept
+
+
+def _title(name: str) -> str:
+    return name.title().replace("_", " ").strip()

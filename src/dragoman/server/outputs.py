@@ -1,0 +1,103 @@
+"""What a tool's result becomes: content, and structured content where its return annotation says more than text.
+
+A return annotation of text, media or content blocks has no schema. Any other has one, and the value travels as
+structured content with its JSON as text beside it; it is encoded once for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from dragoman import types
+from dragoman.errors import ValidationError
+from dragoman.server.annotations import Codec, Unresolved
+from dragoman.server.results import Audio, Image, ToolResult, content_blocks, is_content
+from dragoman.server.schemas import OutputSchema
+from dragoman.server.shapes import encode_hook
+from dragoman.types.content import Block
+
+_CONTENT = (Image, Audio, Block, types.ResourceContents, types.UnknownContent, ToolResult, types.Result)
+_SEQUENCES = (list, tuple, Sequence)
+_encoder = msgspec.json.Encoder(enc_hook=encode_hook)
+
+
+class Output:
+    """How the results of one tool are made."""
+
+    def __init__(self, schema: OutputSchema | None) -> None:
+        self._schema = schema
+        self.schema = None if schema is None else schema.document
+
+    @classmethod
+    def of(cls, returns: Any, given: OutputSchema | None, tool: str) -> Output:
+        """Return how to make results of a return annotation, or of a schema that the author gave.
+
+        Raises:
+            DefinitionError: the annotation has no JSON form; the message names the remedy.
+        """
+        if given is not None or _says_content(returns):
+            return cls(given)
+        codec = Codec(returns, f"The return annotation of {tool!r}", for_output=True)
+        return cls(OutputSchema.derived(codec.schema) if codec.schema else None)
+
+    def result(self, value: Any) -> Any:
+        """Return what a tool returned as a result.
+
+        Raises:
+            TypeError: it has no JSON form.
+        """
+        if isinstance(value, types.Result):
+            return value
+        if isinstance(value, ToolResult):
+            return _full_result(value)
+        if self._schema is None and is_content(value):
+            return types.CallToolResult(content_blocks(value))
+        return _structured_result(value)
+
+    def check(self, result: types.CallToolResult) -> None:
+        """Compare a result with the output schema.
+
+        Raises:
+            ValidationError: its structured content does not fit, or is missing.
+        """
+        if self._schema is None:
+            return
+        structured = result.structured_content
+        if structured is UNSET:
+            raise ValidationError("Invalid result: the tool has an output schema, but gave no structured content")
+        self._schema.validate_result(
+            msgspec.json.decode(structured if isinstance(structured, Raw) else _encoder.encode(structured))
+        )
+
+
+def _structured_result(value: Any) -> types.CallToolResult:
+    data = _encoder.encode(value)
+    return types.CallToolResult([types.TextContent(data.decode())], structured_content=Raw(data))
+
+
+def _full_result(value: ToolResult) -> types.CallToolResult:
+    result = types.CallToolResult([]) if value.structured is UNSET else _structured_result(value.structured)
+    if value.content is not UNSET:
+        result.content = content_blocks(value.content)
+    result.is_error = value.is_error or None
+    result.meta = value.meta
+    return result
+
+
+def _says_content(annotation: Any) -> bool:
+    """Tell whether values of an annotation are content, or say nothing of what they are."""
+    if annotation in (UNSET, Any, object, None, NoneType, str) or isinstance(annotation, Unresolved):
+        return True
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _says_content(get_args(annotation)[0])
+    if origin in (Union, UnionType):
+        return all(_says_content(arm) for arm in get_args(annotation))
+    if origin in _SEQUENCES:
+        return all(arm is not str and (arm is ... or _says_content(arm)) for arm in get_args(annotation))
+    return isinstance(annotation, type) and issubclass(annotation, _CONTENT)

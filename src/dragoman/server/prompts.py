@@ -1,0 +1,131 @@
+"""Prompts: messages that a user picks, with arguments filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import CoroutineType
+from typing import Any, ClassVar, overload
+
+from msgspec import Raw, UnsetType
+
+from dragoman import types
+from dragoman.errors import DefinitionError, InvalidParams
+from dragoman.server.call import Call
+from dragoman.server.completion import Completers
+from dragoman.server.definition import Definition, P, R
+from dragoman.server.results import prompt_messages, wire_objects
+from dragoman.server.signature import ArgumentsRejected
+
+
+class Prompt(Definition[P, R]):
+    """A prompt: a class with a `render` method, or what the decorators make of a function.
+
+    Example:
+        class Review(Prompt):
+            def render(self, code: str, tone: str = "kind") -> str:
+                return f"Review this in a {tone} tone: {code}"
+
+        server = Server("reviews", prompts=[Review])
+
+    Raises:
+        DefinitionError: the signature cannot be served; the message says why.
+    """
+
+    arguments: Iterable[types.PromptArgument | types.Json] | None = None
+    """Declared arguments; left out, they are those of the signature."""
+
+    _method: ClassVar[str] = "render"
+
+    def render(self, *_: Any, **__: Any) -> Any:
+        """What the prompt says; a class defines it."""
+        raise TypeError(f"{type(self).__name__} must define a method `render`")
+
+    def _compile(self) -> None:
+        if not self.name:
+            raise DefinitionError("A prompt needs a name")
+        self._completers = Completers()
+        declared = wire_objects(self.arguments, types.PromptArgument, f"An argument of prompt {self.name!r}")
+        arguments = declared if self.arguments is not None else self._signature_arguments()
+        self._required = [argument.name for argument in arguments or () if argument.required]
+        self.definition = types.Prompt(
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            icons=self._listed_icons(),
+            meta=self.meta,
+            arguments=arguments or None,
+        )
+
+    def _signature_arguments(self) -> list[types.PromptArgument]:
+        return [
+            types.PromptArgument(parameter.name, description=parameter.description, required=parameter.required or None)
+            for parameter in self.signature.parameters
+        ]
+
+    @property
+    def completers(self) -> Completers:
+        """The completions of the prompt's arguments."""
+        return self._completers
+
+    def complete(self, argument: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Complete an argument of the prompt by the decorated function.
+
+        Example:
+            @review.complete("tone")
+            def tones(value, arguments):
+                return [tone for tone in ("terse", "kind") if tone.startswith(value)]
+
+        Raises:
+            DefinitionError: the prompt has no such argument.
+        """
+        known = [declared.name for declared in self.definition.arguments or ()]
+        return self._completers.decorator(argument, known, f"prompt {self.name!r}")
+
+    def run(self, call: Call, arguments: Raw | UnsetType) -> Any:
+        """Fill in a client's arguments; the outcome is a result, or a coroutine that gives it.
+
+        Raises:
+            InvalidParams: an argument is missing or wrong.
+        """
+        try:
+            outcome = self.invoke(call, arguments)
+        except ArgumentsRejected as rejected:
+            raise InvalidParams(str(rejected)) from None
+        return self._settle(outcome) if isinstance(outcome, CoroutineType) else self._result(outcome)
+
+    async def _settle(self, outcome: CoroutineType[Any, Any, Any]) -> Any:
+        return self._result(await outcome)
+
+    def _result(self, value: Any) -> Any:
+        if isinstance(value, types.Result):
+            return value
+        return types.GetPromptResult(prompt_messages(value), description=self.description)
+
+
+@overload
+def prompt(function: Callable[P, R], /) -> Prompt[P, R]: ...
+@overload
+def prompt(
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    arguments: Iterable[types.PromptArgument | types.Json] | None = None,
+    meta: types.Json | None = None,
+    icons: Iterable[types.Icon | types.Json] = (),
+    inline: bool = False,
+) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
+def prompt(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a prompt of a function, for any server.
+
+    Example:
+        @prompt
+        def greet(name: str) -> str:
+            return f"Say hello to {name}"
+
+    Raises:
+        DefinitionError: the function cannot be a prompt; the message says why.
+    """
+    if function is None:
+        return lambda function: Prompt.define(function, **options)
+    return Prompt.define(function, **options)

@@ -1,0 +1,131 @@
+"""What a server has registered: found by name or URI, listed in pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from dragoman import types
+from dragoman.errors import DefinitionError, ToolNotUnique
+from dragoman.server.definition import Definition
+from dragoman.server.listing import Listing
+from dragoman.server.prompts import Prompt
+from dragoman.server.resources import Resource, ResourceTemplate
+from dragoman.server.tools import Tool
+
+PageSize = int | Mapping[str, int] | None
+Kind = TypeVar("Kind", bound=Definition[..., Any])
+
+AnyTool = Tool[..., Any]
+AnyPrompt = Prompt[..., Any]
+AnyResource = Resource[..., Any]
+AnyTemplate = ResourceTemplate[..., Any]
+
+LISTS = {
+    "tools": "tools/list",
+    "prompts": "prompts/list",
+    "resources": "resources/list",
+    "resource_templates": "resources/templates/list",
+}
+
+
+class Registry:
+    """The definitions of one server."""
+
+    def __init__(self) -> None:
+        self.tools: dict[str, AnyTool] = {}
+        self.prompts: dict[str, AnyPrompt] = {}
+        self.resources: dict[str, AnyResource] = {}
+        self.templates: dict[str, AnyTemplate] = {}
+        self.listings = {
+            "tools/list": _listing(types.ListToolsResult, self.tools),
+            "prompts/list": _listing(types.ListPromptsResult, self.prompts),
+            "resources/list": _listing(types.ListResourcesResult, self.resources),
+            "resources/templates/list": _listing(types.ListResourceTemplatesResult, self.templates),
+        }
+        self._page_size: PageSize = None
+
+    def add_tool(self, given: Any) -> AnyTool:
+        """Register a tool: a Tool, a Tool class, or a function."""
+        tool: AnyTool = _made(given, Tool)
+        if tool.name in self.tools:
+            raise ToolNotUnique(f"There are two tools called {tool.name!r}; give each its own name")
+        return self._add(self.tools, tool.name, tool)
+
+    def add_prompt(self, given: Any) -> AnyPrompt:
+        """Register a prompt: a Prompt, a Prompt class, or a function."""
+        prompt: AnyPrompt = _made(given, Prompt)
+        return self._add_once(self.prompts, prompt.name, prompt)
+
+    def add_resource(self, given: Any) -> AnyResource | AnyTemplate:
+        """Register a resource or a template: an object or a class of either."""
+        kind = given if isinstance(given, type) else type(given)
+        if issubclass(kind, ResourceTemplate):
+            template: AnyTemplate = _made(given, ResourceTemplate)
+            return self._add_once(self.templates, template.uri_template, template)
+        resource: AnyResource = _made(given, Resource)
+        return self._add_once(self.resources, resource.uri, resource)
+
+    def _add_once(self, table: dict[str, Kind], key: str, definition: Kind) -> Kind:
+        if key in table:
+            raise DefinitionError(f"{key!r} is registered already")
+        return self._add(table, key, definition)
+
+    def _add(self, table: dict[str, Kind], key: str, definition: Kind) -> Kind:
+        table[key] = definition
+        self.changed()
+        return definition
+
+    def remove(self, table: dict[str, Any], key: Any) -> None:
+        """Take a definition out, by its name or URI or by itself.
+
+        Raises:
+            DefinitionError: it is not registered.
+        """
+        name = next((known for known, definition in table.items() if definition is key), key)
+        if table.pop(name, None) is None:
+            raise DefinitionError(f"{key!r} is not registered")
+        self.changed()
+
+    def changed(self) -> None:
+        """Forget what was made of the lists."""
+        for listing in self.listings.values():
+            listing.clear()
+
+    @property
+    def completes(self) -> bool:
+        """Whether an argument of a prompt or template has a completion."""
+        owners: Iterable[Any] = (*self.prompts.values(), *self.templates.values())
+        return any(owner.completers for owner in owners)
+
+    @property
+    def page_size(self) -> PageSize:
+        """How many entries a page has: for all lists, or for each by name; None lists everything."""
+        return self._page_size
+
+    @page_size.setter
+    def page_size(self, size: PageSize) -> None:
+        sizes = dict.fromkeys(LISTS, size) if not isinstance(size, Mapping) else dict(size)
+        for name, entries in sizes.items():
+            if name not in LISTS:
+                raise DefinitionError(f"page_size has no list {name!r}; the lists are {', '.join(LISTS)}")
+            if entries is not None and (not isinstance(entries, int) or isinstance(entries, bool) or entries < 1):
+                raise DefinitionError(f"page_size must be a positive integer or None, not {entries!r}")
+        self._page_size = size
+        for name, method in LISTS.items():
+            self.listings[method].page_size = sizes.get(name)
+        self.changed()
+
+
+def _listing(result: Callable[..., types.PaginatedResult], table: dict[str, Any]) -> Listing:
+    return Listing(result, lambda: [definition.definition for definition in table.values()])
+
+
+def _made(given: Any, kind: type[Any]) -> Any:
+    if isinstance(given, kind):
+        return given
+    if isinstance(given, type) and issubclass(given, kind):
+        return given()
+    if callable(given) and not isinstance(given, type | Definition):
+        return kind.define(given)
+    raise DefinitionError(f"{given!r} is no {kind.__name__}: give a {kind.__name__}, a class of it, or a function")

@@ -1,0 +1,288 @@
+"""JSON Schemas that an author writes, and the mending of arguments by schema.
+
+A document is kept as it was given. It is checked when it is made: it must be a 2020-12 schema, refer to nothing outside
+itself and stay within bounds. The validator is jsonschema-rs, which is loaded only then and never fetches anything.
+What was derived from annotations needs no check, and is compiled when a value is first compared with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, TypeVar
+
+import msgspec
+
+from dragoman.errors import DefinitionError, ValidationError
+from dragoman.types import Json
+
+DEEPEST = 64
+MOST_SUBSCHEMAS = 10_000
+MOST_VIOLATIONS = 100
+LONGEST_VIOLATION = 500
+_DATA = frozenset({"const", "default", "enum", "examples"})
+_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+_REFERENCES = ("$ref", "$dynamicRef")
+_LARGEST_EXACT = 2**53
+
+Self = TypeVar("Self", bound="_Schema")
+
+
+class _Schema:
+    """A JSON Schema 2020-12 document."""
+
+    def __init__(self, document: Json) -> None:
+        if not isinstance(document, dict):
+            raise DefinitionError(f"A JSON Schema must be an object, not {type(document).__name__}")
+        patterns = _checked(document)
+        self.document = document
+        self._validator: Any = _compiled(document)
+        if patterns:
+            # jsonschema-rs does not look at patterns in definitions that nothing refers to.
+            _compiled({"anyOf": [{"pattern": pattern} for pattern in patterns]})
+
+    @classmethod
+    def derived(cls: type[Self], document: Json) -> Self:
+        """Take a document that was made from annotations, and compile it when it is first needed."""
+        schema = cls.__new__(cls)
+        schema.document = document
+        schema._validator = None
+        return schema
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.document!r})"
+
+    def _violations(self, value: Any) -> list[tuple[str, str]]:
+        if self._validator is None:
+            self._validator = _compiled(self.document)
+        try:
+            found = list(islice(self._validator.iter_errors(value), MOST_VIOLATIONS + 1))
+        except ValueError as error:
+            return [("", f"The value cannot be compared with the schema: {error}")]
+        listed = [(_path(error.instance_path), _shortened(error.message)) for error in found[:MOST_VIOLATIONS]]
+        return [*listed, ("", "and more")] if len(found) > MOST_VIOLATIONS else listed
+
+    def _refuse_violations(self, value: Any, opening: str) -> None:
+        if violations := self._violations(value):
+            listed = "; ".join(f"{path}: {message}" if path else message for path, message in violations)
+            raise ValidationError(opening + listed, _rooted(violations[0][0]))
+
+
+class InputSchema(_Schema):
+    """The schema of a tool's arguments.
+
+    Example:
+        schema = InputSchema({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]})
+        schema.validate({"city": "Oslo"})
+
+    Raises:
+        DefinitionError: it is no JSON Schema 2020-12 of an object, refers to another document, or is too large.
+    """
+
+    def __init__(self, document: Json) -> None:
+        super().__init__(document)
+        if document.get("type") != "object":
+            raise DefinitionError('The root of an input schema must be an object: add "type": "object"')
+
+    def validate(self, value: Any) -> None:
+        """Compare arguments with the schema.
+
+        Raises:
+            ValidationError: they do not fit; the message lists every place.
+        """
+        self._refuse_violations(value, "")
+
+    def missing(self, value: Any) -> list[str]:
+        """Return the names of the required arguments that are not there."""
+        given = value if isinstance(value, dict) else {}
+        return [name for name in self.document.get("required", ()) if name not in given]
+
+
+class OutputSchema(_Schema):
+    """The schema of a tool's structured result.
+
+    Example:
+        schema = OutputSchema({"type": "array", "items": {"type": "integer"}})
+        schema.validate_result([1, 2, 3])
+
+    Raises:
+        DefinitionError: it is no JSON Schema 2020-12, refers to another document, or is too large.
+    """
+
+    def validate_result(self, value: Any) -> None:
+        """Compare a result, as plain JSON values, with the schema.
+
+        Raises:
+            ValidationError: it does not fit; the message lists every place.
+        """
+        self._refuse_violations(value, "Invalid result: ")
+
+
+def _compiled(document: Json) -> Any:
+    import jsonschema_rs
+
+    try:
+        return jsonschema_rs.Draft202012Validator(document, offline=True)
+    except jsonschema_rs.ValidationError as error:
+        place = _path(error.instance_path)
+        raise DefinitionError(f"Invalid JSON Schema: {place + ': ' if place else ''}{error.message}") from None
+    except ValueError as error:
+        raise DefinitionError(f"Invalid JSON Schema: {error}") from None
+
+
+def _checked(document: Json) -> list[str]:
+    """Refuse what leads outside the document or is out of bounds, and return the patterns in it."""
+    patterns: list[str] = []
+    waiting: list[tuple[Any, int]] = [(document, 1)]
+    seen = 0
+    while waiting:
+        schema, depth = waiting.pop()
+        seen += 1
+        if depth > DEEPEST:
+            raise DefinitionError(f"The JSON Schema is nested more than {DEEPEST} levels deep")
+        if seen > MOST_SUBSCHEMAS:
+            raise DefinitionError(f"The JSON Schema has more than {MOST_SUBSCHEMAS:,} subschemas")
+        if isinstance(schema, dict):
+            _refuse_outside_references(schema)
+            patterns += _patterns(schema)
+            waiting.extend((part, depth + 1) for part in _subschemas(schema))
+    return patterns
+
+
+def _refuse_outside_references(schema: Json) -> None:
+    for keyword in _REFERENCES:
+        target = schema.get(keyword)
+        if isinstance(target, str) and not target.startswith("#"):
+            raise DefinitionError(
+                f"The {keyword} {target!r} leads outside the JSON Schema;"
+                " copy its target into $defs and refer to it as #/$defs/..."
+            )
+
+
+def _patterns(schema: Json) -> list[str]:
+    keys = schema.get("patternProperties")
+    found = [schema.get("pattern"), *(keys if isinstance(keys, dict) else ())]
+    return [pattern for pattern in found if isinstance(pattern, str)]
+
+
+def _subschemas(schema: Json) -> Iterator[Any]:
+    for keyword, value in schema.items():
+        if keyword in _DATA:
+            continue
+        if isinstance(value, dict) and keyword not in _MAPS:
+            yield value
+        elif isinstance(value, dict | list):
+            parts = value.values() if isinstance(value, dict) else value
+            yield from (part for part in parts if isinstance(part, dict | bool | list))
+
+
+def _path(parts: list[str | int]) -> str:
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
+    return path.removeprefix(".")
+
+
+def _rooted(path: str) -> str:
+    return f"${path}" if not path or path.startswith("[") else f"$.{path}"
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= LONGEST_VIOLATION else message[:LONGEST_VIOLATION] + "..."
+
+
+def coerce(value: Any, schema: Any, root: Json | None = None) -> Any:
+    """Mend plain JSON as a schema suggests: what a string holds where no string fits, integers for integral numbers.
+
+    Example:
+        coerce({"days": "3"}, {"type": "object", "properties": {"days": {"type": "integer"}}})  # {"days": 3}
+
+    What fits, and all text where text is accepted, stays as it is. It raises nothing.
+    """
+    root = schema if root is None else root
+    schema = _resolved(schema, root)
+    if isinstance(value, str):
+        return _held(value, schema, root)
+    if isinstance(value, float):
+        fitting = _types(schema, root)
+        is_mendable = "integer" in fitting and "number" not in fitting
+        return int(value) if is_mendable and value.is_integer() and abs(value) <= _LARGEST_EXACT else value
+    if isinstance(value, dict):
+        return _coerce_object(value, _only_arm(schema, "object", root), root)
+    if isinstance(value, list):
+        return _coerce_array(value, _only_arm(schema, "array", root), root)
+    return value
+
+
+def _held(text: str, schema: Any, root: Json) -> Any:
+    fitting = _types(schema, root)
+    if "string" in fitting:
+        return text
+    try:
+        held = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return text
+    if isinstance(held, str):
+        return text
+    mended = coerce(held, schema, root)
+    return mended if fitting & _types_of(mended) else text
+
+
+def _coerce_object(value: Json, schema: Json, root: Json) -> Json:
+    properties = schema.get("properties", {})
+    others = schema.get("additionalProperties", True)
+    return {key: coerce(part, properties.get(key, others), root) for key, part in value.items()}
+
+
+def _coerce_array(value: list[Any], schema: Json, root: Json) -> list[Any]:
+    places = schema.get("prefixItems", [])
+    others = schema.get("items", True)
+    return [coerce(part, places[index] if index < len(places) else others, root) for index, part in enumerate(value)]
+
+
+def _only_arm(schema: Any, kind: str, root: Json) -> Json:
+    """Return the one alternative of a schema that takes a kind of value; when there are several, nothing is known."""
+    if not isinstance(schema, dict):
+        return {}
+    arms = [_resolved(arm, root) for arm in schema.get("anyOf") or schema.get("oneOf") or ()]
+    if not arms:
+        return schema
+    fitting = [arm for arm in arms if kind in _types(arm, root)]
+    return _only_arm(fitting[0], kind, root) if len(fitting) == 1 else {}
+
+
+_ALL = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
+_TYPES: Mapping[type, frozenset[str]] = {
+    str: frozenset({"string"}),
+    int: frozenset({"integer", "number"}),
+    float: frozenset({"number"}),
+    bool: frozenset({"boolean"}),
+    type(None): frozenset({"null"}),
+    dict: frozenset({"object"}),
+    list: frozenset({"array"}),
+}
+
+
+def _types_of(value: Any) -> frozenset[str]:
+    return _TYPES.get(type(value), _ALL)
+
+
+def _types(schema: Any, root: Json) -> frozenset[str]:
+    """Return the JSON types that a schema may accept."""
+    schema = _resolved(schema, root)
+    if not isinstance(schema, dict):
+        return _ALL
+    if "type" in schema:
+        named = schema["type"]
+        return frozenset([named] if isinstance(named, str) else named)
+    if "enum" in schema:
+        return frozenset().union(*(_types_of(value) for value in schema["enum"]))
+    arms = schema.get("anyOf") or schema.get("oneOf")
+    return frozenset().union(*(_types(arm, root) for arm in arms)) if arms else _ALL
+
+
+def _resolved(schema: Any, root: Json) -> Any:
+    """Follow references into the definitions; what cannot be followed says nothing."""
+    for _ in range(DEEPEST):
+        if not (isinstance(schema, dict) and "$ref" in schema):
+            return schema
+        schema = root.get("$defs", {}).get(schema["$ref"].removeprefix("#/$defs/"), True)
+    return True

@@ -1,0 +1,365 @@
+"""The server: what an author registers, and how it is served."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar, overload
+
+from msgspec import Raw
+
+from dragoman import types
+from dragoman.errors import DefinitionError, InternalError, MethodAlreadyDefined, RpcError
+from dragoman.protocol import eras
+from dragoman.protocol.jsonrpc import encode
+from dragoman.protocol.methods import METHODS, Method
+from dragoman.protocol.versions import Version
+from dragoman.server import serving
+from dragoman.server.call import Call
+from dragoman.server.connection import Connection, answer
+from dragoman.server.definition import P, R
+from dragoman.server.hook import Hook
+from dragoman.server.prompts import Prompt
+from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, PageSize, Registry
+from dragoman.server.resources import Resource, ResourceTemplate, resource
+from dragoman.server.results import wire_object, wire_objects
+from dragoman.server.schemas import InputSchema, OutputSchema
+from dragoman.server.tools import Tool
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Server:
+    """An MCP server of every protocol version.
+
+    Example:
+        server = Server("sums")
+
+        @server.tool
+        def add(a: int, b: int) -> int:
+            \"\"\"Adds two numbers.\"\"\"
+            return a + b
+
+        server.run()
+
+    Raises:
+        DefinitionError: what is registered cannot be served; the message says why.
+    """
+
+    def __init__(
+        self,
+        name: str = "dragoman",
+        *,
+        title: str | None = None,
+        version: str = "0",
+        description: str | None = None,
+        website_url: str | None = None,
+        icons: Iterable[types.Icon | types.Json] = (),
+        instructions: str | None = None,
+        tools: Iterable[Any] = (),
+        prompts: Iterable[Any] = (),
+        resources: Iterable[Any] = (),
+        resource_templates: Iterable[Any] = (),
+        capabilities: types.ServerCapabilities | types.Json | None = None,
+        server_context: Any = None,
+        page_size: PageSize = None,
+        ttl_ms: int | None = None,
+        cache_scope: types.CacheScope | None = None,
+    ) -> None:
+        self.info = types.Implementation(
+            name, version, title, description, website_url, wire_objects(icons, types.Icon, "A server's icon")
+        )
+        self.instructions = instructions
+        self.server_context = server_context
+        self.validates_arguments = True
+        self.validates_results = False
+        self.registry = Registry()
+        self.registry.page_size = page_size
+        self.resource_lister: Hook | None = None
+        self.resource_reader: Hook | None = None
+        self.completer: Hook | None = None
+        self._given_capabilities = wire_object(capabilities, types.ServerCapabilities, "capabilities")
+        self._cache_hints = _cache_hints(ttl_ms, cache_scope)
+        self._custom: dict[str, serving.Handler] = {}
+        self._offer: tuple[types.ServerCapabilities, eras.Offer] | None = None
+        for tool in tools:
+            self.add_tool(tool)
+        for prompt in prompts:
+            self.add_prompt(prompt)
+        for definition in (*resources, *resource_templates):
+            self.add_resource(definition)
+
+    @property
+    def name(self) -> str:
+        """The server's name."""
+        return self.info.name
+
+    @property
+    def page_size(self) -> PageSize:
+        """How many entries a page of a list has: an integer, a mapping such as {"tools": 50}, or None for all."""
+        return self.registry.page_size
+
+    @page_size.setter
+    def page_size(self, size: PageSize) -> None:
+        self.registry.page_size = size
+
+    # What authors register.
+
+    @overload
+    def tool(self, function: Callable[P, R], /) -> Tool[P, R]: ...
+    @overload
+    def tool(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        input_schema: InputSchema | types.Json | None = None,
+        output_schema: OutputSchema | types.Json | None = None,
+        annotations: types.ToolAnnotations | types.Json | None = None,
+        meta: types.Json | None = None,
+        icons: Iterable[types.Icon | types.Json] = (),
+        inline: bool = False,
+        scopes: Sequence[str] = (),
+    ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+    def tool(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Register a function as a tool.
+
+        Example:
+            @server.tool(annotations={"readOnlyHint": True})
+            def add(a: int, b: int) -> int: ...
+
+        Raises:
+            DefinitionError: the function cannot be a tool; the message says why.
+            ToolNotUnique: there is a tool of that name.
+        """
+        if function is None:
+            return lambda function: self.add_tool(Tool.define(function, **options))
+        return self.add_tool(Tool.define(function, **options))
+
+    @overload
+    def prompt(self, function: Callable[P, R], /) -> Prompt[P, R]: ...
+    @overload
+    def prompt(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        arguments: Iterable[types.PromptArgument | types.Json] | None = None,
+        meta: types.Json | None = None,
+        icons: Iterable[types.Icon | types.Json] = (),
+        inline: bool = False,
+    ) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
+    def prompt(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Register a function as a prompt.
+
+        Example:
+            @server.prompt
+            def review(code: str) -> str:
+                return f"Review this: {code}"
+
+        Raises:
+            DefinitionError: the function cannot be a prompt; the message says why.
+        """
+        if function is None:
+            return lambda function: self.add_prompt(Prompt.define(function, **options))
+        return self.add_prompt(Prompt.define(function, **options))
+
+    def resource(
+        self, uri: str, /, **options: Any
+    ) -> Callable[[Callable[P, R]], Resource[P, R] | ResourceTemplate[P, R]]:
+        """Register a function as the reader of a resource, or of a template when the URI has variables.
+
+        Example:
+            @server.resource("users://{user_id}/profile")
+            def profile(user_id: int) -> dict: ...
+
+        The options are those of `dragoman.resource`.
+
+        Raises:
+            DefinitionError: the URI or the function's parameters cannot be served.
+        """
+        make = resource(uri, **options)
+        return lambda function: self.add_resource(make(function))
+
+    def method(self, name: str) -> Callable[[Function], Function]:
+        """Serve a JSON-RPC method of your own: parameters by name, or all of them as one `params`.
+
+        Example:
+            @server.method("acme/add")
+            def add(a: int, b: int) -> int:
+                return a + b
+
+        Raises:
+            MethodAlreadyDefined: the protocol or this server has a method of that name.
+        """
+        if name in self._custom or any(name == known.name for known in METHODS):
+            raise MethodAlreadyDefined(f"The method {name!r} is defined already and cannot be replaced")
+
+        def register(function: Function) -> Function:
+            self._custom[name] = serving.custom_method(function, name)
+            self._offer = None
+            return function
+
+        return register
+
+    def on_complete(self, function: Function) -> Function:
+        """Complete what has no completion of its own, by a function of `(ref, argument, arguments)`."""
+        self.completer = Hook(function)
+        self._offer = None
+        return function
+
+    def on_read_resource(self, function: Function) -> Function:
+        """Read every resource by one function of `(uri)`, instead of those registered."""
+        self.resource_reader = Hook(function)
+        return function
+
+    def on_list_resources(self, function: Function) -> Function:
+        """List resources by a function, anew for each request; pages and lifetimes are taken care of."""
+        self.resource_lister = Hook(function)
+        return function
+
+    def add_tool(self, tool: Any) -> AnyTool:
+        """Register a Tool, a Tool class or a function.
+
+        Raises:
+            ToolNotUnique: there is a tool of that name.
+        """
+        return self.registry.add_tool(tool)
+
+    def add_prompt(self, prompt: Any) -> AnyPrompt:
+        """Register a Prompt, a Prompt class or a function."""
+        return self.registry.add_prompt(prompt)
+
+    def add_resource(self, definition: Any) -> Any:
+        """Register a Resource or ResourceTemplate, or a class of either."""
+        return self.registry.add_resource(definition)
+
+    def remove_tool(self, tool: AnyTool | str) -> None:
+        """Take a tool out, by itself or by its name."""
+        self.registry.remove(self.registry.tools, tool)
+
+    def remove_prompt(self, prompt: AnyPrompt | str) -> None:
+        """Take a prompt out, by itself or by its name."""
+        self.registry.remove(self.registry.prompts, prompt)
+
+    def remove_resource(self, definition: AnyResource | AnyTemplate | str) -> None:
+        """Take a resource or template out, by itself or by its URI."""
+        tables: tuple[dict[str, Any], ...] = (self.registry.templates, self.registry.resources)
+        found = next((table for table in tables if definition in table or definition in table.values()), tables[1])
+        self.registry.remove(found, definition)
+
+    # How it is served.
+
+    @property
+    def capabilities(self) -> types.ServerCapabilities:
+        """What the server declares: what was given, or what it serves."""
+        return self._compiled()[0]
+
+    @property
+    def offer(self) -> eras.Offer:
+        """The versions and methods that are served."""
+        return self._compiled()[1]
+
+    def _compiled(self) -> tuple[types.ServerCapabilities, eras.Offer]:
+        completes = self.completer is not None or self.registry.completes
+        if self._offer is None or (completes and self._offer[0].completions is None and not self._given_capabilities):
+            capabilities = self._given_capabilities or _served_capabilities(completes=completes)
+            rows = [Method(name=name, result=types.Result) for name in self._custom]
+            self._offer = capabilities, eras.Offer.of(capabilities, table=(*METHODS, *rows))
+            self.info_bytes = Raw(encode(self.info))
+        return self._offer
+
+    def serve(self, call: Call) -> Any:
+        """Serve a request; the outcome is the sealed result, or a coroutine that gives it.
+
+        Raises:
+            RpcError: the request is refused.
+        """
+        name = call.request.method.name
+        handler = serving.HANDLERS.get(name) or self._custom[name]
+        return handler(self, call)
+
+    def seal(self, result: types.Result, call: Call, *, wraps: bool = False) -> types.Result:
+        """Return a result as the caller's version carries it."""
+        return self.seal_for(result, call.request.caller.version, wraps=wraps)
+
+    def seal_for(self, result: types.Result, version: Version, *, wraps: bool = False) -> types.Result:
+        """Return a result as a version carries it, with the server's cache hints where it has none."""
+        if version.stateless and isinstance(result, types.CacheableResult):
+            ttl_ms, cache_scope = self._cache_hints
+            result.ttl_ms = ttl_ms if result.ttl_ms is None else result.ttl_ms
+            result.cache_scope = cache_scope if result.cache_scope is None else result.cache_scope
+        return eras.seal(result, version, self.info_bytes, wraps=wraps)
+
+    def refusal(self, error: Exception, call: Call | None) -> RpcError:
+        """Return the error to answer with; what was not meant for the client is reported and not said."""
+        if not isinstance(error, RpcError):
+            self.report(error, call)
+            error = InternalError("Internal error")
+        return error if call is None else eras.seal_error(error, call.request.caller.version)
+
+    def report(self, error: BaseException, call: Call | None) -> None:
+        """Log an error that nobody else will hear of."""
+        import logging
+
+        where = "a request" if call is None else f"{call.request.method.name} (request {call.request.id!r})"
+        logging.getLogger("dragoman.server").error("Unexpected error in %s", where, exc_info=error)
+
+    def connect(self, send: Callable[[bytes], None]) -> Connection:
+        """Serve one duplex connection: messages come in by `receive` and go out by `send`."""
+        return Connection(self, send)
+
+    def run(self) -> None:
+        """Serve stdin and stdout until the client closes them."""
+        from dragoman.transports.stdio import run_stdio
+
+        run_stdio(self)
+
+    async def handle_json_async(self, body: bytes | str, server_context: Any = None) -> bytes | None:
+        """Answer one JSON-RPC message; None for what is not answered."""
+        return await answer(self, body.encode() if isinstance(body, str) else body, server_context)
+
+    def handle_json(self, body: bytes | str, server_context: Any = None) -> bytes | None:
+        """Answer one JSON-RPC message, blocking; None for what is not answered.
+
+        Example:
+            server.handle_json('{"jsonrpc": "2.0", "id": 1, "method": "ping"}')
+        """
+        from dragoman.runtime.portal import run_blocking
+
+        return run_blocking(self.handle_json_async(body, server_context))
+
+    async def handle_async(self, message: types.Json, server_context: Any = None) -> types.Json | None:
+        """Answer one parsed JSON-RPC message; None for what is not answered."""
+        return _parsed(await self.handle_json_async(encode(message), server_context))
+
+    def handle(self, message: types.Json, server_context: Any = None) -> types.Json | None:
+        """Answer one parsed JSON-RPC message, blocking; None for what is not answered."""
+        return _parsed(self.handle_json(encode(message), server_context))
+
+
+def _parsed(data: bytes | None) -> types.Json | None:
+    import msgspec
+
+    return None if data is None else msgspec.json.decode(data)
+
+
+def _served_capabilities(*, completes: bool) -> types.ServerCapabilities:
+    return types.ServerCapabilities(
+        tools=types.ListChangedCapability(list_changed=True),
+        prompts=types.ListChangedCapability(list_changed=True),
+        resources=types.ResourcesCapability(list_changed=True),
+        logging={},
+        completions={} if completes else None,
+    )
+
+
+def _cache_hints(ttl_ms: int | None, cache_scope: str | None) -> tuple[int | None, Any]:
+    if ttl_ms is not None and (type(ttl_ms) is not int or ttl_ms < 0):
+        raise DefinitionError(f"ttl_ms must be an integer of at least 0, not {ttl_ms!r}")
+    if cache_scope not in (None, "public", "private"):
+        raise DefinitionError(f'cache_scope must be "public" or "private", not {cache_scope!r}')
+    return ttl_ms, cache_scope

@@ -1,0 +1,367 @@
+"""How a function becomes a schema, and a client's arguments become a call.
+
+A function is inspected once. Its parameters become the fields of one Struct, so that binding is a single decoding of
+the JSON arguments. Only when that fails are the arguments looked at again: they are mended where they plainly mean what
+the schema asks for (`"3"` for an integer), and if they still do not fit, everything that is wrong is listed at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from itertools import islice
+from types import UnionType
+from typing import Annotated, Any, NoReturn, Union, cast, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import astuple
+
+from dragoman.errors import DefinitionError, DragomanError
+from dragoman.server import docstrings
+from dragoman.server.annotations import Unresolved, UnsupportedAnnotation, Walk, describe, with_default
+from dragoman.server.metadata import is_field, read_metadata
+from dragoman.server.schemas import coerce
+from dragoman.server.shapes import Problem, Shape, decode_hook, is_accepted, problem_of, union_of
+from dragoman.types import Json
+
+MOST_PROBLEMS = 100
+_NO_ARGUMENTS = Raw(b"{}")
+_EMPTY = inspect.Parameter.empty
+_CONTEXTS = ("Context", "BlockingContext")
+_SHAREABLE = (str, int, float, type(None), bytes, tuple, frozenset, Enum)
+_objects = msgspec.json.Decoder(dict[str, Raw])
+
+
+class ArgumentsRejected(DragomanError):
+    """Arguments that do not fit a function; `problems` lists all that is wrong, in the order of the parameters."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        self.problems = problems
+        missing = ", ".join(problem.path for problem in problems if problem.missing)
+        invalid = "; ".join(str(problem) for problem in problems if not problem.missing)
+        parts = [
+            f"Missing required arguments: {missing}" if missing else "",
+            f"Invalid arguments: {invalid}" if invalid else "",
+        ]
+        super().__init__(". ".join(part for part in parts if part))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.problems,)
+
+
+class Parameter(Struct, frozen=True):
+    """A parameter that clients give."""
+
+    name: str
+    required: bool
+    description: str | None
+    schema: Json
+
+
+class ContextParameter(Struct, frozen=True):
+    """The parameter that is given the context: at a position, or by its name."""
+
+    name: str
+    blocking: bool
+    position: int | None
+
+
+class _Slot(Struct, frozen=True):
+    """A parameter as it is decoded: Python's name and JSON's, its default, and how the function takes it."""
+
+    name: str
+    key: str
+    shape: Shape
+    annotation: Any
+    default: Any
+    by_keyword: bool
+
+
+class Signature:
+    """What a function takes from a client, and gives.
+
+    Example:
+        signature = Signature.of(forecast)
+        signature.input_schema  # {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+        arguments, keywords = signature.bind(Raw(b'{"city": "Oslo"}'), context)
+        forecast(*arguments, **keywords)
+    """
+
+    input_schema: Json
+    parameters: tuple[Parameter, ...]
+    description: str | None
+    context: ContextParameter | None
+    is_async: bool
+    returns: Any
+    """The return annotation; UNSET where there is none, and an `Unresolved` for a name not known at run time."""
+    takes_any: bool
+    """Whether `**kwargs` collects what no parameter is named after."""
+
+    @staticmethod
+    def of(
+        function: Callable[..., Any], *, skip: Collection[str] = (), localns: Mapping[str, Any] | None = None
+    ) -> Signature:
+        """Inspect a function; `skip` names parameters that someone else gives, `localns` where to look for local names.
+
+        Without `localns`, names are looked for where the call into dragoman came from.
+
+        Raises:
+            DefinitionError: a parameter cannot be read from JSON; the message names it and the remedy.
+        """
+        return Signature(_Inspection(function, skip, _caller_names() if localns is None else localns))
+
+    def __init__(self, inspection: _Inspection) -> None:
+        slots, extra = inspection.slots, inspection.extra
+        self.parameters = tuple(inspection.parameters)
+        self.context = inspection.context
+        self.is_async = inspection.is_async
+        self.description = inspection.documentation.description or None
+        self.returns = inspection.hints.get("return", UNSET)
+        self.takes_any = extra is not None
+        self.input_schema = _input_schema(self.parameters, extra, inspection.walk.definitions)
+        self._names = [slot.name for slot in slots if slot.by_keyword]
+        self._positional = len(slots) - len(self._names)
+        self._shape = inspection.arguments_shape()
+        self._decode = msgspec.json.Decoder(self._shape.kind, dec_hook=decode_hook).decode
+        self._decode_extra = msgspec.json.Decoder(extra.kind if extra else Any, dec_hook=decode_hook).decode
+
+    def bind(self, arguments: Raw | UnsetType | None, context: object = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the positional and keyword arguments to call the function with.
+
+        Raises:
+            ArgumentsRejected: something is missing or does not fit.
+        """
+        given = _NO_ARGUMENTS if arguments is None or arguments is UNSET else arguments
+        try:
+            values = astuple(self._decode(given))
+            keywords = self._extras(given) if self.takes_any else {}
+        except (ValueError, RecursionError):
+            values, keywords = self._bind_mended(given)
+        if self._names:
+            keywords.update(zip(self._names, values[self._positional :], strict=True))
+            values = values[: self._positional]
+        place = self.context
+        if place is None:
+            return values, keywords
+        if place.position is None:
+            keywords[place.name] = context
+            return values, keywords
+        return (*values[: place.position], context, *values[place.position :]), keywords
+
+    def _extras(self, arguments: Raw | bytes) -> dict[str, Any]:
+        """Decode what no parameter is named after."""
+        known = self.input_schema["properties"]
+        parts = _objects.decode(arguments)
+        return {key: self._decode_extra(part) for key, part in parts.items() if key not in known}
+
+    def _bind_mended(self, arguments: Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        try:
+            value = msgspec.json.decode(arguments)
+            mended = {} if value is None else coerce(value, self.input_schema)
+            data = msgspec.json.encode(mended)
+        except (ValueError, RecursionError) as error:
+            raise ArgumentsRejected((Problem("", f"The arguments cannot be read: {error}"),)) from None
+        try:
+            return astuple(self._decode(data)), self._extras(data) if self.takes_any else {}
+        except (ValueError, RecursionError) as error:
+            found = tuple(islice(self._shape.problems_within(mended, ""), MOST_PROBLEMS))
+            raise ArgumentsRejected(found or (problem_of(str(error)),)) from None
+
+
+class _Inspection:
+    """The reading of one function."""
+
+    def __init__(self, function: Callable[..., Any], skip: Collection[str], local_names: Mapping[str, Any]) -> None:
+        layers = list(_layers(function))
+        self.name = _name_of(function)
+        self.walk = Walk(local_names)
+        self.hints = _hints(layers[-1], local_names, self.name)
+        self.is_async = any(inspect.iscoroutinefunction(layer) for layer in layers)
+        self.documentation = docstrings.parse(_documentation(layers))
+        self.parameters: list[Parameter] = []
+        self.slots: list[_Slot] = []
+        self.context: ContextParameter | None = None
+        self.extra: Shape | None = None
+        self._hidden = {
+            *skip,
+            *(name for layer in layers if isinstance(layer, functools.partial) for name in layer.keywords),
+        }
+        self._by_keyword = False
+        for parameter in _parameters(function, self.name):
+            self._read(parameter)
+
+    def _read(self, parameter: inspect.Parameter) -> None:
+        annotation = self.hints.get(parameter.name, parameter.annotation)
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            self._refuse(parameter, "arguments of a client have names: take a list, or name each of them")
+        if parameter.name in self._hidden or _is_private(parameter):
+            self._by_keyword = True
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            self.extra = self._shape(parameter, Any if annotation is _EMPTY else annotation)
+        elif (context := _context_class(annotation)) is not None:
+            self._take_context(parameter, context)
+        else:
+            self._take(parameter, Any if annotation is _EMPTY else annotation)
+
+    def _passed_by_keyword(self, parameter: inspect.Parameter) -> bool:
+        by_keyword = self._by_keyword or parameter.kind is parameter.KEYWORD_ONLY
+        if by_keyword and parameter.kind is parameter.POSITIONAL_ONLY:
+            self._refuse(parameter, "it takes a position, and follows one that no client gives; take it by name")
+        return by_keyword
+
+    def _take_context(self, parameter: inspect.Parameter, context: str) -> None:
+        if self.context is not None:
+            self._refuse(parameter, f"the context is already given to {self.context.name!r}; take it once")
+        blocking = context == "BlockingContext"
+        if blocking and self.is_async:
+            self._refuse(parameter, "an `async def` takes a Context; annotate it so, or make the function a `def`")
+        if not blocking and not self.is_async:
+            self._refuse(parameter, "a `def` takes a BlockingContext; annotate it so, or make it an `async def`")
+        position = None if self._passed_by_keyword(parameter) else len(self.slots)
+        self.context = ContextParameter(parameter.name, blocking, position)
+
+    def _take(self, parameter: inspect.Parameter, annotation: Any) -> None:
+        default = parameter.default
+        if is_field(default):
+            annotation, default = cast("Any", Annotated)[annotation, default], _EMPTY
+        facts = read_metadata(get_args(annotation)[1:] if get_origin(annotation) is Annotated else ())
+        if default is _EMPTY and facts.default is not UNSET:
+            default = facts.default
+        shape = self._shape(parameter, annotation)
+        if default is None and not shape.accepts(None):
+            annotation = union_of(annotation, None)
+            shape = self._shape(parameter, annotation)
+        key = facts.alias or parameter.name
+        self.slots.append(_Slot(parameter.name, key, shape, annotation, default, self._passed_by_keyword(parameter)))
+        described = self.documentation.parameters.get(parameter.name)
+        schema = shape.schema if default is _EMPTY else with_default(shape.schema, default)
+        if described is not None and "description" not in schema:
+            schema = {**schema, "description": described}
+        self.parameters.append(Parameter(key, default is _EMPTY, schema.get("description"), schema))
+
+    def _shape(self, parameter: inspect.Parameter, annotation: Any) -> Shape:
+        try:
+            return self.walk.shape(annotation)
+        except UnsupportedAnnotation as error:
+            self._refuse(parameter, str(error))
+
+    def _refuse(self, parameter: inspect.Parameter, reason: str) -> NoReturn:
+        raise DefinitionError(f"{self.name}() cannot be served because of its parameter {parameter.name!r}: {reason}")
+
+    def arguments_shape(self) -> Shape:
+        """Return the shape of all arguments: a Struct with a field for each."""
+        fields = []
+        for index, slot in enumerate(self.slots):
+            kind = slot.shape.kind if self.walk.is_rewritten else slot.annotation
+            if not is_accepted(kind):
+                raise DefinitionError(
+                    f"{self.name}() cannot be served because of its parameter {slot.name!r}:"
+                    f" {describe(slot.annotation)} cannot be read from JSON; use a simpler type"
+                )
+            fields.append((f"argument_{index}", kind, *_struct_default(slot.default)))
+        names = {f"argument_{index}": slot.key for index, slot in enumerate(self.slots)}
+        return Shape(
+            kind=msgspec.defstruct("Arguments", fields, rename=names, kw_only=True),
+            schema={"type": "object"},
+            fields={slot.key: slot.shape for slot in self.slots},
+            required=[slot.key for slot in self.slots if slot.default is _EMPTY],
+            item=self.extra,
+        )
+
+
+def _struct_default(default: Any) -> tuple[Any, ...]:
+    """Return a default as a Struct takes it: itself, the very object, even where it is mutable."""
+    if default is _EMPTY:
+        return ()
+    return (default,) if isinstance(default, _SHAREABLE) else (msgspec.field(default_factory=lambda: default),)
+
+
+def _input_schema(parameters: Sequence[Parameter], extra: Shape | None, definitions: Json) -> Json:
+    schema: Json = {"type": "object", "properties": {parameter.name: parameter.schema for parameter in parameters}}
+    if required := [parameter.name for parameter in parameters if parameter.required]:
+        schema["required"] = required
+    if extra is not None and extra.schema:
+        schema["additionalProperties"] = extra.schema
+    if definitions:
+        schema["$defs"] = definitions
+    return schema
+
+
+def _layers(function: Any) -> Iterator[Any]:
+    """Yield a callable and everything that it wraps, down to the function that the author wrote."""
+    while True:
+        yield function
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        elif inspect.ismethod(function):
+            function = function.__func__
+        elif isinstance(function, type):
+            function = function.__init__  # type: ignore[misc]
+        elif not inspect.isroutine(function) and callable(function):
+            function = type(function).__call__
+        else:
+            return
+
+
+def _name_of(function: Any) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
+    name: str = getattr(function, "__qualname__", type(function).__qualname__)
+    return name.rpartition("<locals>.")[2]
+
+
+def _documentation(layers: list[Any]) -> str | None:
+    """Return the outermost docstring of a function; that of a class stands for an object without one."""
+    routines = [layer for layer in layers if inspect.isroutine(layer)]
+    classes = [layer if isinstance(layer, type) else type(layer) for layer in layers if layer not in routines]
+    authored = [*routines, *(kind for kind in classes if kind is not functools.partial)]
+    return next((layer.__doc__ for layer in authored if layer.__doc__), None)
+
+
+def _parameters(function: Any, name: str) -> Iterable[inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters.values()
+    except (TypeError, ValueError) as error:
+        raise DefinitionError(f"{name} cannot be served: {error}; wrap it in a function of your own") from None
+
+
+def _hints(function: Any, local_names: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the annotations of a function; a name that is not known even to its caller stays unresolved."""
+    names: dict[str, Any] = {}
+    while True:
+        try:
+            return get_type_hints(function, localns=names or None, include_extras=True)
+        except NameError as error:
+            missing = str(error.name)
+            names[missing] = local_names.get(missing, Unresolved(missing))
+        except Exception as error:
+            raise DefinitionError(f"The annotations of {name}() cannot be read: {error}") from None
+
+
+def _caller_names() -> Mapping[str, Any]:
+    """Return the local names of whoever called into dragoman."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "dragoman":
+        frame = frame.f_back
+    return frame.f_locals
+
+
+def _is_private(parameter: inspect.Parameter) -> bool:
+    return parameter.name.startswith("_") and parameter.default is not _EMPTY
+
+
+def _context_class(annotation: Any) -> str | None:
+    """Return which context an annotation asks for, itself, or as optional, or with metadata."""
+    if get_origin(annotation) in {Annotated, Union, UnionType}:
+        found = {_context_class(argument) for argument in get_args(annotation)} - {None}
+        return found.pop() if len(found) == 1 else None
+    if not isinstance(annotation, type) or annotation.__name__ not in _CONTEXTS:
+        return None
+    is_ours = isinstance(annotation, Unresolved) or annotation.__module__.partition(".")[0] == "dragoman"
+    return annotation.__name__ if is_ours else None

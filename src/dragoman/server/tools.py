@@ -1,0 +1,142 @@
+"""Tools: functions that a model may call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from types import CoroutineType
+from typing import Any, ClassVar, overload
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from dragoman import types
+from dragoman.errors import ToolError, ValidationError
+from dragoman.protocol import fields
+from dragoman.server.call import Call
+from dragoman.server.definition import Definition, P, R, check_name
+from dragoman.server.outputs import Output
+from dragoman.server.results import ToolResult, wire_object
+from dragoman.server.schemas import InputSchema, OutputSchema
+from dragoman.server.signature import ArgumentsRejected
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+class Tool(Definition[P, R]):
+    """A tool: a class with a `call` method, or what the decorators make of a function.
+
+    Example:
+        class Weather(Tool):
+            description = "Weather for a city."
+
+            async def call(self, city: str, *, ctx: Context) -> Forecast: ...
+
+        server = Server("weather", tools=[Weather])
+
+    Raises:
+        DefinitionError: the name, the signature or a schema cannot be served; the message says why.
+    """
+
+    input_schema: InputSchema | types.Json | None = None
+    output_schema: OutputSchema | types.Json | None = None
+    annotations: types.ToolAnnotations | types.Json | None = None
+    scopes: Sequence[str] = ()
+
+    _method: ClassVar[str] = "call"
+
+    def call(self, *_: Any, **__: Any) -> Any:
+        """What the tool does; a class defines it."""
+        raise TypeError(f"{type(self).__name__} must define a method `call`")
+
+    def _compile(self) -> None:
+        check_name(self.name, _NAME, "use 1 to 128 letters, digits, underscores, hyphens and dots")
+        self._given_schema = _schema(self.input_schema, InputSchema)
+        self._output = Output.of(self.signature.returns, _schema(self.output_schema, OutputSchema), self.name)
+        self.definition = types.Tool(
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            icons=self._listed_icons(),
+            meta=self.meta,
+            input_schema=self._given_schema.document if self._given_schema else self.signature.input_schema,
+            output_schema=self._output.schema,
+            annotations=wire_object(self.annotations, types.ToolAnnotations, f"The annotations of {self.name!r}"),
+        )
+        self.wraps = self._output.schema is not None and fields.wraps(self._output.schema)
+
+    def run(self, call: Call, arguments: Raw | UnsetType, *, validate: bool = True) -> Any:
+        """Call the tool with a client's arguments; the outcome is a result, or a coroutine that gives it."""
+        try:
+            if validate and self._given_schema is not None:
+                self._given_schema.validate({} if arguments is UNSET else msgspec.json.decode(arguments))
+            outcome = self.invoke(call, arguments)
+        except ValidationError as error:
+            return failure(f"Invalid arguments: {error}")
+        except ArgumentsRejected as rejected:
+            return failure(str(rejected))
+        if isinstance(outcome, CoroutineType):
+            return self._settle(outcome)
+        return self._output.result(outcome)
+
+    async def _settle(self, outcome: CoroutineType[Any, Any, Any]) -> Any:
+        return self._output.result(await outcome)
+
+    def check(self, result: types.CallToolResult) -> None:
+        """Compare a result with the output schema.
+
+        Raises:
+            ValidationError: its structured content does not fit, or is missing.
+        """
+        self._output.check(result)
+
+
+def failure(message: str) -> types.CallToolResult:
+    """Return a result that says what went wrong, for the model to read."""
+    return types.CallToolResult([types.TextContent(message)], is_error=True)
+
+
+def error_result(error: ToolError) -> types.CallToolResult:
+    """Return the result of a tool that raised a ToolError."""
+    return failure(str(error))
+
+
+def _schema(given: Any, kind: type[Any]) -> Any:
+    return given if given is None or isinstance(given, kind) else kind(given)
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    input_schema: InputSchema | types.Json | None = None,
+    output_schema: OutputSchema | types.Json | None = None,
+    annotations: types.ToolAnnotations | types.Json | None = None,
+    meta: types.Json | None = None,
+    icons: Iterable[types.Icon | types.Json] = (),
+    inline: bool = False,
+    scopes: Sequence[str] = (),
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a tool of a function, for any server.
+
+    Example:
+        @tool
+        def add(a: int, b: int) -> int:
+            return a + b
+
+        server = Server("sums", tools=[add])
+
+    Raises:
+        DefinitionError: the function cannot be a tool; the message says why.
+    """
+    if function is None:
+        return lambda function: Tool.define(function, **options)
+    return Tool.define(function, **options)
+
+
+__all__ = ["Tool", "ToolResult", "tool"]

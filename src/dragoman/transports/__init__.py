@@ -1,0 +1,1 @@
+"""How bytes travel; what they mean is decided elsewhere."""

@@ -1,0 +1,354 @@
+"""Lines in and out of file descriptors, whatever they are.
+
+Theory of operation: pipes and sockets are watched by the loop. Regular files, terminals and devices cannot be (asyncio
+refuses or hangs, uvloop aborts), so a daemon thread reads or writes those. Readers hand over one chunk at a time and
+can be paused; a thread does not read on before its chunk was taken.
+
+What is sent in one turn of the loop leaves in one write. While much is unwritten the writer pauses its source, until
+most of it is gone. What is sent nevertheless is kept; but an other side that takes nothing for seconds while very much
+waits for it counts as gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import select
+import stat
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
+from typing import Protocol
+
+from dragoman.protocol import lines
+
+CHUNK_BYTES = 64 * 1024
+CONGESTED_BYTES = 1024 * 1024
+RELIEVED_BYTES = CONGESTED_BYTES // 4
+UNREAD_BYTES = 64 * 1024 * 1024
+UNREAD_SECONDS = 5.0
+
+_STDERR = 2
+_logger = logging.getLogger(__name__)
+
+
+class Reader(Protocol):
+    """What brings the chunks of a descriptor."""
+
+    def pause(self) -> None:
+        """Bring nothing until `resume`."""
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+
+    def close(self) -> None:
+        """Bring nothing any more; the descriptor stays open."""
+
+
+class Flow(Protocol):
+    """What a writer regulates: the source of what makes it write."""
+
+    def pause(self) -> None:
+        """Too much is unwritten."""
+
+    def resume(self) -> None:
+        """Most of it is written."""
+
+    def break_off(self) -> None:
+        """Nothing can be written any more; called once."""
+
+
+def open_reader(descriptor: int, receive: Callable[[bytes], None], end: Callable[[], None]) -> Reader:
+    """Call `receive` in the running loop for each chunk of a descriptor, and `end` once when it ends or breaks."""
+    if _is_watchable(descriptor):
+        with suppress(OSError, ValueError, NotImplementedError):
+            return _WatchingReader(descriptor, receive, end)
+    return _ThreadReader(descriptor, receive, end)
+
+
+def open_writer(descriptor: int, flow: Flow) -> Writer:
+    """Return what sends lines to a descriptor from the running loop."""
+    # O_NONBLOCK belongs to what the descriptor leads to: were it set on a pipe that is stderr too, prints would fail.
+    if _is_watchable(descriptor) and not _are_same_file(descriptor, _STDERR):
+        return _WatchingWriter(descriptor, flow)
+    return _ThreadWriter(descriptor, flow)
+
+
+def _is_watchable(descriptor: int) -> bool:
+    mode = os.fstat(descriptor).st_mode
+    return os.name == "posix" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
+
+
+def _are_same_file(one: int, other: int) -> bool:
+    try:
+        return os.path.sameopenfile(one, other)
+    except OSError:
+        return False
+
+
+class _WatchingReader:
+    """Reads when the loop says that there is something to read; this leaves the descriptor's flags alone."""
+
+    def __init__(self, descriptor: int, receive: Callable[[bytes], None], end: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = descriptor
+        self._receive = receive
+        self._end = end
+        self._open = True
+        self.resume()
+
+    def pause(self) -> None:
+        self._loop.remove_reader(self._descriptor)
+
+    def resume(self) -> None:
+        if self._open:
+            self._loop.add_reader(self._descriptor, self._read)
+
+    def close(self) -> None:
+        self._open = False
+        self._loop.remove_reader(self._descriptor)
+
+    def _read(self) -> None:
+        try:
+            chunk = os.read(self._descriptor, CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            chunk = b""
+        if chunk:
+            self._receive(chunk)
+        else:
+            self.close()
+            self._end()
+
+
+class _ThreadReader:
+    """Reads in a daemon thread, one chunk ahead at most."""
+
+    def __init__(self, descriptor: int, receive: Callable[[bytes], None], end: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = descriptor
+        self._receive = receive
+        self._end = end
+        self._paused = False
+        self._closed = False
+        self._waiting: bytes | None = None
+        self._taken: SimpleQueue[None] = SimpleQueue()
+        threading.Thread(target=self._run, name="dragoman-reader", daemon=True).start()
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+        if self._waiting is not None:
+            self._loop.call_soon(self._take)
+
+    def close(self) -> None:
+        self._closed = True
+        self._taken.put(None)
+
+    def _arrive(self, chunk: bytes) -> None:
+        self._waiting = chunk
+        self._take()
+
+    def _take(self) -> None:
+        chunk = self._waiting
+        if self._closed or self._paused or chunk is None:
+            return
+        self._waiting = None
+        if chunk:
+            self._taken.put(None)
+            self._receive(chunk)
+        else:
+            self.close()
+            self._end()
+
+    def _run(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            while not self._closed:
+                chunk = _read_blocking(self._descriptor)
+                self._loop.call_soon_threadsafe(self._arrive, chunk)
+                if not chunk:
+                    return
+                self._taken.get()
+
+
+def _read_blocking(descriptor: int) -> bytes:
+    """Return the next chunk, or nothing at the end."""
+    while True:
+        try:
+            return os.read(descriptor, CHUNK_BYTES)
+        except BlockingIOError:  # another process that has this terminal or pipe made it so
+            select.select([descriptor], [], [])
+        except OSError:
+            return b""
+
+
+class Writer:
+    """Sends lines: what one turn of the loop sends is one batch, and there is one batch on its way at a time."""
+
+    def __init__(self, descriptor: int, flow: Flow) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = descriptor
+        self._flow = flow
+        self._ready: list[bytes] = []
+        self._unwritten = 0
+        self._since = 0.0
+        self._congested = False
+        self._scheduled = False
+        self._writing = False
+        self._closed = False
+        self._moved = asyncio.Event()
+
+    def __call__(self, message: bytes) -> None:
+        """Send one encoded message. This never blocks; it must be called in the loop's thread."""
+        if self._closed:
+            return
+        if self._unwritten > UNREAD_BYTES and self._loop.time() - self._since > UNREAD_SECONDS:
+            _logger.warning("The other side has stopped reading: gave up with %d bytes unwritten", self._unwritten)
+            self._break()
+            return
+        line = lines.encode(message)
+        self._ready.append(line)
+        self._unwritten += len(line)
+        if self._unwritten > CONGESTED_BYTES and not self._congested:
+            self._congested = True
+            self._flow.pause()
+        if not (self._scheduled or self._writing):
+            self._scheduled = True
+            self._since = self._loop.time()
+            self._loop.call_soon(self._write_ready)
+
+    async def room(self) -> None:
+        """Return when little is unwritten, or when nothing can be written any more."""
+        while self._congested:
+            self._moved.clear()
+            await self._moved.wait()
+
+    async def flush(self, patience: float) -> None:
+        """Return when everything is written, or when nothing was for so many seconds."""
+        while self._unwritten:
+            self._moved.clear()
+            try:
+                async with asyncio.timeout(patience):
+                    await self._moved.wait()
+            except TimeoutError:
+                return
+
+    def close(self) -> None:
+        """Drop what is unwritten and write nothing any more; the descriptor stays open."""
+        self._closed = True
+        self._ready.clear()
+        self._unwritten = 0
+        self._congested = False
+        self._moved.set()
+
+    def _write_ready(self) -> None:
+        self._scheduled = False
+        if self._ready:
+            batch = b"".join(self._ready)
+            self._ready.clear()
+            self._writing = True
+            self._write(batch)
+
+    def _write(self, batch: bytes) -> None:
+        """Start to write; `_written` is to follow until the batch is, or `_break`."""
+        raise NotImplementedError
+
+    def _written(self, count: int, *, whole: bool) -> None:
+        if self._closed:
+            return
+        self._unwritten -= count
+        self._since = self._loop.time()
+        self._moved.set()
+        if self._congested and self._unwritten < RELIEVED_BYTES:
+            self._congested = False
+            self._flow.resume()
+        if whole:
+            self._writing = False
+            self._write_ready()
+
+    def _break(self) -> None:
+        if not self._closed:
+            self.close()
+            self._flow.break_off()
+
+
+class _WatchingWriter(Writer):
+    """Writes what fits, and goes on when the loop says that there is room again."""
+
+    def __init__(self, descriptor: int, flow: Flow) -> None:
+        super().__init__(descriptor, flow)
+        self._rest = memoryview(b"")
+        self._watching = False
+        self._was_blocking = os.get_blocking(descriptor)
+        os.set_blocking(descriptor, False)
+
+    def close(self) -> None:
+        super().close()
+        self._rest = memoryview(b"")
+        self._watch(wanted=False)
+        if self._was_blocking:  # whoever else has this pipe, a shell perhaps, would stumble
+            os.set_blocking(self._descriptor, True)
+
+    def _write(self, batch: bytes) -> None:
+        self._rest = memoryview(batch)
+        self._write_rest()
+
+    def _write_rest(self) -> None:
+        try:
+            count = os.write(self._descriptor, self._rest)
+        except BlockingIOError:
+            self._watch(wanted=True)
+            return
+        except OSError:
+            self._break()
+            return
+        self._rest = self._rest[count:]
+        self._watch(wanted=len(self._rest) > 0)
+        self._written(count, whole=not self._rest)
+
+    def _watch(self, *, wanted: bool) -> None:
+        if wanted and not self._watching:
+            self._loop.add_writer(self._descriptor, self._write_rest)
+        elif self._watching and not wanted:
+            self._loop.remove_writer(self._descriptor)
+        self._watching = wanted
+
+
+class _ThreadWriter(Writer):
+    """Has a daemon thread write, which may block as long as it likes."""
+
+    def __init__(self, descriptor: int, flow: Flow) -> None:
+        super().__init__(descriptor, flow)
+        self._batches: SimpleQueue[bytes | None] = SimpleQueue()
+        threading.Thread(target=self._run, name="dragoman-writer", daemon=True).start()
+
+    def close(self) -> None:
+        super().close()
+        self._batches.put(None)
+
+    def _write(self, batch: bytes) -> None:
+        self._batches.put(batch)
+
+    def _run(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            while (batch := self._batches.get()) is not None:
+                self._write_blocking(memoryview(batch))
+
+    def _write_blocking(self, rest: memoryview) -> None:
+        while rest and not self._closed:
+            try:
+                count = os.write(self._descriptor, rest[:CHUNK_BYTES])
+            except BlockingIOError:
+                select.select([], [self._descriptor], [])
+                continue
+            except OSError:
+                self._loop.call_soon_threadsafe(self._break)
+                return
+            rest = rest[count:]
+            self._loop.call_soon_threadsafe(partial(self._written, count, whole=not rest))

@@ -1,0 +1,207 @@
+import _thread
+import asyncio
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from dragoman.runtime.program import run
+
+DEADLINE = 30
+SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+
+
+def test_a_program_runs_to_its_end():
+    done = []
+
+    async def program():
+        await asyncio.sleep(0)
+        done.append(True)
+
+    assert run(program()) is None
+    assert done == [True]
+
+
+@pytest.mark.parametrize("kind", [ValueError, asyncio.CancelledError, KeyboardInterrupt, SystemExit])
+def test_what_a_program_raises_without_having_been_asked_to_end_comes_out(kind):
+    async def program():
+        raise kind
+
+    with pytest.raises(kind):
+        run(program())
+
+
+def test_a_running_loop_is_refused_with_the_remedy():
+    async def program():
+        raise AssertionError
+
+    async def main():
+        run(program())
+
+    with pytest.raises(RuntimeError, match="await the coroutine instead"):
+        asyncio.run(main())
+
+
+def test_tasks_and_generators_that_are_left_are_ended():
+    ended = []
+
+    async def forever():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("task")
+
+    async def generate():
+        try:
+            yield 1
+        finally:
+            ended.append("generator")
+
+    kept = []
+
+    async def program():
+        kept.append(asyncio.create_task(forever()))
+        kept.append(generate())
+        await anext(kept[1])
+
+    run(program())
+    assert ended == ["task", "generator"]
+
+
+@SIGNALS
+def test_a_signal_cancels_the_program_and_run_returns(number):
+    before = signal.getsignal(number)
+    ended = []
+
+    async def program():
+        signal.raise_signal(number)
+        try:
+            await asyncio.sleep(DEADLINE)
+        finally:
+            await asyncio.sleep(0)
+            ended.append(True)
+
+    run(program())
+    assert ended == [True]
+    assert signal.getsignal(number) is before
+
+
+@SIGNALS
+def test_a_second_signal_interrupts_what_blocks_the_loop(number):
+    interrupted = []
+
+    async def program():
+        signal.raise_signal(number)
+        try:
+            signal.raise_signal(number)
+        except KeyboardInterrupt:
+            interrupted.append(True)
+            raise
+
+    run(program())
+    assert interrupted == [True]
+
+
+@pytest.fixture
+def insistence(monkeypatch):
+    """The threads that wait for the grace to be over, as threads that can be joined."""
+    threads = []
+
+    def start(function, args):
+        threads.append(threading.Thread(target=function, args=args, daemon=True))
+        threads[-1].start()
+
+    monkeypatch.setattr(_thread, "start_new_thread", start)
+    return threads
+
+
+@SIGNALS
+def test_what_blocks_the_loop_is_interrupted_when_the_grace_of_the_first_signal_is_over(number, insistence):
+    async def program():
+        signal.raise_signal(number)
+        time.sleep(DEADLINE)  # noqa: ASYNC251
+
+    started = time.monotonic()
+    run(program(), grace=0.05)
+    assert time.monotonic() - started < DEADLINE
+
+
+@SIGNALS
+def test_a_program_that_ended_in_time_is_not_interrupted_later(number, insistence):
+    async def program():
+        signal.raise_signal(number)
+        await asyncio.sleep(DEADLINE)
+
+    run(program(), grace=0.1)
+    insistence[0].join(DEADLINE)
+    assert not insistence[0].is_alive()
+
+
+@SIGNALS
+def test_a_signal_that_is_still_on_its_way_when_the_program_has_ended_does_nothing(number):
+    handlers = []
+
+    async def program():
+        handlers.append(signal.getsignal(number))
+
+    run(program())
+    assert handlers[0](number, None) is None
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda number, frame: None], ids=["ignored", "own handler"])
+def test_a_handler_of_the_process_is_left_alone(handler):
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+
+        async def program():
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.sleep(0)
+            assert signal.getsignal(signal.SIGINT) is handler
+
+        run(program())
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_outside_the_main_thread_signals_are_not_touched():
+    handlers = []
+
+    async def program():
+        handlers.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=run, args=(program(),))
+    thread.start()
+    thread.join(DEADLINE)
+    assert handlers == [signal.getsignal(signal.SIGTERM)]
+
+
+def test_to_thread_runs_on_a_daemon_thread():
+    threads = []
+
+    async def program():
+        threads.append(await asyncio.to_thread(threading.current_thread))
+
+    run(program())
+    assert threads[0].daemon
+    assert threads[0].name == "dragoman-worker"
+
+
+def test_an_executor_that_was_chosen_is_used():
+    names = []
+
+    def name():
+        return threading.current_thread().name.partition("_")[0]
+
+    async def program():
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(thread_name_prefix="given") as executor:
+            names.append(await loop.run_in_executor(executor, name))
+        loop.set_default_executor(ThreadPoolExecutor(thread_name_prefix="set"))
+        names.append(await asyncio.to_thread(name))
+        await loop.shutdown_default_executor()
+
+    run(program())
+    assert names == ["given", "set"]
