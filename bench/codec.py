@@ -70,7 +70,8 @@ def mcp_types_work(version: str) -> Callable[[], bytes]:
             "tools/call", version, result.model_dump(by_alias=True, mode="json", exclude_none=True)
         )
         response = mcp_types.JSONRPCResponse(jsonrpc="2.0", id=message.id, result=shaped)
-        return response.model_dump_json(by_alias=True, exclude_none=True).encode()
+        encoded: bytes = response.model_dump_json(by_alias=True, exclude_none=True).encode()
+        return encoded
 
     return work
 

@@ -1,110 +1,69 @@
-"""The protocol core answers a recorded conversation, once in each era: no loop, no socket, only bytes and values.
+"""One server, asked in both protocol eras over stdin and stdout.
 
 python examples/conversations.py
 """
 
-from __future__ import annotations
-
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
-import msgspec
+SERVER = Path(__file__).with_name("weather.py")
 
-from dragoman import types
-from dragoman.errors import RpcError
-from dragoman.protocol import eras, jsonrpc
-from dragoman.protocol.peer import Peer, Reply
+INTRODUCTION = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "recorded", "version": "1"},
+}
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
 
-INFO = types.Implementation("conversations", "1.0")
-CAPABILITIES = types.ServerCapabilities(tools=types.ListChangedCapability(list_changed=True))
-OFFER = eras.Offer.of(CAPABILITIES)
-ADD = types.Tool(
-    name="add",
-    title="Add",
-    description="Adds two numbers.",
-    input_schema={"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}},
-    output_schema={"type": "number"},
-)
+Message = dict[str, Any]
 
-HANDSHAKE = [
-    {
-        "id": 0,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-06-18",
-            "capabilities": {},
-            "clientInfo": {"name": "recorded", "version": "1"},
-        },
-    },
+HANDSHAKE: list[Message] = [
+    {"id": 0, "method": "initialize", "params": INTRODUCTION},
     {"method": "notifications/initialized"},
     {"id": 1, "method": "tools/list"},
-    {"id": 2, "method": "tools/call", "params": {"name": "add", "arguments": {"a": 2, "b": 40}}},
-    {"id": 3, "method": "server/discover"},
+    {"id": 2, "method": "tools/call", "params": {"name": "forecast", "arguments": {"city": "Oslo"}}},
+    {"id": 3, "method": "tools/call", "params": {"name": "forecast", "arguments": {"city": "Atlantis"}}},
+    {"id": 4, "method": "server/discover", "params": {"_meta": {}}},
 ]
-ENVELOPE = {types.PROTOCOL_VERSION: "2026-07-28", types.CLIENT_CAPABILITIES: {}}
-STATELESS = [
+STATELESS: list[Message] = [
     {"id": 0, "method": "server/discover", "params": {"_meta": ENVELOPE}},
-    {"id": 1, "method": "tools/list", "params": {"_meta": ENVELOPE}},
-    {"id": 2, "method": "tools/call", "params": {"name": "add", "arguments": {"a": 2, "b": 40}, "_meta": ENVELOPE}},
-    {"id": 3, "method": "ping", "params": {"_meta": ENVELOPE}},
-    {"id": 4, "method": "tools/list", "params": {"_meta": {**ENVELOPE, types.PROTOCOL_VERSION: "2031-01-01"}}},
+    {"id": 1, "method": "tools/call", "params": {"name": "forecast", "arguments": {"city": "Oslo"}, "_meta": ENVELOPE}},
+    {"id": 2, "method": "prompts/get", "params": {"name": "packing", "arguments": {"city": "Oslo"}, "_meta": ENVELOPE}},
+    {"id": 3, "method": "resources/read", "params": {"uri": "cities://all", "_meta": ENVELOPE}},
+    {"id": 4, "method": "ping", "params": {"_meta": ENVELOPE}},
 ]
 
 
-class Conversation:
-    """A server of one tool on one connection."""
-
-    def __init__(self) -> None:
-        self.peer = Peer()
-        self.session: eras.Caller | None = None
-
-    def answer(self, line: bytes) -> list[bytes]:
-        """Return what is written back for a line."""
-        return [data for event in self.peer.receive(line) if (data := self._answer(event)) is not None]
-
-    def _answer(self, event: Any) -> bytes | None:
-        match event:
-            case Reply(data):
-                return data
-            case jsonrpc.Request(id):
-                try:
-                    return self.peer.send_result(id, self._serve(event))
-                except RpcError as error:
-                    return self.peer.send_error(id, error)
-        return None
-
-    def _serve(self, message: jsonrpc.Request) -> types.Result:
-        request = eras.open(message, OFFER, self.session)
-        params = request.params
-        server_info = msgspec.Raw(jsonrpc.encode(INFO))
-        match request.method.name:
-            case "initialize":
-                result, self.session = eras.initialize(params, OFFER, CAPABILITIES, INFO)
-                self.peer.version = self.session.version
-                return result
-            case "server/discover":
-                return eras.seal(eras.discover(OFFER, CAPABILITIES), request.caller.version, server_info)
-            case "tools/list":
-                return eras.seal(types.ListToolsResult([ADD]), request.caller.version, server_info)
-            case _:
-                arguments = msgspec.json.decode(params.arguments)
-                total = arguments["a"] + arguments["b"]
-                answer = types.CallToolResult([types.TextContent(str(total))], structured_content=total)
-                return eras.seal(answer, request.caller.version, server_info, wraps=True)
+def converse(messages: list[Message]) -> None:
+    """Start the server, send it the messages one by one, and print what goes back and forth."""
+    command = [sys.executable, "-m", "dragoman", "run", str(SERVER)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        for message in messages:
+            line = json.dumps({"jsonrpc": "2.0", **message})
+            print(f"\n-> {line}")
+            server.stdin.write(line.encode() + b"\n")
+            server.stdin.flush()
+            if "id" in message:
+                print(f"<- {server.stdout.readline().decode().rstrip()}")
+        server.stdin.close()
+        print(f"\nThe server ended with exit code {server.wait(timeout=10)}.")
 
 
 def main() -> None:
     """Print both conversations."""
     for title, messages in (("Handshake era, 2025-06-18", HANDSHAKE), ("Stateless era, 2026-07-28", STATELESS)):
         print(f"\n== {title}")
-        conversation = Conversation()
-        for message in messages:
-            line = json.dumps({"jsonrpc": "2.0", **message}).encode()
-            print(f"\n-> {line.decode()}")
-            for answer in conversation.answer(line + b"\n"):
-                print(f"<- {answer.decode()}")
-    print("\nThe same tool answered both: its number travels in an object where 2025-06-18 demands one, and as itself")
-    print("in 2026-07-28. A method or version that an era does not have is refused by name.")
+        converse(messages)
+    print("\nThe same tool answered in both eras; what an era does not have is refused by name.")
+    print("Next: read docs/server.md, or type requests into: .venv/bin/python examples/weather.py")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,9 @@ SNIPPETS = [
 
 @pytest.mark.parametrize("snippet", SNIPPETS)
 def test_a_snippet_in_the_documentation_runs(snippet):
-    finished = subprocess.run([sys.executable, "-W", "error", "-c", snippet], capture_output=True, text=True, timeout=60)
+    finished = subprocess.run(
+        [sys.executable, "-W", "error", "-c", snippet], capture_output=True, text=True, timeout=60
+    )
     assert finished.returncode == 0, finished.stderr
 
 
@@ -29,9 +31,18 @@ def test_the_readme_has_snippets():
 
 @pytest.mark.parametrize("example", sorted(ROOT.glob("examples/*.py")), ids=lambda path: path.name)
 def test_an_example_runs_to_its_end(example):
-    finished = subprocess.run([sys.executable, "-W", "error", example], capture_output=True, text=True, timeout=60)
-    assert finished.returncode == 0, finished.stderr
-    assert finished.stdout
+    finished = subprocess.run(
+        [sys.executable, "-W", "error", example], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+    )
+    assert (finished.returncode, finished.stderr) == (0, "")
+
+
+def test_the_demonstration_shows_both_eras():
+    demo = ROOT / "examples/conversations.py"
+    shown = subprocess.run([sys.executable, demo], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert '"protocolVersion":"2025-06-18"' in shown.stdout
+    assert '"resultType":"complete"' in shown.stdout
+    assert shown.stdout.count("exit code 0") == 2
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -133,12 +133,19 @@ def _plan(kind: type[Struct], version: Version) -> _Plan | None:
     nested = tuple(
         field.name
         for field in fields
-        if field.name not in dropped and any(_plan(inner, version) for inner in _structs_in(field.type))
+        if field.name not in dropped and any(_changes(inner, version) for inner in _reachable(field.type))
     )
-    conversions = tuple(
-        convert for base in kind.__mro__ for since, convert in CONVERSIONS.get(base, ()) if version < since
-    )
+    conversions = _conversions(kind, version)
     return _Plan(version, tuple(dropped.items()), nested, conversions) if dropped or nested or conversions else None
+
+
+def _changes(kind: type[Struct], version: Version) -> bool:
+    fields = msgspec.structs.fields(kind)
+    return bool(_conversions(kind, version)) or not all(_carries(kind, field.name, version) for field in fields)
+
+
+def _conversions(kind: type[Struct], version: Version) -> tuple[Callable[[Any], Any], ...]:
+    return tuple(convert for base in kind.__mro__ for since, convert in CONVERSIONS.get(base, ()) if version < since)
 
 
 def _carries(kind: type[Struct], name: str, version: Version) -> bool:
@@ -148,6 +155,18 @@ def _carries(kind: type[Struct], name: str, version: Version) -> bool:
 
 def _find(table: Mapping[type[Struct], Mapping[str, Version]], kind: type[Struct], name: str) -> Version | None:
     return next((table[base][name] for base in kind.__mro__ if name in table.get(base, ())), None)
+
+
+def _reachable(annotation: Any) -> set[type[Struct]]:
+    """Return the types that a value may hold at any depth; a type may hold itself."""
+    found: set[type[Struct]] = set()
+    waiting = _structs_in(annotation)
+    while waiting:
+        kind = waiting.pop()
+        if kind not in found:
+            found.add(kind)
+            waiting += [inner for field in msgspec.structs.fields(kind) for inner in _structs_in(field.type)]
+    return found
 
 
 def _structs_in(annotation: Any) -> list[type[Struct]]:

@@ -46,7 +46,7 @@ _starting = threading.Lock()
 
 def portal() -> Portal:
     """Return this process's portal."""
-    global _portal  # noqa: PLW0603
+    global _portal
     found = _portal
     if found is None or found.process != os.getpid():
         with _starting:
@@ -71,7 +71,7 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _forget_lock() -> None:
-    global _starting  # noqa: PLW0603
+    global _starting
     _starting = threading.Lock()
 
 

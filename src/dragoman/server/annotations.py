@@ -25,9 +25,10 @@ from msgspec import UNSET, Raw, UnsetType, structs
 from dragoman.errors import DefinitionError, ValidationError
 from dragoman.server import models, records
 from dragoman.server.metadata import Facts, constrained, is_for_pydantic, read_metadata
-from dragoman.server.schemas import coerce
-from dragoman.server.shapes import Shape, first_fit, is_accepted, lookup, made_type, to_builtins, union_of
+from dragoman.server.shapes import Shape, encode_hook, first_fit, is_accepted, lookup, made_type, to_builtins, union_of
 from dragoman.types import Json
+
+__all__ = ["Codec", "Unresolved", "UnsupportedAnnotation", "Walk", "describe", "encode_hook", "to_builtins"]
 
 _LEAVES: dict[Any, Json] = {
     Any: {},
@@ -166,19 +167,15 @@ class Walk:
         name = self._new_name(annotation)
         waiting = self._known[key] = self._rewritten(made_type(name), _reference(name))
         self._local_names = {origin.__name__: annotation, **self._local_names}
-        value = origin.__value__
-        shape = self.shape(value[get_args(annotation)] if get_args(annotation) else value)
+        meanings = dict(zip(origin.__type_params__, get_args(annotation), strict=False))
+        shape = self.shape(records.substituted(origin.__value__, meanings))
         waiting.kind.convert = shape.convert
         if key not in self._recurring:
             del self.definitions[name], self._known[key]
             return structs.replace(shape, native=False)
         self.definitions[name] = shape.schema
-        waiting.item, waiting.fields, waiting.required, waiting.arms = (
-            shape.item,
-            shape.fields,
-            shape.required,
-            shape.arms,
-        )
+        waiting.item, waiting.places, waiting.fields = shape.item, shape.places, shape.fields
+        waiting.required, waiting.arms = shape.required, shape.arms
         return waiting
 
     def _named(self, annotation: str | ForwardRef) -> Shape:
@@ -215,13 +212,13 @@ class Walk:
         if places:
             schema["prefixItems"] = [place.schema for place in places]
         kind = annotation if native else tuple[tuple(place.kind for place in places)]  # type: ignore[misc]
-        return Shape(kind=kind, schema=schema, native=native)
+        return Shape(kind=kind, schema=schema, native=native, places=places)
 
     def _mapping(self, annotation: Any, arguments: tuple[Any, ...]) -> Shape:
         key, value = (self.shape(argument) for argument in arguments or (Any, Any))
         schema: Json = {"type": "object"}
-        if key.schema.get("type") == "string" and len(key.schema) > 1:
-            schema["propertyNames"] = key.schema
+        if names := _property_names(key.schema):
+            schema["propertyNames"] = names
         if value.schema:
             schema["additionalProperties"] = value.schema
         native = key.native and value.native
@@ -329,7 +326,10 @@ class Walk:
             with_default(part.schema, member.default) for member, part in zip(record.members, shapes, strict=True)
         ]
         self.definitions[name] = records.document(origin, record, properties)
-        if not record.options.get("array_like"):
+        if record.options.get("array_like"):
+            tag = [Shape(kind=Any, schema={})] if record.options.get("tag") is not None else []
+            shape.places = tag + shapes
+        else:
             shape.fields = {member.key: part for member, part in zip(record.members, shapes, strict=True)}
             shape.required = [member.key for member in record.members if member.required]
         if record.awkward or is_local:
@@ -405,11 +405,11 @@ class Codec:
         try:
             return self._shape.convert(value)
         except msgspec.ValidationError:
-            coerced = coerce(value, self.schema)
+            mended = self._shape.mended(value)
         try:
-            return self._shape.convert(coerced)
+            return self._shape.convert(mended)
         except msgspec.ValidationError:
-            problems = list(self._shape.problems(coerced))
+            problems = list(self._shape.problems(mended))
         raise ValidationError("; ".join(map(str, problems)), problems[0].path)
 
 
@@ -472,6 +472,13 @@ def _definition_name(annotation: Any) -> str:
 
 def _any_of(arms: Sequence[Shape]) -> Json:
     return arms[0].schema if len(arms) == 1 else {"anyOf": [arm.schema for arm in arms]}
+
+
+def _property_names(key: Json) -> Json | None:
+    """Return what a schema of keys says of property names, which are always strings."""
+    if key.get("type") == "integer":
+        return {"enum": [str(value) for value in key["enum"]]} if "enum" in key else {"pattern": "^-?[0-9]+$"}
+    return key if key.get("type") == "string" and len(key) > 1 else None
 
 
 def _is_union_accepted(kind: Any, arms: Sequence[Shape]) -> bool:

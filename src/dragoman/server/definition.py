@@ -15,7 +15,6 @@ from msgspec import Raw, UnsetType
 
 from dragoman import types
 from dragoman.errors import DefinitionError
-from dragoman.runtime.offload import offload
 from dragoman.server.call import Call
 from dragoman.server.context import BlockingContext, Context
 from dragoman.server.results import wire_objects
@@ -94,6 +93,8 @@ class Definition(Generic[P, R]):
         args, kwargs = signature.bind(arguments, context)
         if signature.is_async or self.inline:
             return self._function(*args, **kwargs)
+        from dragoman.runtime.offload import offload
+
         return offload(self._function, *args, **kwargs)
 
 

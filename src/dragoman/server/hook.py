@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dragoman.runtime.offload import offload
 from dragoman.server.call import Call
 from dragoman.server.context import BlockingContext, Context
 from dragoman.server.signature import Signature
@@ -27,4 +26,6 @@ class Hook:
             keywords[context.name] = (Context if self._signature.is_async else BlockingContext)(call)
         if self._signature.is_async:
             return await self._function(**keywords)
+        from dragoman.runtime.offload import offload
+
         return await offload(self._function, **keywords)

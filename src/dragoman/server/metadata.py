@@ -132,7 +132,13 @@ def constrained(shape: Shape, limits: dict[str, Any], *, partly: bool = False) -
         return None
     # msgspec takes limits of numbers and of lengths in one Meta each, and no type takes both.
     group, kind = fitting[0]
-    return Shape(kind=kind, schema=shape.schema | _keywords(shape.schema, group), native=False, item=shape.item)
+    return Shape(
+        kind=kind,
+        schema=shape.schema | _keywords(shape.schema, group),
+        native=False,
+        item=shape.item,
+        places=shape.places,
+    )
 
 
 def _limited(kind: Any, limits: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""JSON Schemas that an author writes, and the mending of arguments by schema.
+"""JSON Schemas that an author writes.
 
 A document is kept as it was given. It is checked when it is made: it must be a 2020-12 schema, refer to nothing outside
 itself and stay within bounds. The validator is jsonschema-rs, which is loaded only then and never fetches anything.
@@ -7,11 +7,9 @@ What was derived from annotations needs no check, and is compiled when a value i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, TypeVar
-
-import msgspec
 
 from dragoman.errors import DefinitionError, ValidationError
 from dragoman.types import Json
@@ -23,7 +21,6 @@ LONGEST_VIOLATION = 500
 _DATA = frozenset({"const", "default", "enum", "examples"})
 _MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 _REFERENCES = ("$ref", "$dynamicRef")
-_LARGEST_EXACT = 2**53
 
 Self = TypeVar("Self", bound="_Schema")
 
@@ -187,102 +184,3 @@ def _rooted(path: str) -> str:
 
 def _shortened(message: str) -> str:
     return message if len(message) <= LONGEST_VIOLATION else message[:LONGEST_VIOLATION] + "..."
-
-
-def coerce(value: Any, schema: Any, root: Json | None = None) -> Any:
-    """Mend plain JSON as a schema suggests: what a string holds where no string fits, integers for integral numbers.
-
-    Example:
-        coerce({"days": "3"}, {"type": "object", "properties": {"days": {"type": "integer"}}})  # {"days": 3}
-
-    What fits, and all text where text is accepted, stays as it is. It raises nothing.
-    """
-    root = schema if root is None else root
-    schema = _resolved(schema, root)
-    if isinstance(value, str):
-        return _held(value, schema, root)
-    if isinstance(value, float):
-        fitting = _types(schema, root)
-        is_mendable = "integer" in fitting and "number" not in fitting
-        return int(value) if is_mendable and value.is_integer() and abs(value) <= _LARGEST_EXACT else value
-    if isinstance(value, dict):
-        return _coerce_object(value, _only_arm(schema, "object", root), root)
-    if isinstance(value, list):
-        return _coerce_array(value, _only_arm(schema, "array", root), root)
-    return value
-
-
-def _held(text: str, schema: Any, root: Json) -> Any:
-    fitting = _types(schema, root)
-    if "string" in fitting:
-        return text
-    try:
-        held = msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return text
-    if isinstance(held, str):
-        return text
-    mended = coerce(held, schema, root)
-    return mended if fitting & _types_of(mended) else text
-
-
-def _coerce_object(value: Json, schema: Json, root: Json) -> Json:
-    properties = schema.get("properties", {})
-    others = schema.get("additionalProperties", True)
-    return {key: coerce(part, properties.get(key, others), root) for key, part in value.items()}
-
-
-def _coerce_array(value: list[Any], schema: Json, root: Json) -> list[Any]:
-    places = schema.get("prefixItems", [])
-    others = schema.get("items", True)
-    return [coerce(part, places[index] if index < len(places) else others, root) for index, part in enumerate(value)]
-
-
-def _only_arm(schema: Any, kind: str, root: Json) -> Json:
-    """Return the one alternative of a schema that takes a kind of value; when there are several, nothing is known."""
-    if not isinstance(schema, dict):
-        return {}
-    arms = [_resolved(arm, root) for arm in schema.get("anyOf") or schema.get("oneOf") or ()]
-    if not arms:
-        return schema
-    fitting = [arm for arm in arms if kind in _types(arm, root)]
-    return _only_arm(fitting[0], kind, root) if len(fitting) == 1 else {}
-
-
-_ALL = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
-_TYPES: Mapping[type, frozenset[str]] = {
-    str: frozenset({"string"}),
-    int: frozenset({"integer", "number"}),
-    float: frozenset({"number"}),
-    bool: frozenset({"boolean"}),
-    type(None): frozenset({"null"}),
-    dict: frozenset({"object"}),
-    list: frozenset({"array"}),
-}
-
-
-def _types_of(value: Any) -> frozenset[str]:
-    return _TYPES.get(type(value), _ALL)
-
-
-def _types(schema: Any, root: Json) -> frozenset[str]:
-    """Return the JSON types that a schema may accept."""
-    schema = _resolved(schema, root)
-    if not isinstance(schema, dict):
-        return _ALL
-    if "type" in schema:
-        named = schema["type"]
-        return frozenset([named] if isinstance(named, str) else named)
-    if "enum" in schema:
-        return frozenset().union(*(_types_of(value) for value in schema["enum"]))
-    arms = schema.get("anyOf") or schema.get("oneOf")
-    return frozenset().union(*(_types(arm, root) for arm in arms)) if arms else _ALL
-
-
-def _resolved(schema: Any, root: Json) -> Any:
-    """Follow references into the definitions; what cannot be followed says nothing."""
-    for _ in range(DEEPEST):
-        if not (isinstance(schema, dict) and "$ref" in schema):
-            return schema
-        schema = root.get("$defs", {}).get(schema["$ref"].removeprefix("#/$defs/"), True)
-    return True

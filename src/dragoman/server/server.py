@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from msgspec import Raw
 
@@ -15,7 +15,6 @@ from dragoman.protocol.methods import METHODS, Method
 from dragoman.protocol.versions import Version
 from dragoman.server import serving
 from dragoman.server.call import Call
-from dragoman.server.connection import Connection, answer
 from dragoman.server.definition import P, R
 from dragoman.server.hook import Hook
 from dragoman.server.prompts import Prompt
@@ -24,6 +23,9 @@ from dragoman.server.resources import Resource, ResourceTemplate, resource
 from dragoman.server.results import wire_object, wire_objects
 from dragoman.server.schemas import InputSchema, OutputSchema
 from dragoman.server.tools import Tool
+
+if TYPE_CHECKING:
+    from dragoman.server.connection import Connection
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -310,6 +312,8 @@ class Server:
 
     def connect(self, send: Callable[[bytes], None]) -> Connection:
         """Serve one duplex connection: messages come in by `receive` and go out by `send`."""
+        from dragoman.server.connection import Connection
+
         return Connection(self, send)
 
     def run(self) -> None:
@@ -320,6 +324,8 @@ class Server:
 
     async def handle_json_async(self, body: bytes | str, server_context: Any = None) -> bytes | None:
         """Answer one JSON-RPC message; None for what is not answered."""
+        from dragoman.server.connection import answer
+
         return await answer(self, body.encode() if isinstance(body, str) else body, server_context)
 
     def handle_json(self, body: bytes | str, server_context: Any = None) -> bytes | None:

@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cache
+from itertools import repeat
 from typing import Annotated, Any, NoReturn, Union, cast, get_args, get_origin
 
 import msgspec
@@ -64,7 +65,9 @@ class Shape(Struct, kw_only=True, eq=False):
     native: bool = True
     """Whether `kind` is the annotation as it stands."""
     item: Shape | None = None
-    """Every entry of an array, or every value of a mapping."""
+    """Every entry of an array, or every value of a mapping; of a record, what it has no field for."""
+    places: Sequence[Shape] | None = None
+    """The entries of an array that has a shape for each."""
     fields: dict[str, Shape] | None = None
     required: Sequence[str] = ()
     arms: tuple[Shape, ...] = ()
@@ -77,7 +80,11 @@ class Shape(Struct, kw_only=True, eq=False):
         Raises:
             msgspec.ValidationError: it does not fit.
         """
-        return msgspec.convert(value, self.kind, dec_hook=decode_hook, str_keys=True)
+        try:
+            return msgspec.convert(value, self.kind, dec_hook=decode_hook, str_keys=True)
+        except TypeError as error:
+            # Only what cannot be in a set escapes msgspec as a TypeError.
+            raise msgspec.ValidationError(str(error)) from None
 
     def problems(self, value: Any, path: str = "") -> Iterator[Problem]:
         """Find everything that is wrong with plain JSON, in the order of the annotation."""
@@ -111,9 +118,15 @@ class Shape(Struct, kw_only=True, eq=False):
         elif isinstance(value, dict) and self.item is not None:
             for key, part in value.items():
                 yield from self.item.problems(part, f"{path}[{key!r}]")
-        elif isinstance(value, list) and self.item is not None:
-            for index, part in enumerate(value):
-                yield from self.item.problems(part, f"{path}[{index}]")
+        elif isinstance(value, list):
+            for index, (part, shape) in enumerate(self._entries(value)):
+                yield from shape.problems(part, f"{path}[{index}]")
+
+    def _entries(self, value: list[Any]) -> Iterator[tuple[Any, Shape]]:
+        """Pair the entries of an array with their shapes, where they have one."""
+        if self.places is not None:
+            return zip(value, self.places, strict=False)
+        return zip(value, repeat(self.item), strict=False) if self.item is not None else iter(())
 
     def _problems_in_fields(self, value: Json, path: str) -> Iterator[Problem]:
         assert self.fields is not None
@@ -128,9 +141,86 @@ class Shape(Struct, kw_only=True, eq=False):
 
     def is_alike(self, value: Any) -> bool:
         """Tell whether a value is an object or an array, and this shape is too."""
+        kind = "object" if isinstance(value, dict) else "array" if isinstance(value, list) else None
+        return bool(self.schema) and kind in self.json_types()
+
+    def json_types(self) -> frozenset[str]:
+        """Return the JSON types of the values that may fit."""
+        if self.arms:
+            return frozenset().union(*(arm.json_types() for arm in self.arms))
+        if self.fields is not None:
+            return frozenset({"object"})
+        return frozenset({"array"}) if self.places is not None else _types(self.schema)
+
+    def mended(self, value: Any) -> Any:
+        """Return plain JSON as it was plainly meant.
+
+        Where no text fits, text that holds JSON which may fit becomes that; where only integers fit, an integral number
+        becomes one. Everything else stays as it is.
+        """
+        if isinstance(value, str):
+            return self._held(value)
+        if self.arms:
+            return self._mended_by_arm(value)
+        if isinstance(value, float):
+            is_mendable = "integer" in self.json_types() and "number" not in self.json_types()
+            return int(value) if is_mendable and value.is_integer() and abs(value) <= _LARGEST_EXACT else value
         if isinstance(value, dict):
-            return self.fields is not None or self.schema.get("type") == "object"
-        return isinstance(value, list) and self.schema.get("type") == "array"
+            fields = self.fields or {}
+            return {key: _mended(part, fields.get(key, self.item)) for key, part in value.items()}
+        if isinstance(value, list):
+            known = [shape.mended(part) for part, shape in self._entries(value)]
+            return known + value[len(known) :]
+        return value
+
+    def _held(self, text: str) -> Any:
+        fitting = self.json_types()
+        if "string" in fitting:
+            return text
+        try:
+            held = msgspec.json.decode(text)
+        except (ValueError, RecursionError):
+            return text
+        if isinstance(held, str):
+            return text
+        mended = self.mended(held)
+        kind = _JSON_TYPES[type(mended)]
+        return mended if kind in fitting or (kind == "integer" and "number" in fitting) else text
+
+    def _mended_by_arm(self, value: Any) -> Any:
+        if not self.accepts(value):
+            for arm in self.arms:
+                mended = arm.mended(value)
+                if arm.accepts(mended):
+                    return mended
+        return value
+
+
+def _mended(value: Any, shape: Shape | None) -> Any:
+    return value if shape is None else shape.mended(value)
+
+
+_LARGEST_EXACT = 2**53
+_JSON_TYPES: dict[type, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+    dict: "object",
+    list: "array",
+}
+_EVERY_TYPE = frozenset(_JSON_TYPES.values())
+
+
+def _types(schema: Json) -> frozenset[str]:
+    if "type" in schema:
+        named = schema["type"]
+        return frozenset([named] if isinstance(named, str) else named)
+    if "enum" in schema:
+        return frozenset(_JSON_TYPES[type(value)] for value in schema["enum"])
+    arms = schema.get("anyOf") or schema.get("oneOf")
+    return frozenset().union(*map(_types, arms)) if arms else _EVERY_TYPE
 
 
 def _join(path: str, tail: str) -> str:
@@ -148,7 +238,8 @@ def problem_of(message: str, path: str = "") -> Problem:
 def first_fit(arms: Sequence[Shape]) -> Callable[[Any], Any]:
     """Return a conversion that tries the arms of a union in order.
 
-    `str` comes after what is more precise, then `bytes`, for which many a word would pass, then what takes anything.
+    `float` comes after `int`, `str` after all that is more precise, then `bytes`, for which many a word would pass,
+    then what takes anything.
     """
     ordered = sorted(arms, key=_precedence)
 
@@ -166,7 +257,10 @@ def first_fit(arms: Sequence[Shape]) -> Callable[[Any], Any]:
 
 def _precedence(arm: Shape) -> int:
     kind = get_args(arm.kind)[0] if get_origin(arm.kind) is Annotated else arm.kind
-    return 3 if not arm.schema else {str: 1, bytes: 2, bytearray: 2}.get(kind, 0)
+    return len(_IMPRECISE) if not arm.schema else _IMPRECISE.get(kind, 0)
+
+
+_IMPRECISE = {float: 1, str: 2, bytes: 3, bytearray: 3}
 
 
 def _nearest(arms: Sequence[Shape], value: Json) -> list[Shape]:

@@ -24,15 +24,18 @@ from dragoman.errors import DefinitionError, DragomanError
 from dragoman.server import docstrings
 from dragoman.server.annotations import Unresolved, UnsupportedAnnotation, Walk, describe, with_default
 from dragoman.server.metadata import is_field, read_metadata
-from dragoman.server.schemas import coerce
 from dragoman.server.shapes import Problem, Shape, decode_hook, is_accepted, problem_of, union_of
 from dragoman.types import Json
+
+__all__ = ["ArgumentsRejected", "ContextParameter", "Parameter", "Problem", "Signature"]
 
 MOST_PROBLEMS = 100
 _NO_ARGUMENTS = Raw(b"{}")
 _EMPTY = inspect.Parameter.empty
 _CONTEXTS = ("Context", "BlockingContext")
 _SHAREABLE = (str, int, float, type(None), bytes, tuple, frozenset, Enum)
+_FAILURES = (ValueError, RecursionError, TypeError)
+"""What msgspec raises: a TypeError only for what cannot be in a set."""
 _objects = msgspec.json.Decoder(dict[str, Raw])
 
 
@@ -139,7 +142,7 @@ class Signature:
         try:
             values = astuple(self._decode(given))
             keywords = self._extras(given) if self.takes_any else {}
-        except (ValueError, RecursionError):
+        except _FAILURES:
             values, keywords = self._bind_mended(given)
         if self._names:
             keywords.update(zip(self._names, values[self._positional :], strict=True))
@@ -161,13 +164,13 @@ class Signature:
     def _bind_mended(self, arguments: Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
         try:
             value = msgspec.json.decode(arguments)
-            mended = {} if value is None else coerce(value, self.input_schema)
+            mended = {} if value is None else self._shape.mended(value)
             data = msgspec.json.encode(mended)
         except (ValueError, RecursionError) as error:
             raise ArgumentsRejected((Problem("", f"The arguments cannot be read: {error}"),)) from None
         try:
             return astuple(self._decode(data)), self._extras(data) if self.takes_any else {}
-        except (ValueError, RecursionError) as error:
+        except _FAILURES as error:
             found = tuple(islice(self._shape.problems_within(mended, ""), MOST_PROBLEMS))
             raise ArgumentsRejected(found or (problem_of(str(error)),)) from None
 
@@ -338,10 +341,15 @@ def _hints(function: Any, local_names: Mapping[str, Any], name: str) -> dict[str
         try:
             return get_type_hints(function, localns=names or None, include_extras=True)
         except NameError as error:
-            missing = str(error.name)
-            names[missing] = local_names.get(missing, Unresolved(missing))
+            if error.name is None or error.name in names:
+                raise _unreadable(name, error) from None
+            names[error.name] = local_names.get(error.name, Unresolved(error.name))
         except Exception as error:
-            raise DefinitionError(f"The annotations of {name}() cannot be read: {error}") from None
+            raise _unreadable(name, error) from None
+
+
+def _unreadable(name: str, error: Exception) -> DefinitionError:
+    return DefinitionError(f"The annotations of {name}() cannot be read: {error}")
 
 
 def _caller_names() -> Mapping[str, Any]:

@@ -202,7 +202,7 @@ def test_types_that_extend_those_of_the_protocol_follow_the_same_rows() -> None:
 
 class Branch(types.Result):
     leaf: types.TextContent | None = None
-    branches: list[Branch] = []
+    branches: list[Branch] = msgspec.field(default_factory=list)
 
 
 def test_a_type_may_hold_itself() -> None:
@@ -360,6 +360,16 @@ def test_structured_content_is_any_value_or_an_object_or_nothing(value: Any, ver
         assert structured == value
     else:
         assert structured == {"result": value}
+
+
+@pytest.mark.parametrize(
+    ("encoded", "sent"),
+    [(b'{"a":1}', {"a": 1}), (b"[1]", {"result": [1]}), (b"null", {"result": None}), (b'"{"', {"result": "{"})],
+)
+def test_structured_content_that_is_already_encoded_is_told_apart_too(encoded: bytes, sent: Any) -> None:
+    result = types.CallToolResult([], structured_content=Raw(encoded))
+    assert wire(trim(result, V2025_06_18)) == {"content": [], "structuredContent": sent}
+    assert trim(result, V2026_07_28) is result
 
 
 def test_a_result_without_structured_content_gets_none() -> None:

@@ -164,6 +164,12 @@ def test_an_alias_that_is_used_twice_stays_inline():
     assert "$defs" not in schema
 
 
+def test_an_alias_may_use_its_variables_in_any_order():
+    key, value = TypeVar("key"), TypeVar("value")
+    alias = TypeAliasType("Inverse", dict[value, key], type_params=(key, value))
+    assert codec(alias[int, str]).schema == {"type": "object", "additionalProperties": INTEGER}
+
+
 def test_an_alias_may_recur_through_a_class():
     alias = TypeAliasType("Forest", list["Grove"])
 

@@ -89,6 +89,10 @@ def test_a_section_may_have_several_names(heading):
     assert parse(f"Do.\n\n{heading}:\n    a: The first.").parameters == {"a": "The first."}
 
 
+def test_a_numpy_section_may_end_the_text():
+    assert parse("Do.\n\nParameters\n----------\na : int\n    The first.").parameters == {"a": "The first."}
+
+
 def test_a_numpy_section_ends_at_prose():
     found = parse("Do.\n\nParameters\n----------\na : int\n    The first.\n\nThen, more prose: here.")
     assert found.parameters == {"a": "The first."}

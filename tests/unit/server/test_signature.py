@@ -31,6 +31,8 @@ import jsonschema_rs
 import msgspec
 import pydantic
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
@@ -576,7 +578,11 @@ TABLE = [
     Row(
         dictionaries,
         {
-            "by_number": {"type": "object", "additionalProperties": STRING},
+            "by_number": {
+                "type": "object",
+                "propertyNames": {"pattern": "^-?[0-9]+$"},
+                "additionalProperties": STRING,
+            },
             "by_color": {
                 "type": "object",
                 "propertyNames": {"type": "string", "enum": ["red", "blue"]},
@@ -1312,6 +1318,45 @@ def test_a_call_that_plainly_means_something_is_mended(row):
     assert typed(call(row.function, arguments)) == typed(received)
 
 
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=5)
+    | st.sampled_from(["1", "[1]", "{}", "null", '{"x": 1}', "2026-01-01", "red"]),
+    lambda parts: (
+        st.lists(parts, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["x", "y", "name", "value", "content", "label", "type", "1"]), parts, max_size=3
+        )
+    ),
+    max_leaves=8,
+)
+LAX = {"binary", "moments", "precise", "pydantic_types", "models", "awkward_dataclass", "bare_containers"}
+"""Functions that refuse more than JSON Schema can say."""
+
+
+@st.composite
+def calls(draw):
+    row = draw(st.sampled_from(TABLE))
+    arguments = dict(draw(st.sampled_from([row.good[0], row.bad[0]])) or {}) if row.properties else {}
+    for name in draw(st.lists(st.sampled_from([*row.properties, "another"]), max_size=3)):
+        arguments[name] = draw(VALUES)
+    return row, arguments
+
+
+@given(calls())
+def test_any_arguments_are_bound_or_rejected_and_what_the_schema_accepts_is_bound(made):
+    row, arguments = made
+    signature = Signature.of(row.function)
+    try:
+        call(row.function, arguments, signature)
+    except ArgumentsRejected:
+        fits = jsonschema_rs.Draft202012Validator(signature.input_schema, offline=True).is_valid(arguments)
+        assert not fits or row.function.__name__ in LAX or "format" in str(signature.input_schema)  # noqa: PT017
+
+
 # What a table cannot show
 
 
@@ -1703,6 +1748,18 @@ def test_annotations_that_cannot_be_evaluated_are_refused():
 
     with pytest.raises(DefinitionError, match=r"^The annotations of function\(\) cannot be read: "):
         Signature.of(function)
+
+
+@pytest.mark.parametrize("error", [NameError("no such luck"), NameError("no such luck", name="int")])
+def test_a_name_error_that_no_name_mends_is_refused(error):
+    class Unlucky:
+        def __getitem__(self, item):
+            raise error
+
+    def function(value: "UNLUCKY[int]"): ...  # noqa: F821
+
+    with pytest.raises(DefinitionError, match="no such luck"):
+        Signature.of(function, localns={"UNLUCKY": Unlucky()})
 
 
 # What is refused

@@ -1,0 +1,561 @@
+import asyncio
+import contextlib
+import logging
+import os
+import pty
+import socket
+import tempfile
+import threading
+import tty
+
+import pytest
+import uvloop
+
+from dragoman.transports import descriptors
+from dragoman.transports.descriptors import CHUNK_BYTES, CONGESTED_BYTES, RELIEVED_BYTES, open_reader, open_writer
+
+DEADLINE = 30
+
+
+@pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def run(request):
+    async def within_deadline(coroutine):
+        async with asyncio.timeout(DEADLINE):
+            return await coroutine
+
+    return lambda coroutine: request.param(within_deadline(coroutine))
+
+
+@contextlib.contextmanager
+def pipe():
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb", 0) as reader, os.fdopen(writing, "wb", 0) as writer:
+        yield reader, writer
+
+
+@contextlib.contextmanager
+def sockets():
+    one, other = socket.socketpair()
+    with one.makefile("rb", 0) as reader, other.makefile("wb", 0) as writer:
+        one.close()
+        other.close()
+        yield reader, writer
+
+
+@contextlib.contextmanager
+def terminal():
+    """A terminal whose flags another process has made non-blocking, to be read by a thread all the same."""
+    ours, theirs = pty.openpty()
+    tty.setraw(theirs)
+    os.set_blocking(theirs, False)
+    with os.fdopen(theirs, "rb", 0) as reader, os.fdopen(ours, "wb", 0) as writer:
+        yield reader, writer
+
+
+CONDUITS = pytest.mark.parametrize("conduit", [pipe, sockets, terminal])
+
+
+class Source:
+    """What a reader brings, as events."""
+
+    def __init__(self):
+        self.chunks = []
+        self.ends = 0
+        self.changed = asyncio.Event()
+
+    def receive(self, chunk):
+        self.chunks.append(chunk)
+        self.changed.set()
+
+    def end(self):
+        self.ends += 1
+        self.changed.set()
+
+    async def until(self, condition):
+        while not condition(self):
+            self.changed.clear()
+            await self.changed.wait()
+
+    async def whole(self):
+        await self.until(lambda source: source.ends)
+        return b"".join(self.chunks)
+
+
+@CONDUITS
+def test_chunks_arrive_and_then_the_end(run, conduit):
+    async def main():
+        source = Source()
+        with conduit() as (reader, writer):
+            reading = open_reader(reader.fileno(), source.receive, source.end)
+            writer.write(b"hello")
+            await source.until(lambda source: source.chunks == [b"hello"])
+            await asyncio.sleep(0)
+            writer.write(b"again")
+            await source.until(lambda source: source.chunks == [b"hello", b"again"])
+            writer.close()
+            assert await source.whole() == b"helloagain"
+            reading.close()
+            assert source.ends == 1
+
+    run(main())
+
+
+@CONDUITS
+def test_a_paused_reader_brings_nothing_until_it_is_resumed(run, conduit):
+    async def main():
+        source = Source()
+        with conduit() as (reader, writer):
+            reading = open_reader(reader.fileno(), source.receive, source.end)
+            reading.pause()
+            writer.write(b"hello")
+            await turns()
+            assert source.chunks == []
+            reading.resume()
+            reading.pause()
+            await turns()
+            assert source.chunks == []
+            reading.resume()
+            reading.resume()
+            await source.until(lambda source: source.chunks == [b"hello"])
+            reading.close()
+
+    run(main())
+
+
+@CONDUITS
+def test_a_closed_reader_brings_nothing_any_more(run, conduit):
+    async def main():
+        source = Source()
+        with conduit() as (reader, writer):
+            reading = open_reader(reader.fileno(), source.receive, source.end)
+            reading.close()
+            reading.resume()
+            writer.write(b"hello")
+            await turns()
+            assert (source.chunks, source.ends) == ([], 0)
+
+    run(main())
+
+
+async def turns():
+    """Let the loop turn until a thread that could do something has had ample time to."""
+    for _ in range(10):
+        await asyncio.sleep(0.002)
+
+
+def test_a_regular_file_arrives_whole_in_bounded_chunks(run):
+    async def main():
+        source = Source()
+        with tempfile.TemporaryFile() as file:
+            content = os.urandom(1_000_000)
+            file.write(content)
+            file.seek(0)
+            open_reader(file.fileno(), source.receive, source.end)
+            assert await source.whole() == content
+            assert max(map(len, source.chunks)) <= CHUNK_BYTES
+
+    run(main())
+
+
+def test_a_thread_reads_one_chunk_ahead_at_most(run, monkeypatch):
+    reads = []
+    real_read = os.read
+    monkeypatch.setattr(os, "read", lambda descriptor, size: reads.append(size) or real_read(descriptor, size))
+
+    async def main():
+        source = Source()
+        with tempfile.TemporaryFile() as file:
+            file.write(bytes(10 * CHUNK_BYTES))
+            file.seek(0)
+            reading = open_reader(file.fileno(), source.receive, source.end)
+            await source.until(lambda source: source.chunks)
+            reading.pause()
+            seen = len(source.chunks)
+            await turns()
+            assert len(source.chunks) == seen
+            assert len(reads) == seen + 1
+            reading.resume()
+            assert len(await source.whole()) == 10 * CHUNK_BYTES
+
+    run(main())
+
+
+def test_the_flags_of_what_is_read_are_left_alone(run):
+    async def main():
+        source = Source()
+        with pipe() as (reader, _writer):
+            reading = open_reader(reader.fileno(), source.receive, source.end)
+            assert os.get_blocking(reader.fileno())
+            reading.close()
+            await asyncio.sleep(0)  # uvloop aborts when a descriptor is closed in the turn in which it was watched
+
+
+def test_bytes_that_somebody_else_took_are_not_waited_for(run):
+    async def main():
+        source = Source()
+        with pipe() as (reader, _writer):
+            os.set_blocking(reader.fileno(), False)
+            reading = open_reader(reader.fileno(), source.receive, source.end)
+            reading._read()
+            assert (source.chunks, source.ends) == ([], 0)
+            reading.close()
+            await asyncio.sleep(0)
+
+    run(main())
+
+
+def test_what_cannot_be_read_has_ended(run):
+    async def main():
+        source = Source()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            theirs.send(b"unread")
+            os.write(ours.fileno(), b"unread too")
+            ours.close()
+            open_reader(theirs.fileno(), source.receive, source.end)
+            # Closing with unread bytes resets the connection: what follows the bytes is an error, not an end.
+            await source.whole()
+            assert source.ends == 1
+
+    run(main())
+
+
+def test_a_loop_that_cannot_watch_has_a_thread_read():
+    async def main():
+        loop = asyncio.get_running_loop()
+
+        def refuse(*_):
+            raise NotImplementedError
+
+        loop.add_reader = refuse
+        source = Source()
+        with pipe() as (reader, writer):
+            open_reader(reader.fileno(), source.receive, source.end)
+            writer.write(b"hello")
+            writer.close()
+            assert await asyncio.wait_for(source.whole(), DEADLINE) == b"hello"
+
+    asyncio.run(main())
+
+
+def test_a_thread_that_reads_ends_when_its_loop_is_gone():
+    async def main(reader):
+        open_reader(reader, lambda chunk: None, lambda: None)
+
+    ours, theirs = pty.openpty()
+    asyncio.run(main(theirs))
+    threads = [thread for thread in threading.enumerate() if thread.name == "dragoman-reader"]
+    os.write(ours, b"too late\n")
+    for thread in threads:
+        thread.join(DEADLINE)
+    assert threads
+    assert not [thread for thread in threads if thread.is_alive()]
+    os.close(ours)
+    os.close(theirs)
+
+
+class Recorder:
+    """A flow that remembers what the writer told it."""
+
+    def __init__(self):
+        self.told = []
+        self.changed = asyncio.Event()
+
+    def pause(self):
+        self.tell("pause")
+
+    def resume(self):
+        self.tell("resume")
+
+    def break_off(self):
+        self.tell("break off")
+
+    def tell(self, what):
+        self.told.append(what)
+        self.changed.set()
+
+    async def until(self, *told):
+        while self.told != list(told):
+            self.changed.clear()
+            await self.changed.wait()
+
+
+class Sink:
+    """The other end of a conduit, read by a thread only when it is told to."""
+
+    def __init__(self, reader):
+        self.reader = reader
+        self.read = bytearray()
+
+    async def take(self, size):
+        """Read until so many bytes have been read in all."""
+        while len(self.read) < size:
+            self.read += await asyncio.to_thread(os.read, self.reader.fileno(), size - len(self.read))
+
+
+@contextlib.contextmanager
+def terminal_output():
+    ours, theirs = pty.openpty()
+    tty.setraw(theirs)
+    os.set_blocking(theirs, False)
+    with os.fdopen(ours, "rb", 0) as reader, os.fdopen(theirs, "wb", 0) as writer:
+        yield reader, writer
+
+
+OUTPUTS = pytest.mark.parametrize("conduit", [pipe, sockets, terminal_output])
+
+
+@pytest.fixture
+def writes(monkeypatch):
+    """The sizes of all writes."""
+    sizes = []
+    real_write = os.write
+
+    def write(descriptor, data):
+        count = real_write(descriptor, data)
+        sizes.append(count)
+        return count
+
+    monkeypatch.setattr(os, "write", write)
+    return sizes
+
+
+@OUTPUTS
+def test_a_thousand_messages_of_one_turn_leave_in_one_write(run, conduit, writes):
+    async def main():
+        with conduit() as (reader, writer):
+            sending = open_writer(writer.fileno(), Recorder())
+            for _ in range(1000):
+                sending(b"ab")
+            assert writes == []
+            await sending.flush(DEADLINE)
+            assert writes == [3000]
+            sink = Sink(reader)
+            await sink.take(3000)
+            assert sink.read == b"ab\n" * 1000
+            sending.close()
+
+    run(main())
+
+
+@OUTPUTS
+def test_messages_of_later_turns_follow_in_order(run, conduit, writes):
+    async def main():
+        with conduit() as (reader, writer):
+            sending = open_writer(writer.fileno(), Recorder())
+            for number in range(10):
+                sending(b"%d" % number)
+                await sending.flush(DEADLINE)
+            assert writes == [2] * 10
+            sink = Sink(reader)
+            await sink.take(20)
+            assert sink.read == b"0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n"
+            sending.close()
+
+    run(main())
+
+
+@OUTPUTS
+def test_what_does_not_fit_at_once_leaves_whole_and_in_order(run, conduit):
+    async def main():
+        with conduit() as (reader, writer):
+            sending = open_writer(writer.fileno(), Recorder())
+            sink = Sink(reader)
+            expected = bytearray()
+            for number in range(200):
+                message = b"%d" % number * 1000
+                expected += message + b"\n"
+                sending(message)
+                if number % 20 == 0:
+                    await asyncio.sleep(0)
+            await asyncio.gather(sink.take(len(expected)), sending.flush(DEADLINE))
+            assert sink.read == expected
+            sending.close()
+
+    run(main())
+
+
+@OUTPUTS
+def test_much_that_is_unwritten_pauses_the_source_until_most_is_gone(run, conduit):
+    async def main():
+        with conduit() as (reader, writer):
+            flow = Recorder()
+            sending = open_writer(writer.fileno(), flow)
+            sink = Sink(reader)
+            sending(b"x" * (CONGESTED_BYTES - 1))
+            await asyncio.sleep(0)
+            assert flow.told == []
+            await asyncio.wait_for(sending.room(), DEADLINE)
+            sending(b"x" * CONGESTED_BYTES)
+            sending(b"x" * CONGESTED_BYTES)
+            assert flow.told == ["pause"]
+            room = asyncio.create_task(sending.room())
+            await sink.take(2 * CONGESTED_BYTES)
+            assert flow.told == ["pause"]
+            assert not room.done()
+            await sink.take(3 * CONGESTED_BYTES + 2 - RELIEVED_BYTES // 2)
+            await flow.until("pause", "resume")
+            await room
+            await asyncio.gather(sink.take(3 * CONGESTED_BYTES + 2), sending.flush(DEADLINE))
+            assert flow.told == ["pause", "resume"]
+            sending.close()
+
+    run(main())
+
+
+@OUTPUTS
+def test_an_other_side_that_is_gone_is_told_once_and_then_everything_is_dropped(run, conduit):
+    async def main():
+        with conduit() as (reader, writer):
+            flow = Recorder()
+            sending = open_writer(writer.fileno(), flow)
+            reader.close()
+            sending(b"x" * 2 * CONGESTED_BYTES)
+            room = asyncio.create_task(sending.room())
+            await flow.until("pause", "break off")
+            await room
+            sending(b"more")
+            await sending.flush(DEADLINE)
+            sending.close()
+            assert flow.told == ["pause", "break off"]
+
+    run(main())
+
+
+@OUTPUTS
+def test_flushing_gives_up_on_an_other_side_that_takes_nothing(run, conduit):
+    async def main():
+        with conduit() as (_reader, writer):
+            sending = open_writer(writer.fileno(), Recorder())
+            sending(b"x" * CONGESTED_BYTES)
+            await sending.flush(0.05)
+            sending.close()
+            await sending.flush(DEADLINE)
+
+    run(main())
+
+
+def test_flushing_is_patient_with_an_other_side_that_takes_little_by_little(run):
+    async def main():
+        with pipe() as (reader, writer):
+            sending = open_writer(writer.fileno(), Recorder())
+            sink = Sink(reader)
+            sending(b"x" * 10 * CHUNK_BYTES)
+            flushing = asyncio.create_task(sending.flush(1.0))
+            started = asyncio.get_running_loop().time()
+            for step in range(1, 11):
+                await sink.take(step * CHUNK_BYTES)
+                await asyncio.sleep(0.15)
+            await sink.take(10 * CHUNK_BYTES + 1)
+            await flushing
+            assert asyncio.get_running_loop().time() - started > 1.0
+            sending.close()
+
+    run(main())
+
+
+def test_an_other_side_that_takes_nothing_while_very_much_waits_counts_as_gone(run, monkeypatch, caplog):
+    monkeypatch.setattr(descriptors, "UNREAD_BYTES", 1000)
+
+    async def main():
+        with pipe() as (_, writer):
+            flow = Recorder()
+            sending = open_writer(writer.fileno(), flow)
+            sending(b"x" * 100_000)
+            sending(b"x" * 100_000)
+            await asyncio.sleep(0)
+            sending(b"x")
+            assert flow.told == []
+            monkeypatch.setattr(descriptors, "UNREAD_SECONDS", -1.0)
+            sending(b"x")
+            sending(b"x")
+            assert flow.told == ["break off"]
+
+    with caplog.at_level(logging.WARNING):
+        run(main())
+    assert [record.name for record in caplog.records] == ["dragoman.transports.descriptors"]
+    assert "has stopped reading" in caplog.text
+
+
+def test_a_pipe_is_nonblocking_only_while_it_is_written_to(run):
+    async def main(before):
+        with pipe() as (_, writer):
+            os.set_blocking(writer.fileno(), before)
+            sending = open_writer(writer.fileno(), Recorder())
+            assert not os.get_blocking(writer.fileno())
+            sending.close()
+            assert os.get_blocking(writer.fileno()) == before
+
+    run(main(True))
+    run(main(False))
+
+
+def test_a_pipe_that_is_stderr_too_is_written_by_a_thread(run, monkeypatch):
+    async def main():
+        with pipe() as (reader, writer):
+            monkeypatch.setattr(descriptors, "_STDERR", writer.fileno())
+            with os.fdopen(os.dup(writer.fileno()), "wb", 0) as copy:
+                sending = open_writer(copy.fileno(), Recorder())
+                assert os.get_blocking(writer.fileno())
+                sending(b"hello")
+                await sending.flush(DEADLINE)
+                assert os.read(reader.fileno(), 100) == b"hello\n"
+                sending.close()
+
+    run(main())
+
+
+def test_a_closed_stderr_is_nobody_elses_pipe(run, monkeypatch):
+    async def main():
+        with pipe() as (_, writer):
+            monkeypatch.setattr(descriptors, "_STDERR", 1_000_000)
+            sending = open_writer(writer.fileno(), Recorder())
+            assert not os.get_blocking(writer.fileno())
+            sending.close()
+
+    run(main())
+
+
+def test_a_regular_file_takes_everything(run, tmp_path):
+    async def main():
+        with (tmp_path / "answers").open("wb") as file:
+            sending = open_writer(file.fileno(), Recorder())
+            sending(b"x" * 3 * CONGESTED_BYTES)
+            await sending.flush(DEADLINE)
+            sending.close()
+
+    run(main())
+    assert (tmp_path / "answers").stat().st_size == 3 * CONGESTED_BYTES + 1
+
+
+def test_a_thread_that_writes_ends_when_its_loop_is_gone():
+    async def main(writer):
+        sending = open_writer(writer, Recorder())
+        sending(b"x" * CONGESTED_BYTES)
+        await asyncio.sleep(0)
+
+    ours, theirs = pty.openpty()
+    tty.setraw(theirs)
+    before = threading.enumerate()
+    asyncio.run(main(theirs))
+    (thread,) = [
+        thread for thread in threading.enumerate() if thread.name == "dragoman-writer" and thread not in before
+    ]
+    os.read(ours, CONGESTED_BYTES)
+    os.read(ours, CONGESTED_BYTES)
+    os.close(ours)
+    thread.join(DEADLINE)
+    assert not thread.is_alive()
+    os.close(theirs)
+
+
+def test_a_message_of_several_lines_leaves_as_one(run):
+    async def main():
+        with pipe() as (reader, writer):
+            sending = open_writer(writer.fileno(), Recorder())
+            sending(b'{\n"a":1}')
+            await sending.flush(DEADLINE)
+            assert os.read(reader.fileno(), 100) == b'{ "a":1}\n'
+            sending.close()
+
+    run(main())
