@@ -2,9 +2,10 @@
 
     make bench
 
-The work is the same on both sides: bytes of a request to a typed call with decoded arguments, and a text result to the
-bytes of the response, with the checks that each library makes. Each side runs in its own environment and process; the
-rounds alternate, and the ratio is that of the medians, because times on a shared machine mean little alone.
+"codec": the envelope and the call decoded with their arguments, and a text result encoded in its envelope. "2025-11-25"
+and "2026-07-28": the same with everything that a version demands, on both sides: is the method there, who is calling,
+which fields may be sent. Each side runs in its own environment and process; the rounds alternate, and the ratio is that
+of the medians, because times on a shared machine mean little alone.
 """
 
 from __future__ import annotations
@@ -15,23 +16,25 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve()
 PEERS = HERE.parent.parent / ".venv" / "peers" / "bin" / "python"
 ROUNDS = 7
 SECONDS = 0.5
 SIDES = {"dragoman": Path(sys.executable), "mcp_types": PEERS}
-ERAS = ("2025-11-25", "2026-07-28")
+ROWS = ("codec", "2025-11-25", "2026-07-28")
 
 _CALL = '{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"add","arguments":{"a":2,"b":40}%s}}'
 _META = (
     ',"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},'
     '"io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"}}'
 )
-REQUESTS = {"2025-11-25": (_CALL % "").encode(), "2026-07-28": (_CALL % _META).encode()}
+_PLAIN = (_CALL % "").encode()
+REQUESTS = {"codec": _PLAIN, "2025-11-25": _PLAIN, "2026-07-28": (_CALL % _META).encode()}
 
 
-def dragoman_work(version: str) -> Callable[[], bytes]:
+def dragoman_work(row: str) -> Callable[[], bytes]:
     """Return one call through dragoman."""
     import msgspec
 
@@ -40,9 +43,18 @@ def dragoman_work(version: str) -> Callable[[], bytes]:
 
     offer = eras.Offer.of(types.ServerCapabilities(tools=types.ListChangedCapability()))
     arguments_of = msgspec.json.Decoder(dict[str, int])
-    request = REQUESTS[version]
+    request = REQUESTS[row]
 
-    def work() -> bytes:
+    params_of = msgspec.json.Decoder(types.CallToolRequestParams)
+
+    def codec() -> bytes:
+        message = jsonrpc.decode(request)
+        assert isinstance(message, jsonrpc.Request)
+        arguments = arguments_of.decode(params_of.decode(message.params).arguments)  # type: ignore[arg-type]
+        result = types.CallToolResult([types.TextContent(str(arguments["a"] + arguments["b"]))])
+        return jsonrpc.encode_result(message.id, result)
+
+    def versioned() -> bytes:
         message = jsonrpc.decode(request)
         assert isinstance(message, jsonrpc.Request)
         opened = eras.open(message, offer)
@@ -50,35 +62,38 @@ def dragoman_work(version: str) -> Callable[[], bytes]:
         result = types.CallToolResult([types.TextContent(str(arguments["a"] + arguments["b"]))])
         return jsonrpc.encode_result(opened.id, eras.seal(result, opened.caller.version))
 
-    return work
+    return codec if row == "codec" else versioned
 
 
-def mcp_types_work(version: str) -> Callable[[], bytes]:
-    """Return one call through the official types: envelope, request of the version, result of the version, envelope."""
+def mcp_types_work(row: str) -> Callable[[], bytes]:
+    """Return one call through the official types."""
     import mcp_types
     from mcp_types.methods import parse_client_request, serialize_server_result
 
-    request = REQUESTS[version]
+    request = REQUESTS[row]
 
-    def work() -> bytes:
-        message = mcp_types.jsonrpc_message_adapter.validate_json(request)
-        call = parse_client_request(message.method, version, message.params)
-        arguments = call.params.arguments
+    def answer(message: Any, arguments: Any, shape: Callable[[dict[str, Any]], dict[str, Any]]) -> bytes:
         content = [mcp_types.TextContent(type="text", text=str(arguments["a"] + arguments["b"]))]
-        result = mcp_types.CallToolResult(content=content)
-        shaped = serialize_server_result(
-            "tools/call", version, result.model_dump(by_alias=True, mode="json", exclude_none=True)
-        )
-        response = mcp_types.JSONRPCResponse(jsonrpc="2.0", id=message.id, result=shaped)
+        result = mcp_types.CallToolResult(content=content).model_dump(by_alias=True, mode="json", exclude_none=True)
+        response = mcp_types.JSONRPCResponse(jsonrpc="2.0", id=message.id, result=shape(result))
         encoded: bytes = response.model_dump_json(by_alias=True, exclude_none=True).encode()
         return encoded
 
-    return work
+    def codec() -> bytes:
+        message = mcp_types.jsonrpc_message_adapter.validate_json(request)
+        return answer(message, mcp_types.CallToolRequestParams.model_validate(message.params).arguments, lambda r: r)
+
+    def versioned() -> bytes:
+        message = mcp_types.jsonrpc_message_adapter.validate_json(request)
+        call = parse_client_request(message.method, row, message.params)
+        return answer(message, call.params.arguments, lambda r: serialize_server_result("tools/call", row, r))
+
+    return codec if row == "codec" else versioned
 
 
-def measure(side: str, version: str) -> float:
+def measure(side: str, row: str) -> float:
     """Return calls per second of one side in this process."""
-    work = {"dragoman": dragoman_work, "mcp_types": mcp_types_work}[side](version)
+    work = {"dragoman": dragoman_work, "mcp_types": mcp_types_work}[side](row)
     if b'"42"' not in work():
         raise SystemExit(f"{side} answered wrongly: {work()!r}")
     calls, started = 0, time.perf_counter()
@@ -90,19 +105,17 @@ def measure(side: str, version: str) -> float:
 
 
 def main() -> None:
-    """Print calls per second and the ratio, for each era."""
-    for version in ERAS:
+    """Print calls per second and the ratio, row by row."""
+    for row in ROWS:
         samples: dict[str, list[float]] = {side: [] for side in SIDES}
         for _ in range(ROUNDS):
             for side, python in SIDES.items():
-                printed = subprocess.run(
-                    [python, HERE, side, version], check=True, capture_output=True, text=True
-                ).stdout
+                printed = subprocess.run([python, HERE, side, row], check=True, capture_output=True, text=True).stdout
                 samples[side].append(float(printed))
         medians = {side: statistics.median(values) for side, values in samples.items()}
         for side, values in samples.items():
-            print(f"{version}  {side:10} {medians[side]:>10,.0f} calls/s  ({min(values):,.0f} to {max(values):,.0f})")
-        print(f"{version}  ratio      {medians['dragoman'] / medians['mcp_types']:>10.1f} x")
+            print(f"{row:10}  {side:10} {medians[side]:>10,.0f} calls/s  ({min(values):,.0f} to {max(values):,.0f})")
+        print(f"{row:10}  ratio      {medians['dragoman'] / medians['mcp_types']:>10.1f} x")
 
 
 if __name__ == "__main__":
