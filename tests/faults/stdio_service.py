@@ -1,6 +1,6 @@
 """A service that does what each line tells it, to be run as a process; the words are the methods of `Commands`."""
 
-# ruff: noqa: ASYNC220, ASYNC221, T201 - these handlers misbehave on purpose
+# ruff: noqa: ASYNC220, ASYNC221, ASYNC251, T201 - these handlers misbehave on purpose
 
 from __future__ import annotations
 
@@ -98,6 +98,10 @@ class Commands:
         self.send(b"stuck")
         await offload(time.sleep, 3600)
 
+    async def stuck_printing(self, argument: bytes) -> None:
+        self.send(b"stuck")
+        await offload(print_forever)
+
     async def stuck_executor(self, argument: bytes) -> None:
         self.send(b"stuck")
         await asyncio.to_thread(time.sleep, 3600)
@@ -112,11 +116,17 @@ class Commands:
 
     async def stuck_loop(self, argument: bytes) -> None:
         self.send(b"stuck")
-        await self.send.room()
-        asyncio.get_running_loop().call_later(0, time.sleep, 3600)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        time.sleep(3600)
 
     async def memory(self, argument: bytes) -> None:
         self.send(b"%d" % resident_bytes(os.getpid()))
+
+
+def print_forever() -> None:
+    while True:
+        print("still here")
 
 
 def resident_bytes(process: int) -> int:

@@ -1,10 +1,8 @@
 """How serving ends: quietly, with exit code 0, and in bounded time whatever still runs."""
 
-import contextlib
 import os
 import signal
 import subprocess
-import time
 
 import pytest
 
@@ -48,6 +46,15 @@ def test_stuck_work_is_left_behind_when_the_input_ends(word):
             assert process.errors() == ""
 
 
+def test_a_thread_that_prints_while_the_interpreter_goes_down_does_not_make_it_abort():
+    # Without care about one in five such exits aborts.
+    for _ in range(5):
+        with Process(grace=0.05, stderr=subprocess.DEVNULL) as process:
+            assert process.ask(b"stuck_printing") == b"stuck"
+            process.end_input()
+            assert process.exit_code(BOUND) == 0
+
+
 @SIGNALS
 def test_a_signal_ends_it_quietly(number):
     with Process() as process:
@@ -78,18 +85,6 @@ def test_a_signal_ends_it_even_when_a_handler_blocks_the_loop(number):
         assert process.errors() == ""
 
 
-def test_a_second_signal_does_not_wait_for_the_grace():
-    with Process(grace=3600) as process:
-        assert process.ask(b"stuck_loop") == b"stuck"
-        ends = time.monotonic() + BOUND
-        while process.child.poll() is None and time.monotonic() < ends:
-            process.signal(signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.exit_code(0.1)
-        assert process.child.poll() == 0
-        assert process.errors() == ""
-
-
 @SIGNALS
 def test_what_was_sent_before_a_signal_is_written(number):
     with Process() as process:
@@ -108,6 +103,15 @@ def test_a_client_that_does_not_read_does_not_hold_up_a_signal(number):
         process.signal(number)
         assert process.exit_code(BOUND) == 0
         assert process.errors() == ""
+
+
+@SIGNALS
+def test_a_client_that_does_not_read_the_pipe_of_stdout_and_stderr_does_not_hold_up_a_signal(number):
+    with Process(grace=GRACE, stderr=subprocess.STDOUT) as process:
+        process.write(b"repeat 500000\n")
+        assert os.read(process.child.stdout.fileno(), 1) == b"x"
+        process.signal(number)
+        assert process.exit_code(BOUND) == 0
 
 
 def test_a_client_that_closes_its_end_of_stdout_ends_it_quietly():

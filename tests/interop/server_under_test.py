@@ -99,6 +99,12 @@ async def cities() -> list[str]:
 
 
 @server.tool
+async def perhaps(number: int | None = None) -> int | None:
+    """Returns a number or null."""
+    return number
+
+
+@server.tool
 async def picture() -> Image:
     """Returns an image."""
     return Image(b"\x89PNG", "image/png")

@@ -6,6 +6,7 @@ The promises stand in the TOML files of this folder, one sentence each; a test n
 
 import ast
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ def promised() -> dict[str, str]:
     return sentences
 
 
+@cache
 def covered() -> dict[str, set[str]]:
     """The ids that tests name, with the files that name them."""
     found: dict[str, set[str]] = {}

@@ -61,4 +61,5 @@ def _find(names: dict[str, Any], name: str | None, path: Path) -> Server:
         return usual[0] if usual else distinct[0]
     if not distinct:
         sys.exit(f"dragoman: {str(path)!r} defines no Server; make one, for example server = Server('name')")
-    sys.exit(f"dragoman: {str(path)!r} defines several servers; say which, as in {path}:{next(iter(servers))}")
+    choices = ", ".join(f"{path}:{key}" for key in servers)
+    sys.exit(f"dragoman: {str(path)!r} defines several servers; say which: {choices}")

@@ -24,6 +24,7 @@ from dragoman.protocol.versions import (
     Version,
     find_version,
     handshake_versions,
+    stateless_versions,
     version_names,
 )
 from dragoman.types.decoding import decoder
@@ -108,10 +109,13 @@ _request_meta = msgspec.json.Decoder(types.RequestMeta)
 _object = msgspec.json.Decoder(types.Json)
 _NO_META = types.RequestMeta()
 _NULL = Raw(b"null")
+_DISCOVER = "server/discover"
 
 
 def open(message: jsonrpc.Request, offer: Offer, session: Caller | None = None) -> Request:
     """Return the neutral request: stateless when the message says so itself, else in the session's name.
+
+    A bare `server/discover` is served as the newest stateless version has it, to a client without capabilities.
 
     Raises:
         InvalidParams: `_meta` is malformed, or lacks what the stateless era requires.
@@ -122,6 +126,9 @@ def open(message: jsonrpc.Request, offer: Offer, session: Caller | None = None) 
     caller = (session or offer.unintroduced) if meta.protocol_version is None else None
     if caller is None:
         caller = stateless_caller(meta, offer)
+    elif message.method == _DISCOVER:
+        # Only stateless versions have it, and who asks what is spoken cannot be asked to speak it already.
+        caller = next((Caller(version) for version in stateless_versions(offer.versions)), caller)
     method = offer.find(message.method, caller.version)
     if params is None:
         params = method.decode_params(message.params)

@@ -14,12 +14,15 @@ An outcome returns through the outbox of its loop, which is woken once for all t
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextvars
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from io import FileIO, TextIOWrapper
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
@@ -170,6 +173,10 @@ class _Workers:
         self._idle: list[_Worker] = []
         self._backlog: deque[_Job] = deque()
 
+    @property
+    def busy(self) -> bool:
+        return self.count > len(self._idle)
+
     def submit(self, job: _Job) -> None:
         self._backlog.append(job)
         self._match()
@@ -242,5 +249,19 @@ def _current_outbox() -> _Outbox:
 _current = _Current()
 _workers = _Workers(MOST_THREADS, IDLE_SECONDS)
 
+
+def _unbuffer_standard_streams() -> None:
+    """Take the locks out of the exit: a thread that is frozen in a print would keep one, and Python would abort."""
+    if not _workers.busy:
+        return
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        with suppress(AttributeError, OSError, ValueError):  # absent, replaced, broken or closed
+            stream.flush()
+            raw = FileIO(stream.fileno(), "w", closefd=False)
+            setattr(sys, name, TextIOWrapper(raw, stream.encoding, stream.errors, write_through=True))
+
+
+atexit.register(_unbuffer_standard_streams)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_workers.forget)

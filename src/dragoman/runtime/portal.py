@@ -32,12 +32,23 @@ class Portal:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the loop and wait for what it gives."""
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        future = asyncio.run_coroutine_threadsafe(_kept(work), self.loop)
         try:
-            return future.result()
+            result, error = future.result()
         except BaseException:
             future.cancel()
             raise
+        if error is not None:
+            raise error
+        return result  # type: ignore[return-value]
+
+
+async def _kept(work: Coroutine[Any, Any, T]) -> tuple[T | None, BaseException | None]:
+    """Keep what would end the loop of everybody from getting into it."""
+    try:
+        return await work, None
+    except (SystemExit, KeyboardInterrupt) as error:
+        return None, error
 
 
 _portal: Portal | None = None
@@ -75,4 +86,5 @@ def _forget_lock() -> None:
     _starting = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_forget_lock)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_lock)

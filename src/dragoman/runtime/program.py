@@ -1,8 +1,8 @@
 """A program on a loop of its own, which ends when it is asked to and never holds up the exit of the process.
 
-Theory of operation: SIGINT and SIGTERM cancel the program, and what it was doing gets a bounded time to end. Should the
-loop be blocked, say by a handler that sleeps without awaiting, nothing of this happens; then a second signal, or
-the end of the grace of the first, interrupts the blocking code itself. All of this is quiet: `run` returns.
+Theory of operation: SIGINT and SIGTERM cancel the program, and tasks that are left get a bounded time to end. Should
+the loop be blocked, say by a handler that sleeps without awaiting, nothing of this happens; then a second signal, or a
+grace in which the loop does not turn, interrupts the blocking code itself. All of this is quiet: `run` returns.
 
 The loop sends `asyncio.to_thread` and its like to `offload`, whose threads the interpreter does not wait for.
 """
@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, TypeVarTuple
 
@@ -39,7 +40,11 @@ def run(program: Coroutine[Any, Any, None], *, grace: float = GRACE_SECONDS) -> 
         RuntimeError: a loop is running in this thread; await the coroutine there.
         Exception: whatever the coroutine raises.
     """
-    _refuse_a_running_loop(program)
+    try:
+        refuse_a_running_loop()
+    except RuntimeError:
+        program.close()
+        raise
     loop = _Loop()
     task = loop.create_task(program)
     signals = _Signals(loop, task, grace)
@@ -56,13 +61,13 @@ def run(program: Coroutine[Any, Any, None], *, grace: float = GRACE_SECONDS) -> 
         loop.close()
 
 
-def _refuse_a_running_loop(program: Coroutine[Any, Any, None]) -> None:
+def refuse_a_running_loop() -> None:
+    """Raise RuntimeError if this thread runs a loop, in which a program cannot be run but has to be awaited."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    program.close()
-    raise RuntimeError("A loop is running in this thread already; await the coroutine instead")
+    raise RuntimeError("A loop is running in this thread already: do not run this there, await it")
 
 
 def _end_tasks(loop: asyncio.AbstractEventLoop, grace: float) -> None:
@@ -75,7 +80,7 @@ def _end_tasks(loop: asyncio.AbstractEventLoop, grace: float) -> None:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """A loop whose default executor, until another is set, is `offload`."""
+    """A loop whose default executor, until another is set, is `offload`, and which keeps quiet about interrupts."""
 
     _executor_was_set = False
 
@@ -89,6 +94,15 @@ class _Loop(asyncio.SelectorEventLoop):
         if executor is None and not self._executor_was_set:
             return self.create_task(offload(func, *args))
         return super().run_in_executor(executor, func, *args)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        # A task that an interrupt hit would report it once more when it is collected.
+        if not isinstance(context.get("exception"), KeyboardInterrupt):
+            super().call_exception_handler(context)
+
+
+def _wake() -> None:
+    pass
 
 
 class _Signals:
@@ -109,9 +123,10 @@ class _Signals:
         for number in (signal.SIGINT, signal.SIGTERM):
             previous = signal.getsignal(number)
             if previous in (signal.SIG_DFL, signal.default_int_handler):
-                # The loop's handler wakes the loop even when the signal arrives just before it starts to wait; ours,
-                # which takes the place of the function that Python calls, works even when the loop is blocked.
-                self._loop.add_signal_handler(number, self._task.cancel)
+                # The loop's own handler does nothing but wake the loop, even when the signal arrives just before it
+                # starts to wait. Ours takes the place of the function that Python calls.
+                with suppress(NotImplementedError):  # Windows
+                    self._loop.add_signal_handler(number, _wake)
                 signal.signal(number, self._receive)
                 self._previous[number] = previous
 
@@ -119,7 +134,8 @@ class _Signals:
         self._over = True
         with self._ending:
             for number, previous in self._previous.items():
-                self._loop.remove_signal_handler(number)
+                with suppress(NotImplementedError):
+                    self._loop.remove_signal_handler(number)
                 signal.signal(number, previous)
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
@@ -128,11 +144,20 @@ class _Signals:
         if self.received:
             raise KeyboardInterrupt
         self.received = True
+        self._loop.call_soon_threadsafe(self._task.cancel)
         # Not a threading.Thread: its locks may be held by the very code that this handler interrupted.
         _thread.start_new_thread(self._insist, (number,))
 
     def _insist(self, number: int) -> None:
-        time.sleep(self._grace)
+        while not self._over:
+            turned = threading.Event()
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(turned.set)
+            if not turned.wait(self._grace):
+                self._interrupt(number)
+            time.sleep(self._grace)
+
+    def _interrupt(self, number: int) -> None:
         main_thread = threading.main_thread().ident
         assert main_thread is not None
         with self._ending:  # once the handlers are those of the process again, a signal would hit it

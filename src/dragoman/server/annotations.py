@@ -100,7 +100,7 @@ class Walk:
         self.definitions: Json = {}
         self.is_rewritten = False
         self._local_names = local_names or {}
-        self._mode = "serialization" if for_output else "validation"
+        self._for_output = for_output
         self._known: dict[Any, Shape] = {}
         self._recurring: set[Any] = set()
         self._readers: dict[Any, Callable[[Any, tuple[Any, ...]], Shape]] = {
@@ -297,7 +297,7 @@ class Walk:
             return self._enumeration(origin)
         if models.is_of_pydantic(origin):
             return self._foreign(annotation)
-        if (read := records.reader_for(origin)) is not None:
+        if (read := records.reader_for(origin, for_output=self._for_output)) is not None:
             return self._record(annotation, origin, read)
         if "pathlib" in sys.modules and issubclass(origin, sys.modules["pathlib"].PurePath):
             return self._rewritten(
@@ -356,7 +356,7 @@ class Walk:
         if key in self._known:
             return self._known[key]
         try:
-            shape = models.read(annotation, self.definitions, self._mode)
+            shape = models.read(annotation, self.definitions, for_output=self._for_output)
         except Exception as error:
             _refuse(annotation, f"pydantic says: {error}")
         if shape.fields is not None and "$ref" not in shape.schema:
@@ -389,7 +389,7 @@ class Codec:
         local_names: Mapping[str, Any] | None = None,
         for_output: bool = False,
     ) -> None:
-        walk = Walk(local_names, for_output=for_output)
+        walk = Walk(caller_names() if local_names is None else local_names, for_output=for_output)
         try:
             self._shape = walk.shape(type(None) if annotation is None else annotation)
         except UnsupportedAnnotation as error:
@@ -411,6 +411,14 @@ class Codec:
         except msgspec.ValidationError:
             problems = list(self._shape.problems(mended))
         raise ValidationError("; ".join(map(str, problems)), problems[0].path)
+
+
+def caller_names() -> Mapping[str, Any]:
+    """Return the local names of whoever called into dragoman."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "dragoman":
+        frame = frame.f_back
+    return frame.f_locals
 
 
 def rooted(schema: Json, definitions: Json) -> Json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from dragoman import types
+from dragoman.errors import Cancelled
 from dragoman.protocol import eras
 
 
@@ -57,3 +58,15 @@ class Call:
         self.server_context = server_context
         self.principal = principal
         self.cancelled = False
+
+    def is_given_up_by(self, error: BaseException) -> bool:
+        """Tell whether a handler ended because nobody wants its outcome any more, so that nothing is answered.
+
+        An author's own cancellation is a failure like any other: whoever asked still waits.
+        """
+        import asyncio
+
+        if isinstance(error, asyncio.CancelledError):
+            task = asyncio.current_task()
+            return self.cancelled or (task is not None and task.cancelling() > 0)
+        return isinstance(error, GeneratorExit) or (isinstance(error, Cancelled) and self.cancelled)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
 
 from dragoman import types
 from dragoman.errors import DefinitionError
 from dragoman.server.hook import Hook
+from dragoman.server.results import wire_object
 
 MOST_VALUES = 100
 
@@ -16,6 +19,9 @@ Completer = TypeVar("Completer", bound=Callable[..., Any])
 
 class Completers:
     """The completions of one prompt or template, by argument: functions of `(value, arguments)`, or of the value."""
+
+    changes: ClassVar[int] = 0
+    """How often any prompt or template was given a completion: it does not know which servers it belongs to."""
 
     def __init__(self) -> None:
         self._by_argument: dict[str, Hook] = {}
@@ -39,25 +45,33 @@ class Completers:
 
         def register(function: Completer) -> Completer:
             self._by_argument[argument] = Hook(function)
+            Completers.changes += 1
             return function
 
         return register
 
 
 def completion_result(found: Any) -> types.CompleteResult:
-    """Return what a completer gave back as a result: at most 100 values, saying how many there are."""
+    """Return what a completer gave back as a result: at most 100 values, saying how many there are.
+
+    It may give values, one value, a Completion or a dict of its fields, a whole result, or None.
+    """
     if isinstance(found, types.CompleteResult):
-        return _capped(found.completion)
-    if isinstance(found, types.Completion):
-        return _capped(found)
-    return _capped(types.Completion([str(value) for value in found or ()]))
+        return msgspec.structs.replace(found, completion=_capped(found.completion))
+    return types.CompleteResult(_capped(_completion(found)))
 
 
-def _capped(completion: types.Completion) -> types.CompleteResult:
+def _completion(found: Any) -> types.Completion:
+    if isinstance(found, types.Completion | dict):
+        completion: types.Completion = wire_object(found, types.Completion, "A completion")
+        return completion
+    values = [found] if isinstance(found, str) else found or ()
+    return types.Completion([str(value) for value in values])
+
+
+def _capped(completion: types.Completion) -> types.Completion:
     values = completion.values
     if len(values) > MOST_VALUES:
         total = completion.total if completion.total is not None else len(values)
-        completion = types.Completion(values[:MOST_VALUES], total=total, has_more=True)
-    elif completion.has_more is None:
-        completion = types.Completion(values, total=completion.total, has_more=False)
-    return types.CompleteResult(completion)
+        return types.Completion(values[:MOST_VALUES], total=total, has_more=True)
+    return types.Completion(values, total=completion.total, has_more=bool(completion.has_more))

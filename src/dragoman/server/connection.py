@@ -10,16 +10,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from dragoman.errors import Cancelled, RpcError, ValidationError
+from dragoman.errors import InternalError, RpcError, ValidationError
 from dragoman.protocol import eras, jsonrpc
-from dragoman.protocol.peer import Answered, Event, Peer, Reply
 from dragoman.protocol.peer import Cancelled as GaveUp
+from dragoman.protocol.peer import Event, Peer, Reply
+from dragoman.server import serving
 from dragoman.server.call import SILENCE, Call, Session
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
+
+
+Encoded = TypeVar("Encoded", bytes, bytes | None)
 
 
 class Connection:
@@ -34,8 +38,10 @@ class Connection:
 
     def receive(self, chunk: bytes) -> None:
         """Take in a chunk of the stream."""
-        for event in self._peer.receive(chunk):
-            self._take(event)
+        # Line by line: what a message changes, an id that is free again or a version agreed on, holds for the next.
+        for line in chunk.splitlines(keepends=True):
+            for event in self._peer.receive(line):
+                self._take(event)
 
     def receive_end(self) -> None:
         """Take in the end of the stream; an unterminated last line is a line."""
@@ -49,10 +55,10 @@ class Connection:
 
     def close(self) -> None:
         """Cancel what is in flight; nothing is sent any more."""
+        self._send = _discard
         self._peer.close()
-        for task, call in list(self._running.values()):
-            call.cancelled = True
-            task.cancel()
+        for id in list(self._running):
+            self._cancel(id)
 
     def notify(self, method: str, params: Any) -> None:
         """Send a notification to the client."""
@@ -66,14 +72,15 @@ class Connection:
                 self._send(data)
             case GaveUp(id):
                 self._cancel(id)
-            case Answered() | _:
+            case _:  # nothing that a server without requests of its own and without subscriptions needs to know
                 pass
 
     def _cancel(self, id: Any) -> None:
         if id in self._running:
             task, call = self._running[id]
             call.cancelled = True
-            task.cancel()
+            # After its first step, which is scheduled already: a task that never began would not clean up after itself.
+            task.get_loop().call_soon(task.cancel)
 
     def _serve(self, message: jsonrpc.Request) -> None:
         call: Call | None = None
@@ -81,7 +88,7 @@ class Connection:
             request = eras.open(message, self._server.offer, self._session.caller)
             call = Call(request, self._session, self, server_context=self._server.server_context)
             outcome = self._server.serve(call)
-        except Exception as error:
+        except BaseException as error:
             self._refuse(message.id, error, call)
             return
         if isinstance(outcome, CoroutineType):
@@ -91,50 +98,67 @@ class Connection:
             self._reply(call, outcome)
 
     async def _finish(self, call: Call, outcome: CoroutineType[Any, Any, Any]) -> None:
-        id = call.request.id
         try:
-            result = await outcome
-        except asyncio.CancelledError:
-            self._write(self._peer.drop(id))
-        except Exception as error:
-            self._refuse(id, error, call)
-        else:
-            self._reply(call, result)
+            self._reply(call, await outcome)
+        except BaseException as error:
+            self._refuse(call.request.id, error, call)
         finally:
-            self._running.pop(id, None)
+            self._running.pop(call.request.id, None)
 
     def _reply(self, call: Call, result: Any) -> None:
         try:
-            data = self._peer.send_result(call.request.id, result)
+            self._write(_encoded(self._server, call, result, self._peer.send_result))
         except ValidationError as error:
             self._refuse(call.request.id, error, call)
             return
-        self._write(data)
         if call.request.method.name == "initialize" and self._session.caller is not None:
             self._peer.version = self._session.caller.version
 
-    def _refuse(self, id: Any, error: Exception, call: Call | None) -> None:
-        if isinstance(error, Cancelled):
+    def _refuse(self, id: Any, error: BaseException, call: Call | None) -> None:
+        if call is not None and call.is_given_up_by(error):
             self._write(self._peer.drop(id))
-            return
-        refusal = self._server.refusal(error, call)
-        try:
-            self._write(self._peer.send_error(id, refusal))
-        except ValidationError:
-            self._write(self._peer.send_error(id, RpcError(refusal.code, refusal.message)))
+        else:
+            self._write(_encoded_refusal(self._server, call, id, error, self._peer.send_error))
 
     def _write(self, data: bytes | None) -> None:
         if data is not None:
             self._send(data)
 
 
+def _discard(_: bytes) -> None:
+    """Send nothing: the connection is closed."""
+
+
+def _encoded(server: Server, call: Call, result: Any, encode: Callable[[Any, Any], Encoded]) -> Encoded:
+    try:
+        return encode(call.request.id, result)
+    except ValidationError as error:
+        return encode(call.request.id, serving.unencodable(server, call, error))
+
+
+def _encoded_refusal(
+    server: Server, call: Call | None, id: Any, error: BaseException, encode: Callable[[Any, RpcError], Encoded]
+) -> Encoded:
+    refusal = server.refusal(error, call)
+    for sayable in (refusal, RpcError(refusal.code, refusal.message)):
+        try:
+            return encode(id, sayable)
+        except ValidationError as misfit:
+            server.report(misfit, call)
+    return encode(id, InternalError("Internal error"))
+
+
 async def answer(server: Server, body: bytes, server_context: Any) -> bytes | None:
     """Answer one message that stands alone; None for what is not answered."""
     message = jsonrpc.decode(body)
-    if isinstance(message, jsonrpc.Invalid):
-        return jsonrpc.encode_error(message.id, message.error) if message.answer else None
-    if not isinstance(message, jsonrpc.Request):
-        return None
+    if isinstance(message, jsonrpc.Request):
+        return await _answer_request(server, message, server_context)
+    if isinstance(message, jsonrpc.Invalid) and message.answer:
+        return jsonrpc.encode_error(message.id, message.error)
+    return None
+
+
+async def _answer_request(server: Server, message: jsonrpc.Request, server_context: Any) -> bytes:
     call: Call | None = None
     context = server.server_context if server_context is None else server_context
     try:
@@ -142,8 +166,8 @@ async def answer(server: Server, body: bytes, server_context: Any) -> bytes | No
         call = Call(request, Session(), SILENCE, server_context=context)
         outcome = server.serve(call)
         result = await outcome if isinstance(outcome, CoroutineType) else outcome
-        return jsonrpc.encode_result(message.id, result)
-    except Cancelled:
-        return None
-    except Exception as error:
-        return jsonrpc.encode_error(message.id, server.refusal(error, call))
+        return _encoded(server, call, result, jsonrpc.encode_result)
+    except BaseException as error:
+        if call is not None and call.is_given_up_by(error):
+            raise
+        return _encoded_refusal(server, call, message.id, error, jsonrpc.encode_error)

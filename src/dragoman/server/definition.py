@@ -7,14 +7,18 @@ registered with any number of servers, and called like the function.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypeVar
 
 from msgspec import Raw, UnsetType
 
 from dragoman import types
-from dragoman.errors import DefinitionError
+from dragoman.errors import DefinitionError, ValidationError
+from dragoman.protocol.jsonrpc import encode
+from dragoman.server import docstrings
 from dragoman.server.call import Call
 from dragoman.server.context import BlockingContext, Context
 from dragoman.server.results import wire_objects
@@ -22,12 +26,22 @@ from dragoman.server.signature import Signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Self = TypeVar("Self", bound="Definition[Any, Any]")
 
+if TYPE_CHECKING:
+    # Defaults let `class Weather(Tool)` pass a strict type checker; before Python 3.13 `typing` has none.
+    import typing_extensions
+
+    Parameters = typing_extensions.ParamSpec("Parameters", default=...)
+    Returned = typing_extensions.TypeVar("Returned", default=Any)
+else:
+    Parameters = P
+    Returned = R
+
+_OURS = "dragoman.server."
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
-class Definition(Generic[P, R]):
+class Definition(Generic[Parameters, Returned]):
     """A function of the author's, described for clients."""
 
     name: str = ""
@@ -41,28 +55,34 @@ class Definition(Generic[P, R]):
     _method: ClassVar[str]
     """The method that a class defines."""
 
+    definition: Any
+    """What is listed."""
+
     def __init__(self, **options: Any) -> None:
-        self._set(options)
         kind = type(self)
-        documentation = None if kind.__module__.startswith("dragoman.server.") else kind.__doc__
-        self._adopt(getattr(self, self._method), kind.__name__, documentation)
+        if getattr(kind, self._method).__module__.startswith(_OURS):
+            raise DefinitionError(f"{kind.__name__} must define a method `{self._method}`")
+        self._set(options)
+        documentation = None if kind.__module__.startswith(_OURS) else kind.__doc__
+        self._adopt(getattr(self, self._method), kind.__name__, docstrings.parse(documentation).description)
 
     def _set(self, options: dict[str, Any]) -> None:
         for option, value in options.items():
-            if not hasattr(type(self), option) or option.startswith("_"):
+            if option.startswith("_") or not _is_option(type(self), option):
                 raise DefinitionError(f"{type(self).__name__} has no option {option!r}")
             if value is not None:
                 setattr(self, option, value)
 
     @classmethod
-    def define(cls: type[Self], function: Callable[..., Any], /, **options: Any) -> Self:
-        """Make one of a function; the options are the attributes that a class would set."""
+    def define(cls, function: Callable[Parameters, Returned], /, **options: Any) -> Self:
+        """Make one of a function; the options are the attributes that a class would set, and None sets nothing."""
         made = cls.__new__(cls)
         made._set(options)
-        made._adopt(function, getattr(function, "__name__", type(function).__name__), None)
+        made._adopt(function, _name_of(function), None)
+        functools.update_wrapper(made, function, updated=())
         return made
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         """Call the function as it is."""
         return self._function(*args, **kwargs)  # type: ignore[no-any-return]
 
@@ -70,14 +90,26 @@ class Definition(Generic[P, R]):
         return f"<{type(self).__name__} {self.name!r}>"
 
     def _adopt(self, function: Callable[..., Any], source: str, documentation: str | None) -> None:
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise DefinitionError(f"{source}() cannot be served because it yields; return a list instead")
         self._function = function
         self.signature = Signature.of(function)
         self.name = self.name or snake_case(source)
-        self.description = self.description or self.signature.description or _first_paragraph(documentation)
+        if self.description is None:
+            self.description = documentation or self.signature.description
         self._compile()
+        self._refuse_unlistable()
 
     def _compile(self) -> None:
         """Make the definition that is listed; a subclass says which."""
+
+    def _refuse_unlistable(self) -> None:
+        """Refuse what would make the whole list fail, or mislead those who read it."""
+        definition = getattr(self, "definition", None)
+        try:
+            types.decode(encode(definition), type(definition))
+        except ValidationError as error:
+            raise DefinitionError(f"{self.name!r} cannot be listed: {error}") from None
 
     def _listed_icons(self) -> list[types.Icon] | None:
         return wire_objects(self.icons, types.Icon, f"An icon of {self.name!r}")
@@ -88,10 +120,22 @@ class Definition(Generic[P, R]):
         Raises:
             ArgumentsRejected: the arguments do not fit.
         """
+        args, kwargs = self.bind(call, arguments)
+        return self.start(*args, **kwargs)
+
+    def bind(self, call: Call, arguments: Raw | UnsetType) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return what to call the function with: a client's arguments, and the context if it takes one.
+
+        Raises:
+            ArgumentsRejected: the arguments do not fit.
+        """
         signature = self.signature
         context = None if signature.context is None else (Context if signature.is_async else BlockingContext)(call)
-        args, kwargs = signature.bind(arguments, context)
-        if signature.is_async or self.inline:
+        return signature.bind(arguments, context)
+
+    def start(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, in a thread if it may block; the outcome is a value, or a coroutine that gives it."""
+        if self.signature.is_async or self.inline:
             return self._function(*args, **kwargs)
         from dragoman.runtime.offload import offload
 
@@ -103,8 +147,15 @@ def snake_case(name: str) -> str:
     return _WORD_STARTS.sub("_", name).replace("-", "_").lower()
 
 
-def _first_paragraph(documentation: str | None) -> str | None:
-    return " ".join(documentation.strip().split("\n\n")[0].split()) if documentation else None
+def _name_of(function: Any) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _is_option(kind: type[Any], name: str) -> bool:
+    value = getattr(kind, name, _is_option)
+    return not callable(value) and not isinstance(value, property)
 
 
 def check_name(name: str, pattern: re.Pattern[str], remedy: str) -> None:

@@ -35,7 +35,7 @@ class Listing:
 
     def clear(self) -> None:
         """Forget the pages: the list changed."""
-        self._pages.clear()
+        self._pages = {}
 
     def page(self, cursor: str | None, version: Version, seal: Seal) -> Raw:
         """Return the result of one page, sealed and encoded.
@@ -44,11 +44,18 @@ class Listing:
             InvalidParams: the cursor is none that this list gave out.
         """
         offset = read_cursor(cursor)
-        page = self._pages.get((version.name, offset))
+        pages = self._pages  # the list may change in another thread meanwhile: then what is made here is forgotten
+        page = pages.get((version.name, offset))
         if page is None:
             result = paginate(self._result, list(self._entries()), offset, self.page_size)
-            page = self._pages[version.name, offset] = Raw(encode(seal(result, version)))
+            page = Raw(encode(seal(result, version)))
+            if self._begins_page(offset):
+                pages[version.name, offset] = page
         return page
+
+    def _begins_page(self, offset: int) -> bool:
+        """Tell whether this list gives the offset out as a cursor; keeping any other would let clients fill memory."""
+        return offset == 0 if self.page_size is None else offset % self.page_size == 0
 
 
 def read_cursor(cursor: str | None) -> int:

@@ -7,6 +7,7 @@ msgspec is needed. Strings are descriptions.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from typing import Annotated, Any, cast
 
@@ -109,13 +110,16 @@ def _read_field(field: Any, facts: Facts) -> None:
 def is_for_pydantic(metadata: Iterable[Any]) -> bool:
     """Tell whether only pydantic knows what some metadata means: a validator, a discriminator, strictness."""
     return any(
-        (field_needs_pydantic(item) if is_field(item) else _is_of_pydantic(item))
-        or hasattr(item, "__get_pydantic_core_schema__")
+        _field_needs_pydantic(item) if is_field(item) else _is_of_pydantic(item) or _has_its_hook(item)
         for item in metadata
     )
 
 
-def field_needs_pydantic(field: Any) -> bool:
+def _has_its_hook(item: Any) -> bool:
+    return "pydantic" in sys.modules and hasattr(item, "__get_pydantic_core_schema__")
+
+
+def _field_needs_pydantic(field: Any) -> bool:
     """Tell whether a `Field(...)` says more than limits, a description, a default and an alias."""
     return field.discriminator is not None or any(
         _is_of_pydantic(item) and not vars(item).keys() <= {"pattern"} for item in field.metadata

@@ -24,14 +24,14 @@ def is_of_pydantic(origin: type) -> bool:
     )
 
 
-def read(annotation: Any, definitions: Json, mode: str) -> Shape:
+def read(annotation: Any, definitions: Json, *, for_output: bool = False) -> Shape:
     """Return the shape of an annotation that pydantic reads, and add the definitions that its schema needs.
 
     Raises:
         Exception: pydantic cannot read or describe it; whatever it raises says why.
     """
     adapter = sys.modules["pydantic"].TypeAdapter(annotation)
-    schema = _hoisted(adapter, definitions, mode)
+    schema = _hoisted(adapter, definitions, "serialization" if for_output else "validation")
 
     failure = sys.modules["pydantic"].ValidationError
 

@@ -16,12 +16,13 @@ from msgspec import UNSET, Raw
 from dragoman import types
 from dragoman.errors import ValidationError
 from dragoman.server.annotations import Codec, Unresolved
-from dragoman.server.results import Audio, Image, ToolResult, content_blocks, is_content
+from dragoman.server.results import Audio, Image, ToolResult, content_blocks, holds_content, is_content
 from dragoman.server.schemas import OutputSchema
-from dragoman.server.shapes import encode_hook
+from dragoman.server.shapes import encode_hook, union_of
 from dragoman.types.content import Block
 
-_CONTENT = (Image, Audio, Block, types.ResourceContents, types.UnknownContent, ToolResult, types.Result)
+_CONTENT = (Image, Audio, Block, types.ResourceContents, types.UnknownContent)
+_FULL = (ToolResult, types.Result)
 _SEQUENCES = (list, tuple, Sequence)
 _encoder = msgspec.json.Encoder(enc_hook=encode_hook)
 
@@ -29,8 +30,9 @@ _encoder = msgspec.json.Encoder(enc_hook=encode_hook)
 class Output:
     """How the results of one tool are made."""
 
-    def __init__(self, schema: OutputSchema | None) -> None:
+    def __init__(self, schema: OutputSchema | None, *, lists_content: bool = False) -> None:
         self._schema = schema
+        self._lists_content = lists_content
         self.schema = None if schema is None else schema.document
 
     @classmethod
@@ -40,9 +42,12 @@ class Output:
         Raises:
             DefinitionError: the annotation has no JSON form; the message names the remedy.
         """
-        if given is not None or _says_content(returns):
+        if given is not None:
             return cls(given)
-        codec = Codec(returns, f"The return annotation of {tool!r}", for_output=True)
+        data = _data_of(returns)
+        if data is UNSET:
+            return cls(None, lists_content=get_origin(returns) in _SEQUENCES)
+        codec = Codec(data, f"The return annotation of {tool!r}", for_output=True)
         return cls(OutputSchema.derived(codec.schema) if codec.schema else None)
 
     def result(self, value: Any) -> Any:
@@ -52,11 +57,13 @@ class Output:
             TypeError: it has no JSON form.
         """
         if isinstance(value, types.Result):
-            return value
+            return _encoded(value)
         if isinstance(value, ToolResult):
             return _full_result(value)
-        if self._schema is None and is_content(value):
+        if holds_content(value) or (self._schema is None and is_content(value)):
             return types.CallToolResult(content_blocks(value))
+        if self._lists_content and value in ([], ()):
+            return types.CallToolResult([])
         return _structured_result(value)
 
     def check(self, result: types.CallToolResult) -> None:
@@ -80,6 +87,14 @@ def _structured_result(value: Any) -> types.CallToolResult:
     return types.CallToolResult([types.TextContent(data.decode())], structured_content=Raw(data))
 
 
+def _encoded(result: types.Result) -> types.Result:
+    """Return a result whose structured content is JSON: only there it shows whether that is an object."""
+    structured = getattr(result, "structured_content", UNSET)
+    if structured is UNSET:
+        return result
+    return msgspec.structs.replace(result, structured_content=Raw(_encoder.encode(structured)))
+
+
 def _full_result(value: ToolResult) -> types.CallToolResult:
     result = types.CallToolResult([]) if value.structured is UNSET else _structured_result(value.structured)
     if value.content is not UNSET:
@@ -89,15 +104,33 @@ def _full_result(value: ToolResult) -> types.CallToolResult:
     return result
 
 
+def _data_of(annotation: Any) -> Any:
+    """Return what an annotation says of structured content; UNSET when its values are content, or it says nothing.
+
+    A full result may carry anything, so that beside data it does not count.
+    """
+    if get_origin(annotation) not in (Union, UnionType):
+        return UNSET if _says_content(annotation) else annotation
+    arms = [arm for arm in get_args(annotation) if not _is_kind(arm, _FULL)]
+    is_open = any(_says_content(arm) and arm not in (NoneType, str) for arm in arms)
+    return UNSET if is_open or all(map(_says_content, arms)) else union_of(*arms)
+
+
 def _says_content(annotation: Any) -> bool:
-    """Tell whether values of an annotation are content, or say nothing of what they are."""
-    if annotation in (UNSET, Any, object, None, NoneType, str) or isinstance(annotation, Unresolved):
+    """Tell whether values of an annotation are content, or it says nothing of what they are."""
+    if annotation in (UNSET, Any, object, None, NoneType, str, *_SEQUENCES) or isinstance(annotation, Unresolved):
         return True
-    origin = get_origin(annotation)
+    if hasattr(annotation, "__supertype__"):
+        return _says_content(annotation.__supertype__)
+    origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _says_content(get_args(annotation)[0])
+        return _says_content(arguments[0])
     if origin in (Union, UnionType):
-        return all(_says_content(arm) for arm in get_args(annotation))
+        return all(_says_content(arm) for arm in arguments)
     if origin in _SEQUENCES:
-        return all(arm is not str and (arm is ... or _says_content(arm)) for arm in get_args(annotation))
-    return isinstance(annotation, type) and issubclass(annotation, _CONTENT)
+        return all(arm is not str and (arm is ... or _says_content(arm)) for arm in arguments)
+    return _is_kind(annotation, (*_CONTENT, *_FULL))
+
+
+def _is_kind(annotation: Any, kinds: tuple[type[Any], ...]) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, kinds)

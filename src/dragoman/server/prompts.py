@@ -6,18 +6,19 @@ from collections.abc import Callable, Iterable
 from types import CoroutineType
 from typing import Any, ClassVar, overload
 
-from msgspec import Raw, UnsetType
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
 
 from dragoman import types
 from dragoman.errors import DefinitionError, InvalidParams
 from dragoman.server.call import Call
 from dragoman.server.completion import Completers
-from dragoman.server.definition import Definition, P, R
+from dragoman.server.definition import Definition, P, Parameters, R, Returned
 from dragoman.server.results import prompt_messages, wire_objects
 from dragoman.server.signature import ArgumentsRejected
 
 
-class Prompt(Definition[P, R]):
+class Prompt(Definition[Parameters, Returned]):
     """A prompt: a class with a `render` method, or what the decorators make of a function.
 
     Example:
@@ -41,12 +42,11 @@ class Prompt(Definition[P, R]):
         raise TypeError(f"{type(self).__name__} must define a method `render`")
 
     def _compile(self) -> None:
-        if not self.name:
-            raise DefinitionError("A prompt needs a name")
         self._completers = Completers()
         declared = wire_objects(self.arguments, types.PromptArgument, f"An argument of prompt {self.name!r}")
         arguments = declared if self.arguments is not None else self._signature_arguments()
         self._required = [argument.name for argument in arguments or () if argument.required]
+        self._compare_arguments([argument.name for argument in arguments or ()])
         self.definition = types.Prompt(
             name=self.name,
             title=self.title,
@@ -61,6 +61,15 @@ class Prompt(Definition[P, R]):
             types.PromptArgument(parameter.name, description=parameter.description, required=parameter.required or None)
             for parameter in self.signature.parameters
         ]
+
+    def _compare_arguments(self, declared: list[str]) -> None:
+        taken = [parameter.name for parameter in self.signature.parameters]
+        undeclared = {parameter.name for parameter in self.signature.parameters if parameter.required} - set(declared)
+        if undeclared or not (self.signature.takes_any or set(declared) <= set(taken)):
+            raise DefinitionError(
+                f"The declared arguments of prompt {self.name!r} are {declared}, but its function takes {taken};"
+                " name them alike"
+            )
 
     @property
     def completers(self) -> Completers:
@@ -87,11 +96,24 @@ class Prompt(Definition[P, R]):
         Raises:
             InvalidParams: an argument is missing or wrong.
         """
+        self._refuse_missing(arguments)
         try:
             outcome = self.invoke(call, arguments)
         except ArgumentsRejected as rejected:
             raise InvalidParams(str(rejected)) from None
         return self._settle(outcome) if isinstance(outcome, CoroutineType) else self._result(outcome)
+
+    def _refuse_missing(self, arguments: Raw | UnsetType) -> None:
+        """Refuse what lacks an argument that is declared as required, whether or not the function has a default."""
+        if self.arguments is None or not self._required:
+            return
+        try:
+            given = {} if arguments is UNSET else msgspec.json.decode(arguments, type=dict[str, Raw] | None) or {}
+        except msgspec.ValidationError:
+            return
+        missing = [name for name in self._required if name not in given]
+        if missing:
+            raise InvalidParams(f"Missing required arguments: {', '.join(missing)}")
 
     async def _settle(self, outcome: CoroutineType[Any, Any, Any]) -> Any:
         return self._result(await outcome)

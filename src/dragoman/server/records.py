@@ -52,12 +52,12 @@ class Record(Struct, frozen=True):
 Reader = Callable[[Any, dict[str, Any]], Record]
 
 
-def reader_for(origin: type) -> Reader | None:
-    """Return what reads the fields of a class, or None when it is no record."""
+def reader_for(origin: type, *, for_output: bool = False) -> Reader | None:
+    """Return what reads the fields of a class, as it is made or as it is sent, or None when it is no record."""
     if issubclass(origin, Struct):
         return _read_struct
     if hasattr(origin, "__dataclass_fields__"):
-        return _read_dataclass
+        return _read_sent_dataclass if for_output else _read_dataclass
     if is_typeddict(origin) or hasattr(origin, "__required_keys__"):
         return _read_typed_dict
     if issubclass(origin, tuple) and hasattr(origin, "_fields"):
@@ -101,6 +101,14 @@ def _read_dataclass(origin: Any, hints: dict[str, Any]) -> Record:
                 default = field.default_factory()
             members.append(Member(field.name, field.name, hint.type if initial_only else hint, required, default))
     return Record(members, origin, awkward=awkward)
+
+
+def _read_sent_dataclass(origin: Any, hints: dict[str, Any]) -> Record:
+    """Read what a dataclass holds: not what only its constructor takes, but all that it computes."""
+    fields = sys.modules["dataclasses"].fields(origin)
+    taken = {member.name: member for member in _read_dataclass(origin, hints).members}
+    computed = {field.name: Member(field.name, field.name, hints[field.name], required=False) for field in fields}
+    return Record([taken.get(name, member) for name, member in computed.items()], origin)
 
 
 def _read_typed_dict(origin: Any, hints: dict[str, Any]) -> Record:

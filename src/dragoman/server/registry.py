@@ -44,6 +44,8 @@ class Registry:
             "resources/templates/list": _listing(types.ListResourceTemplatesResult, self.templates),
         }
         self._page_size: PageSize = None
+        self.changes = 0
+        """How often the definitions changed."""
 
     def add_tool(self, given: Any) -> AnyTool:
         """Register a tool: a Tool, a Tool class, or a function."""
@@ -88,7 +90,8 @@ class Registry:
         self.changed()
 
     def changed(self) -> None:
-        """Forget what was made of the lists."""
+        """Forget what was made of the definitions."""
+        self.changes += 1
         for listing in self.listings.values():
             listing.clear()
 
@@ -118,7 +121,8 @@ class Registry:
 
 
 def _listing(result: Callable[..., types.PaginatedResult], table: dict[str, Any]) -> Listing:
-    return Listing(result, lambda: [definition.definition for definition in table.values()])
+    # The copy is made in one step, so that another thread may register meanwhile.
+    return Listing(result, lambda: [definition.definition for definition in list(table.values())])
 
 
 def _made(given: Any, kind: type[Any]) -> Any:

@@ -15,18 +15,20 @@ from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.uritemplate import UriTemplate
 from dragoman.server.call import Call
 from dragoman.server.completion import Completers
-from dragoman.server.definition import Definition, P, R
+from dragoman.server.definition import Definition, P, Parameters, R, Returned
 from dragoman.server.results import resource_contents, wire_object
 from dragoman.server.signature import ArgumentsRejected
 
+_DRIVE = re.compile(r"[A-Za-z]:/")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.+", re.DOTALL)
 
 
+# No docstring: it would be the description of every resource without a reader.
 def _nothing(**_: Any) -> None:
-    """Read a resource that has no reader."""
+    return
 
 
-class _Readable(Definition[P, R]):
+class _Readable(Definition[Parameters, Returned]):
     """What fixed and templated resources share."""
 
     mime_type: str | None = None
@@ -37,6 +39,7 @@ class _Readable(Definition[P, R]):
     def __init__(self, **options: Any) -> None:
         if type(self).read is _Readable.read:
             self._set(options)
+            self.inline = True
             self._adopt(_nothing, type(self).__name__, None)
         else:
             super().__init__(**options)
@@ -65,7 +68,7 @@ class _Readable(Definition[P, R]):
 _NO_VARIABLES = Raw(b"{}")
 
 
-class Resource(_Readable[P, R]):
+class Resource(_Readable[Parameters, Returned]):
     """A resource at a fixed URI: a class with a `read` method, or what the decorators make of a function.
 
     Example:
@@ -115,7 +118,7 @@ class Resource(_Readable[P, R]):
         return self.run(call, uri, _NO_VARIABLES)
 
 
-class ResourceTemplate(_Readable[P, R]):
+class ResourceTemplate(_Readable[Parameters, Returned]):
     """Resources whose URIs follow an RFC 6570 template: its variables are the function's parameters.
 
     Example:
@@ -127,7 +130,7 @@ class ResourceTemplate(_Readable[P, R]):
         server = Server("app", resource_templates=[Profile])
 
     A variable never holds a path that climbs out: `..` segments, absolute paths, backslashes and NUL are not found, and
-    neither is a slash where the template has a single segment. `unsafe_paths = True` lets them through.
+    neither is a slash, except in a query and in `{+name}` and `{#name}`. `unsafe_paths = True` lets them through.
 
     Raises:
         DefinitionError: the template cannot be matched, or its variables are not the function's parameters.
@@ -140,9 +143,9 @@ class ResourceTemplate(_Readable[P, R]):
         self.template = UriTemplate(self.uri_template)
         self._completers = Completers()
         self._compare_variables()
-        self._multiple_segments = {
+        self._many_segments = {
             name
-            for expression in re.findall(r"\{([+#][^}]*)\}", self.uri_template)
+            for expression in re.findall(r"\{([+#?&][^}]*)\}", self.uri_template)
             for name in expression[1:].split(",")
         }
         self.definition = types.ResourceTemplate(
@@ -189,9 +192,9 @@ class ResourceTemplate(_Readable[P, R]):
     def _is_safe(self, name: str, value: str) -> bool:
         if "\0" in value or "\\" in value:
             return False
-        if name not in self._multiple_segments:
+        if name not in self._many_segments:
             return "/" not in value and value not in {"..", "."}
-        return not value.startswith("/") and ".." not in value.split("/")
+        return not value.startswith("/") and not _DRIVE.match(value) and ".." not in value.split("/")
 
     def read_at(self, call: Call, uri: str, variables: Raw) -> Any:
         """Read the resource at a URI that matched.

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, structs
 
 from dragoman import types
 from dragoman.errors import DefinitionError
+from dragoman.server.shapes import encode_hook
 from dragoman.types.content import Block
 
 
@@ -73,6 +74,8 @@ class ToolResult(Struct):
 
 
 _BLOCKS = (Block, types.UnknownContent)
+_TYPES = frozenset(kind.type for kind in get_args(types.ContentBlock))
+_PIECES = (Image, Audio, types.ResourceContents, *_BLOCKS)
 
 
 def content_blocks(value: Any) -> list[types.ContentBlock]:
@@ -80,6 +83,7 @@ def content_blocks(value: Any) -> list[types.ContentBlock]:
 
     Raises:
         TypeError: it is nothing that content can be made of.
+        ValueError: a dict has the type of a block, but does not fit it.
     """
     if value is None:
         return []
@@ -89,15 +93,35 @@ def content_blocks(value: Any) -> list[types.ContentBlock]:
 
 
 def is_content(value: Any) -> bool:
-    """Tell whether a value says by itself which content it is."""
+    """Tell whether a value can be taken as content where nothing says what it is: text, blocks, lists of them."""
     if isinstance(value, list | tuple):
-        return bool(value) and all(is_content(item) and not isinstance(item, str) for item in value)
-    return value is None or isinstance(value, (str, Image, Audio, types.ResourceContents, *_BLOCKS))
+        return bool(value) and (holds_content(value) or all(_is_piece(item) for item in value))
+    return value is None or _is_piece(value)
+
+
+def holds_content(value: Any) -> bool:
+    """Tell whether a value is content whatever is said of it: an object made for content, or a list with one."""
+    if isinstance(value, list | tuple):
+        return any(isinstance(item, _PIECES) for item in value)
+    return isinstance(value, _PIECES)
+
+
+def _is_piece(value: Any) -> bool:
+    return isinstance(value, (str, *_PIECES)) or (isinstance(value, dict) and _is_block(value))
+
+
+def _is_block(value: types.Json) -> bool:
+    try:
+        msgspec.convert(value, types.ContentBlock)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _block(value: Any) -> types.ContentBlock:
     if isinstance(value, str):
-        return types.TextContent(value)
+        # Of a subclass of str only the text is known to have a JSON form.
+        return types.TextContent(value if type(value) is str else str.__str__(value))
     if isinstance(value, Image | Audio):
         return value.block()
     if isinstance(value, types.ResourceContents):
@@ -105,12 +129,8 @@ def _block(value: Any) -> types.ContentBlock:
     if isinstance(value, _BLOCKS):
         return value  # type: ignore[return-value]
     if isinstance(value, dict) and isinstance(value.get("type"), str):
-        return types.decode(msgspec.json.encode({"block": value}), _AnyBlock).block
+        return msgspec.convert(value, types.ContentBlock) if value["type"] in _TYPES else types.UnknownContent(value)
     raise TypeError(f"{type(value).__name__} is no content: return text, Image, Audio, a content block, or several")
-
-
-class _AnyBlock(Struct):
-    block: types.ContentBlock
 
 
 def prompt_messages(value: Any) -> list[types.PromptMessage]:
@@ -118,14 +138,15 @@ def prompt_messages(value: Any) -> list[types.PromptMessage]:
 
     Raises:
         TypeError: it is nothing that messages can be made of.
+        ValueError: a role is none of the protocol's.
     """
     if isinstance(value, types.PromptMessage):
         return [value]
     if isinstance(value, list | tuple):
         return [message for item in value for message in prompt_messages(item)]
     if isinstance(value, dict) and "role" in value:
-        content = value.get("content")
-        return [types.PromptMessage(value["role"], block) for block in content_blocks(content)]
+        role = msgspec.convert(value["role"], types.Role)
+        return [types.PromptMessage(role, block) for block in content_blocks(value.get("content"))]
     return [types.PromptMessage("user", block) for block in content_blocks(value)]
 
 
@@ -145,7 +166,7 @@ def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[types
     if isinstance(value, bytes | bytearray | memoryview):
         blob = b64encode(value).decode("ascii")
         return [types.ResourceContents(uri, mime_type or "application/octet-stream", blob=blob)]
-    text = msgspec.json.encode(value).decode()
+    text = msgspec.json.encode(value, enc_hook=encode_hook).decode()
     return [types.ResourceContents(uri, mime_type or "application/json", text=text)]
 
 
@@ -153,24 +174,34 @@ def wire_object(value: Any, kind: type[Any], what: str) -> Any:
     """Return a wire object that an author gave as such or as a plain dict, in either spelling.
 
     Raises:
-        DefinitionError: the dict does not fit, or has a key that the object does not have.
+        DefinitionError: it does not fit, or has a key that the object does not have.
     """
-    if value is None or isinstance(value, kind):
-        return value
-    if not isinstance(value, dict):
+    if value is None:
+        return None
+    if not isinstance(value, dict | kind):
         raise DefinitionError(f"{what} must be a {kind.__name__} or a dict, not {type(value).__name__}")
-    names = {spelling: field.encode_name for field in msgspec.structs.fields(kind) for spelling in _spellings(field)}
-    unknown = [key for key in value if key not in names]
-    if unknown:
-        raise DefinitionError(f"{what} has no {unknown[0]!r}; it takes {', '.join(sorted(set(names.values())))}")
+    given = _respelled(value, kind, what) if isinstance(value, dict) else msgspec.to_builtins(value)
     try:
-        return msgspec.convert({names[key]: item for key, item in value.items()}, kind)
+        return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
         raise DefinitionError(f"{what}: {error}") from None
 
 
-def _spellings(field: msgspec.structs.FieldInfo) -> Iterable[str]:
-    return field.name, field.encode_name
+def _respelled(value: types.Json, kind: type[Struct], what: str) -> types.Json:
+    """Return a dict with the keys of the wire, at every depth that has a type."""
+    fields = {spelling: field for field in structs.fields(kind) for spelling in (field.name, field.encode_name)}
+    unknown = [key for key in value if key not in fields]
+    if unknown:
+        names = sorted({field.encode_name for field in fields.values()})
+        raise DefinitionError(f"{what} has no {unknown[0]!r}; it takes {', '.join(names)}")
+    return {fields[key].encode_name: _respelled_part(item, fields[key], what) for key, item in value.items()}
+
+
+def _respelled_part(value: Any, field: structs.FieldInfo, what: str) -> Any:
+    kinds = [kind for kind in get_args(field.type) if isinstance(kind, type) and issubclass(kind, Struct)]
+    if not kinds or not isinstance(value, dict):
+        return value
+    return _respelled(value, kinds[0], f"{what}: {field.encode_name}")
 
 
 def wire_objects(values: Iterable[Any] | None, kind: type[Any], what: str) -> list[Any] | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+import msgspec
 from msgspec import Raw
 
 from dragoman import types
@@ -15,6 +17,7 @@ from dragoman.protocol.methods import METHODS, Method
 from dragoman.protocol.versions import Version
 from dragoman.server import serving
 from dragoman.server.call import Call
+from dragoman.server.completion import Completers
 from dragoman.server.definition import P, R
 from dragoman.server.hook import Hook
 from dragoman.server.prompts import Prompt
@@ -67,9 +70,10 @@ class Server:
         ttl_ms: int | None = None,
         cache_scope: types.CacheScope | None = None,
     ) -> None:
-        self.info = types.Implementation(
+        self._info = types.Implementation(
             name, version, title, description, website_url, wire_objects(icons, types.Icon, "A server's icon")
         )
+        self._info_bytes = Raw(encode(self._info))
         self.instructions = instructions
         self.server_context = server_context
         self.validates_arguments = True
@@ -82,7 +86,7 @@ class Server:
         self._given_capabilities = wire_object(capabilities, types.ServerCapabilities, "capabilities")
         self._cache_hints = _cache_hints(ttl_ms, cache_scope)
         self._custom: dict[str, serving.Handler] = {}
-        self._offer: tuple[types.ServerCapabilities, eras.Offer] | None = None
+        self._offer: _Compiled | None = None
         for tool in tools:
             self.add_tool(tool)
         for prompt in prompts:
@@ -91,9 +95,14 @@ class Server:
             self.add_resource(definition)
 
     @property
+    def info(self) -> types.Implementation:
+        """Who the server is, as clients are told."""
+        return self._info
+
+    @property
     def name(self) -> str:
         """The server's name."""
-        return self.info.name
+        return self._info.name
 
     @property
     def page_size(self) -> PageSize:
@@ -202,7 +211,7 @@ class Server:
 
         def register(function: Function) -> Function:
             self._custom[name] = serving.custom_method(function, name)
-            self._offer = None
+            self.registry.changed()
             return function
 
         return register
@@ -210,7 +219,7 @@ class Server:
     def on_complete(self, function: Function) -> Function:
         """Complete what has no completion of its own, by a function of `(ref, argument, arguments)`."""
         self.completer = Hook(function)
-        self._offer = None
+        self.registry.changed()
         return function
 
     def on_read_resource(self, function: Function) -> Function:
@@ -258,21 +267,24 @@ class Server:
     @property
     def capabilities(self) -> types.ServerCapabilities:
         """What the server declares: what was given, or what it serves."""
-        return self._compiled()[0]
+        return self._compiled().capabilities
 
     @property
     def offer(self) -> eras.Offer:
         """The versions and methods that are served."""
-        return self._compiled()[1]
+        return self._compiled().offer
 
-    def _compiled(self) -> tuple[types.ServerCapabilities, eras.Offer]:
-        completes = self.completer is not None or self.registry.completes
-        if self._offer is None or (completes and self._offer[0].completions is None and not self._given_capabilities):
+    def _compiled(self) -> _Compiled:
+        compiled = self._offer
+        changes = self.registry.changes + Completers.changes
+        if compiled is None or compiled.changes != changes:
+            completes = self.completer is not None or self.registry.completes
             capabilities = self._given_capabilities or _served_capabilities(completes=completes)
-            rows = [Method(name=name, result=types.Result) for name in self._custom]
-            self._offer = capabilities, eras.Offer.of(capabilities, table=(*METHODS, *rows))
-            self.info_bytes = Raw(encode(self.info))
-        return self._offer
+            served = [method for method in METHODS if method.name in serving.HANDLERS]
+            custom = [Method(name=name, result=types.Result) for name in self._custom]
+            compiled = _Compiled(changes, capabilities, eras.Offer.of(capabilities, table=(*served, *custom)))
+            self._offer = compiled
+        return compiled
 
     def serve(self, call: Call) -> Any:
         """Serve a request; the outcome is the sealed result, or a coroutine that gives it.
@@ -291,12 +303,23 @@ class Server:
     def seal_for(self, result: types.Result, version: Version, *, wraps: bool = False) -> types.Result:
         """Return a result as a version carries it, with the server's cache hints where it has none."""
         if version.stateless and isinstance(result, types.CacheableResult):
-            ttl_ms, cache_scope = self._cache_hints
-            result.ttl_ms = ttl_ms if result.ttl_ms is None else result.ttl_ms
-            result.cache_scope = cache_scope if result.cache_scope is None else result.cache_scope
-        return eras.seal(result, version, self.info_bytes, wraps=wraps)
+            result = self._with_cache_hints(result)
+        return eras.seal(result, version, self._info_bytes, wraps=wraps)
 
-    def refusal(self, error: Exception, call: Call | None) -> RpcError:
+    def seal_value(self, value: Any, version: Version) -> Any:
+        """Return what a method of the server's own gave back as a version carries it."""
+        return eras.seal_value(value, version, self._info_bytes)
+
+    def _with_cache_hints(self, result: types.CacheableResult) -> types.CacheableResult:
+        # A copy: an author may give the same result every time.
+        ttl_ms, cache_scope = self._cache_hints
+        return msgspec.structs.replace(
+            result,
+            ttl_ms=ttl_ms if result.ttl_ms is None else result.ttl_ms,
+            cache_scope=cache_scope if result.cache_scope is None else result.cache_scope,
+        )
+
+    def refusal(self, error: BaseException, call: Call | None) -> RpcError:
         """Return the error to answer with; what was not meant for the client is reported and not said."""
         if not isinstance(error, RpcError):
             self.report(error, call)
@@ -304,11 +327,12 @@ class Server:
         return error if call is None else eras.seal_error(error, call.request.caller.version)
 
     def report(self, error: BaseException, call: Call | None) -> None:
-        """Log an error that nobody else will hear of."""
+        """Log an error that nobody else will hear of; this itself never fails."""
         import logging
 
         where = "a request" if call is None else f"{call.request.method.name} (request {call.request.id!r})"
-        logging.getLogger("dragoman.server").error("Unexpected error in %s", where, exc_info=error)
+        with suppress(Exception):
+            logging.getLogger("dragoman.server").error("Unexpected error in %s", where, exc_info=error)
 
     def connect(self, send: Callable[[bytes], None]) -> Connection:
         """Serve one duplex connection: messages come in by `receive` and go out by `send`."""
@@ -326,7 +350,9 @@ class Server:
         """Answer one JSON-RPC message; None for what is not answered."""
         from dragoman.server.connection import answer
 
-        return await answer(self, body.encode() if isinstance(body, str) else body, server_context)
+        # A lone surrogate becomes bytes that are not UTF-8, which is answered as such.
+        data = body.encode(errors="surrogatepass") if isinstance(body, str) else body
+        return await answer(self, data, server_context)
 
     def handle_json(self, body: bytes | str, server_context: Any = None) -> bytes | None:
         """Answer one JSON-RPC message, blocking; None for what is not answered.
@@ -347,9 +373,15 @@ class Server:
         return _parsed(self.handle_json(encode(message), server_context))
 
 
-def _parsed(data: bytes | None) -> types.Json | None:
-    import msgspec
+class _Compiled(msgspec.Struct, frozen=True):
+    """What follows from all that is registered, and after how many changes."""
 
+    changes: int
+    capabilities: types.ServerCapabilities
+    offer: eras.Offer
+
+
+def _parsed(data: bytes | None) -> types.Json | None:
     return None if data is None else msgspec.json.decode(data)
 
 

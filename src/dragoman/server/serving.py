@@ -14,13 +14,14 @@ import msgspec
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import Cancelled, InvalidParams, InvalidRequest, ResourceNotFound, RpcError, ToolError
+from dragoman.errors import InvalidParams, InvalidRequest, ResourceNotFound, RpcError, ToolError, ValidationError
 from dragoman.protocol import eras
 from dragoman.server.call import Call
 from dragoman.server.completion import Completers, completion_result
 from dragoman.server.definition import Definition
 from dragoman.server.listing import paginate, read_cursor
-from dragoman.server.results import resource_contents
+from dragoman.server.results import resource_contents, wire_object
+from dragoman.server.signature import ArgumentsRejected
 from dragoman.server.tools import Tool, error_result, failure
 
 if TYPE_CHECKING:
@@ -72,9 +73,14 @@ async def _list_by_author(server: Server, call: Call) -> Any:
     offset = read_cursor(call.request.params.cursor)
     assert server.resource_lister is not None
     listed = await server.resource_lister.invoke(call)
-    entries = [getattr(resource, "definition", resource) for resource in listed]
+    entries = [_listed_resource(resource) for resource in listed or ()]
     page_size = server.registry.listings["resources/list"].page_size
     return server.seal(paginate(types.ListResourcesResult, entries, offset, page_size), call)
+
+
+def _listed_resource(given: Any) -> types.Resource:
+    listed: types.Resource = wire_object(getattr(given, "definition", given), types.Resource, "A listed resource")
+    return listed
 
 
 def call_tool(server: Server, call: Call) -> Any:
@@ -85,19 +91,18 @@ def call_tool(server: Server, call: Call) -> Any:
         raise InvalidParams(f"Unknown tool: {params.name}")
     try:
         outcome = tool.run(call, params.arguments, validate=server.validates_arguments)
-    except Exception as error:
-        return server.seal(_tool_failed(server, call, error), call)
-    if isinstance(outcome, CoroutineType):
-        return _finish_tool(server, call, tool, outcome)
-    return _tool_result(server, call, tool, outcome)
+        if isinstance(outcome, CoroutineType):
+            return _finish_tool(server, call, tool, outcome)
+        return _tool_result(server, call, tool, outcome)
+    except BaseException as error:
+        return _tool_failed(server, call, error)
 
 
 async def _finish_tool(server: Server, call: Call, tool: Tool[..., Any], outcome: Any) -> Any:
     try:
-        result = await outcome
-    except Exception as error:
-        result = _tool_failed(server, call, error)
-    return _tool_result(server, call, tool, result)
+        return _tool_result(server, call, tool, await outcome)
+    except BaseException as error:
+        return _tool_failed(server, call, error)
 
 
 def _tool_result(server: Server, call: Call, tool: Tool[..., Any], result: types.CallToolResult) -> Any:
@@ -106,13 +111,24 @@ def _tool_result(server: Server, call: Call, tool: Tool[..., Any], result: types
     return server.seal(result, call, wraps=tool.wraps)
 
 
-def _tool_failed(server: Server, call: Call, error: Exception) -> types.CallToolResult:
+def _tool_failed(server: Server, call: Call, error: BaseException) -> Any:
     if isinstance(error, ToolError):
-        return error_result(error)
-    if isinstance(error, RpcError | Cancelled):
+        return server.seal(error_result(error), call)
+    if isinstance(error, RpcError) or call.is_given_up_by(error):
         raise error
     server.report(error, call)
-    return failure(INTERNAL_ERROR)
+    return server.seal(failure(INTERNAL_ERROR), call)
+
+
+def unencodable(server: Server, call: Call, error: ValidationError) -> Any:
+    """Return the result to send in place of one that cannot be JSON.
+
+    Raises:
+        ValidationError: the method has no result that says so.
+    """
+    if call.request.method.name != "tools/call":
+        raise error
+    return _tool_failed(server, call, error)
 
 
 def get_prompt(server: Server, call: Call) -> Any:
@@ -132,7 +148,7 @@ def read_resource(server: Server, call: Call) -> Any:
     resource = server.registry.resources.get(uri)
     if resource is not None:
         return _sealed(server, call, resource.read_at(call, uri))
-    for template in server.registry.templates.values():
+    for template in list(server.registry.templates.values()):
         variables = template.match(uri)
         if variables is not None:
             return _sealed(server, call, template.read_at(call, uri, variables))
@@ -167,11 +183,11 @@ def _completers(server: Server, ref: types.PromptReference | types.ResourceTempl
         if prompt is None:
             raise InvalidParams(f"Unknown prompt: {ref.name}")
         return prompt.completers
-    for template in server.registry.templates.values():
+    for template in list(server.registry.templates.values()):
         if template.uri_template == ref.uri or template.template.match(ref.uri) is not None:
             return template.completers
-    if server.registry.resources.get(ref.uri) is None:
-        raise ResourceNotFound(ref.uri)
+    if ref.uri not in server.registry.resources:
+        raise InvalidParams(f"Unknown resource or template: {ref.uri}", {"uri": ref.uri})
     return Completers()
 
 
@@ -207,12 +223,12 @@ def custom_method(function: Callable[..., Any], name: str) -> Handler:
     def serve(server: Server, call: Call) -> Any:
         raw = call.request.raw_params
         arguments = Raw(b'{"params":' + bytes(raw) + b"}") if takes_all else raw
-        outcome = definition.invoke(call, arguments)
-        return (
-            _finish_custom(server, call, outcome)
-            if isinstance(outcome, CoroutineType)
-            else _custom(server, call, outcome)
-        )
+        try:
+            outcome = definition.invoke(call, arguments)
+        except ArgumentsRejected as rejected:
+            raise InvalidParams(str(rejected)) from None
+        is_pending = isinstance(outcome, CoroutineType)
+        return _finish_custom(server, call, outcome) if is_pending else _custom(server, call, outcome)
 
     return serve
 
@@ -224,4 +240,4 @@ async def _finish_custom(server: Server, call: Call, outcome: CoroutineType[Any,
 def _custom(server: Server, call: Call, value: Any) -> Any:
     if isinstance(value, types.Result):
         return server.seal(value, call)
-    return eras.seal_value(msgspec.to_builtins(value), call.request.caller.version, server.info_bytes)
+    return server.seal_value(msgspec.to_builtins(value), call.request.caller.version)

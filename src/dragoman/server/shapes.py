@@ -91,9 +91,8 @@ class Shape(Struct, kw_only=True, eq=False):
         try:
             self.convert(value)
         except msgspec.ValidationError as error:
-            within = list(self.problems_within(value, path))
-            if not within:
-                within = [problem_of(str(error), path)]
+            within = self.problems_within(value, path)
+            yield next(within, None) or problem_of(str(error), path)
             yield from within
 
     def accepts(self, value: Any) -> bool:
@@ -144,6 +143,11 @@ class Shape(Struct, kw_only=True, eq=False):
         kind = "object" if isinstance(value, dict) else "array" if isinstance(value, list) else None
         return bool(self.schema) and kind in self.json_types()
 
+    def may_fit(self, value: Any) -> bool:
+        """Tell whether a value has one of the JSON types that fit."""
+        kind, fitting = _JSON_TYPES.get(type(value)), self.json_types()
+        return kind in fitting or (kind == "integer" and "number" in fitting)
+
     def json_types(self) -> frozenset[str]:
         """Return the JSON types of the values that may fit."""
         if self.arms:
@@ -164,7 +168,7 @@ class Shape(Struct, kw_only=True, eq=False):
             return self._mended_by_arm(value)
         if isinstance(value, float):
             is_mendable = "integer" in self.json_types() and "number" not in self.json_types()
-            return int(value) if is_mendable and value.is_integer() and abs(value) <= _LARGEST_EXACT else value
+            return int(value) if is_mendable and value.is_integer() else value
         if isinstance(value, dict):
             fields = self.fields or {}
             return {key: _mended(part, fields.get(key, self.item)) for key, part in value.items()}
@@ -174,8 +178,7 @@ class Shape(Struct, kw_only=True, eq=False):
         return value
 
     def _held(self, text: str) -> Any:
-        fitting = self.json_types()
-        if "string" in fitting:
+        if "string" in self.json_types():
             return text
         try:
             held = msgspec.json.decode(text)
@@ -184,8 +187,7 @@ class Shape(Struct, kw_only=True, eq=False):
         if isinstance(held, str):
             return text
         mended = self.mended(held)
-        kind = _JSON_TYPES[type(mended)]
-        return mended if kind in fitting or (kind == "integer" and "number" in fitting) else text
+        return mended if self.may_fit(mended) else text
 
     def _mended_by_arm(self, value: Any) -> Any:
         if not self.accepts(value):
@@ -200,7 +202,6 @@ def _mended(value: Any, shape: Shape | None) -> Any:
     return value if shape is None else shape.mended(value)
 
 
-_LARGEST_EXACT = 2**53
 _JSON_TYPES: dict[type, str] = {
     str: "string",
     int: "integer",
@@ -242,10 +243,14 @@ def first_fit(arms: Sequence[Shape]) -> Callable[[Any], Any]:
     then what takes anything.
     """
     ordered = sorted(arms, key=_precedence)
+    by_type: dict[type, list[Shape]] = {}
 
     def convert(value: Any) -> Any:
+        fitting = by_type.get(type(value))
+        if fitting is None:
+            fitting = by_type[type(value)] = [arm for arm in ordered if arm.may_fit(value)] or ordered
         reasons: list[str] = []
-        for arm in _nearest(ordered, value) if isinstance(value, dict) else ordered:
+        for arm in _nearest(fitting, value) if isinstance(value, dict) else fitting:
             try:
                 return arm.convert(value)
             except msgspec.ValidationError as error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import islice
@@ -22,7 +21,14 @@ from msgspec.structs import astuple
 
 from dragoman.errors import DefinitionError, DragomanError
 from dragoman.server import docstrings
-from dragoman.server.annotations import Unresolved, UnsupportedAnnotation, Walk, describe, with_default
+from dragoman.server.annotations import (
+    Unresolved,
+    UnsupportedAnnotation,
+    Walk,
+    caller_names,
+    describe,
+    with_default,
+)
 from dragoman.server.metadata import is_field, read_metadata
 from dragoman.server.shapes import Problem, Shape, decode_hook, is_accepted, problem_of, union_of
 from dragoman.types import Json
@@ -30,6 +36,8 @@ from dragoman.types import Json
 __all__ = ["ArgumentsRejected", "ContextParameter", "Parameter", "Problem", "Signature"]
 
 MOST_PROBLEMS = 100
+LARGEST_MENDED = 256 * 1024
+"""In bytes: what is larger is decoded as it is or refused, so that no message takes long to look through."""
 _NO_ARGUMENTS = Raw(b"{}")
 _EMPTY = inspect.Parameter.empty
 _CONTEXTS = ("Context", "BlockingContext")
@@ -115,7 +123,7 @@ class Signature:
         Raises:
             DefinitionError: a parameter cannot be read from JSON; the message names it and the remedy.
         """
-        return Signature(_Inspection(function, skip, _caller_names() if localns is None else localns))
+        return Signature(_Inspection(function, skip, caller_names() if localns is None else localns))
 
     def __init__(self, inspection: _Inspection) -> None:
         slots, extra = inspection.slots, inspection.extra
@@ -126,11 +134,12 @@ class Signature:
         self.returns = inspection.hints.get("return", UNSET)
         self.takes_any = extra is not None
         self.input_schema = _input_schema(self.parameters, extra, inspection.walk.definitions)
-        self._names = [slot.name for slot in slots if slot.by_keyword]
-        self._positional = len(slots) - len(self._names)
+        self._named = [(slot.name, index) for index, slot in enumerate(slots) if slot.by_keyword]
+        self._positional = len(slots) - len(self._named)
         self._shape = inspection.arguments_shape()
         self._decode = msgspec.json.Decoder(self._shape.kind, dec_hook=decode_hook).decode
         self._decode_extra = msgspec.json.Decoder(extra.kind if extra else Any, dec_hook=decode_hook).decode
+        self._reserved = self.input_schema["properties"].keys() | inspection.reserved_names()
 
     def bind(self, arguments: Raw | UnsetType | None, context: object = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the positional and keyword arguments to call the function with.
@@ -142,10 +151,11 @@ class Signature:
         try:
             values = astuple(self._decode(given))
             keywords = self._extras(given) if self.takes_any else {}
-        except _FAILURES:
-            values, keywords = self._bind_mended(given)
-        if self._names:
-            keywords.update(zip(self._names, values[self._positional :], strict=True))
+        except _FAILURES as error:
+            values, keywords = self._bind_mended(given, error)
+        if self._named:
+            for name, index in self._named:
+                keywords[name] = values[index]
             values = values[: self._positional]
         place = self.context
         if place is None:
@@ -156,12 +166,13 @@ class Signature:
         return (*values[: place.position], context, *values[place.position :]), keywords
 
     def _extras(self, arguments: Raw | bytes) -> dict[str, Any]:
-        """Decode what no parameter is named after."""
-        known = self.input_schema["properties"]
+        """Decode what no parameter is named after, be it one that no client may give."""
         parts = _objects.decode(arguments)
-        return {key: self._decode_extra(part) for key, part in parts.items() if key not in known}
+        return {key: self._decode_extra(part) for key, part in parts.items() if key not in self._reserved}
 
-    def _bind_mended(self, arguments: Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _bind_mended(self, arguments: Raw, failure: Exception) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if len(arguments) > LARGEST_MENDED:
+            raise ArgumentsRejected((problem_of(str(failure)),))
         try:
             value = msgspec.json.decode(arguments)
             mended = {} if value is None else self._shape.mended(value)
@@ -179,7 +190,7 @@ class _Inspection:
     """The reading of one function."""
 
     def __init__(self, function: Callable[..., Any], skip: Collection[str], local_names: Mapping[str, Any]) -> None:
-        layers = list(_layers(function))
+        layers = self._layers = list(_layers(function))
         self.name = _name_of(function)
         self.walk = Walk(local_names)
         self.hints = _hints(layers[-1], local_names, self.name)
@@ -209,6 +220,13 @@ class _Inspection:
             self._take_context(parameter, context)
         else:
             self._take(parameter, Any if annotation is _EMPTY else annotation)
+
+    def reserved_names(self) -> set[str]:
+        """Return the names that `**kwargs` must not collect: those of every parameter, given by a client or not."""
+        if self.extra is None:
+            return set()
+        every = [parameter for layer in self._layers for parameter in _parameters(layer, self.name)]
+        return {parameter.name for parameter in every if parameter.kind is not parameter.VAR_KEYWORD}
 
     def _passed_by_keyword(self, parameter: inspect.Parameter) -> bool:
         by_keyword = self._by_keyword or parameter.kind is parameter.KEYWORD_ONLY
@@ -350,14 +368,6 @@ def _hints(function: Any, local_names: Mapping[str, Any], name: str) -> dict[str
 
 def _unreadable(name: str, error: Exception) -> DefinitionError:
     return DefinitionError(f"The annotations of {name}() cannot be read: {error}")
-
-
-def _caller_names() -> Mapping[str, Any]:
-    """Return the local names of whoever called into dragoman."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "dragoman":
-        frame = frame.f_back
-    return frame.f_locals
 
 
 def _is_private(parameter: inspect.Parameter) -> bool:

@@ -14,16 +14,19 @@ from dragoman import types
 from dragoman.errors import ToolError, ValidationError
 from dragoman.protocol import fields
 from dragoman.server.call import Call
-from dragoman.server.definition import Definition, P, R, check_name
+from dragoman.server.definition import Definition, P, Parameters, R, Returned, check_name
 from dragoman.server.outputs import Output
 from dragoman.server.results import ToolResult, wire_object
 from dragoman.server.schemas import InputSchema, OutputSchema
+from dragoman.server.shapes import Shape
 from dragoman.server.signature import ArgumentsRejected
 
+_NO_ARGUMENTS = Raw(b"{}")
+_NULL = Raw(b"null")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
-class Tool(Definition[P, R]):
+class Tool(Definition[Parameters, Returned]):
     """A tool: a class with a `call` method, or what the decorators make of a function.
 
     Example:
@@ -68,13 +71,12 @@ class Tool(Definition[P, R]):
     def run(self, call: Call, arguments: Raw | UnsetType, *, validate: bool = True) -> Any:
         """Call the tool with a client's arguments; the outcome is a result, or a coroutine that gives it."""
         try:
-            if validate and self._given_schema is not None:
-                self._given_schema.validate({} if arguments is UNSET else msgspec.json.decode(arguments))
-            outcome = self.invoke(call, arguments)
-        except ValidationError as error:
-            return failure(f"Invalid arguments: {error}")
-        except ArgumentsRejected as rejected:
+            if self._given_schema is not None:
+                arguments = _fitting(self._given_schema, arguments, validate=validate)
+            args, kwargs = self.bind(call, arguments)
+        except (ValidationError, ArgumentsRejected) as rejected:
             return failure(str(rejected))
+        outcome = self.start(*args, **kwargs)
         if isinstance(outcome, CoroutineType):
             return self._settle(outcome)
         return self._output.result(outcome)
@@ -103,6 +105,53 @@ def error_result(error: ToolError) -> types.CallToolResult:
 
 def _schema(given: Any, kind: type[Any]) -> Any:
     return given if given is None or isinstance(given, kind) else kind(given)
+
+
+def _fitting(schema: InputSchema, arguments: Raw | UnsetType, *, validate: bool) -> Raw:
+    """Return the arguments as an author's schema takes them: as they came, or mended if only so they fit.
+
+    Raises:
+        ValidationError: something is missing or does not fit.
+    """
+    given = _NO_ARGUMENTS if arguments is UNSET or arguments == _NULL else arguments
+    value = msgspec.json.decode(given)
+    if not schema.missing(value):
+        if not validate or _fits(schema, value):
+            return given
+        value = _mended(schema, value)
+        if _fits(schema, value):
+            return Raw(msgspec.json.encode(value))
+    raise ValidationError(_problems(schema, value, validate=validate))
+
+
+def _fits(schema: InputSchema, value: Any) -> bool:
+    try:
+        schema.validate(value)
+    except ValidationError:
+        return False
+    return True
+
+
+def _mended(schema: InputSchema, value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    kinds = {name: kind for name, kind in schema.document.get("properties", {}).items() if isinstance(kind, dict)}
+    return {
+        name: Shape(kind=Any, schema=kinds[name]).mended(part) if name in kinds else part
+        for name, part in value.items()
+    }
+
+
+def _problems(schema: InputSchema, value: Any, *, validate: bool) -> str:
+    missing = schema.missing(value)
+    parts = [f"Missing required arguments: {', '.join(missing)}"] if missing else []
+    if validate:
+        others = {keyword: part for keyword, part in schema.document.items() if keyword != "required"}
+        try:
+            InputSchema.derived(others if missing else schema.document).validate(value)
+        except ValidationError as error:
+            parts.append(f"Invalid arguments: {error}")
+    return ". ".join(parts)
 
 
 @overload

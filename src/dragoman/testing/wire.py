@@ -25,7 +25,7 @@ class WirePeer:
             assert response["result"]["content"][0]["text"] == "3"
 
     `era` is "handshake", "stateless", the name of a protocol version, or "none" for a peer that says nothing of itself.
-    Messages of the server that answer no request are in `received`.
+    Messages of the server that answer no request are in `received`. Answers that come as a batch are taken one by one.
     """
 
     def __init__(
@@ -117,7 +117,11 @@ class WirePeer:
         return {**params, "_meta": {**envelope, **params.get("_meta", {})}}
 
     def _take(self, data: bytes) -> None:
-        message: types.Json = msgspec.json.decode(data)
+        message = msgspec.json.decode(data)
+        for part in message if isinstance(message, list) else [message]:
+            self._take_message(part)
+
+    def _take_message(self, message: types.Json) -> None:
         waiting = self._waiting.get(message.get("id")) if "method" not in message else None
         if waiting is not None and not waiting.done():
             waiting.set_result(message)

@@ -17,6 +17,7 @@ import os
 import select
 import stat
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -82,6 +83,10 @@ def _is_watchable(descriptor: int) -> bool:
     return os.name == "posix" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
 
 
+def _is_socket(descriptor: int) -> bool:
+    return stat.S_ISSOCK(os.fstat(descriptor).st_mode)
+
+
 def _are_same_file(one: int, other: int) -> bool:
     try:
         return os.path.sameopenfile(one, other)
@@ -98,6 +103,8 @@ class _WatchingReader:
         self._receive = receive
         self._end = end
         self._open = True
+        # After an error on a socket uvloop calls once and never again, though bytes may come before the error.
+        self._renewing = _is_socket(descriptor) and not isinstance(self._loop, asyncio.SelectorEventLoop)
         self.resume()
 
     def pause(self) -> None:
@@ -118,11 +125,14 @@ class _WatchingReader:
             return
         except OSError:
             chunk = b""
-        if chunk:
-            self._receive(chunk)
-        else:
+        if not chunk:
             self.close()
             self._end()
+            return
+        if self._renewing:
+            self.pause()
+            self.resume()
+        self._receive(chunk)
 
 
 class _ThreadReader:
@@ -188,7 +198,7 @@ def _read_blocking(descriptor: int) -> bytes:
             return b""
 
 
-class Writer:
+class Writer(ABC):
     """Sends lines: what one turn of the loop sends is one batch, and there is one batch on its way at a time."""
 
     def __init__(self, descriptor: int, flow: Flow) -> None:
@@ -255,9 +265,9 @@ class Writer:
             self._writing = True
             self._write(batch)
 
+    @abstractmethod
     def _write(self, batch: bytes) -> None:
         """Start to write; `_written` is to follow until the batch is, or `_break`."""
-        raise NotImplementedError
 
     def _written(self, count: int, *, whole: bool) -> None:
         if self._closed:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Protocol
 
-from dragoman.runtime.program import GRACE_SECONDS, run
+from dragoman.runtime.program import GRACE_SECONDS, refuse_a_running_loop, run
 from dragoman.transports.descriptors import open_reader, open_writer
 from dragoman.transports.streams import Streams, claim
 
@@ -67,7 +67,10 @@ def run_stdio(service: Service, *, streams: Streams | None = None, grace: float 
     Raises:
         RuntimeError: a loop is running in this thread; await `serve_stdio` there.
     """
-    run(serve_stdio(service, streams=streams or claim(), grace=grace), grace=grace)
+    refuse_a_running_loop()
+    # Before the loop is made: descriptors of its own would take the places of standard ones that are closed.
+    streams = streams or claim()
+    run(serve_stdio(service, streams=streams, grace=grace), grace=grace)
 
 
 async def serve_stdio(service: Service, *, streams: Streams | None = None, grace: float = GRACE_SECONDS) -> None:

@@ -158,7 +158,7 @@ FITTING: dict[str, dict[str, Any]] = {
         ("tools/list", VERSIONS),
         ("tools/call", VERSIONS),
         ("resources/read", VERSIONS),
-        ("server/discover", [V2026_07_28]),
+        ("server/discover", VERSIONS),
         ("subscriptions/listen", [V2026_07_28]),
         ("resources/subscribe", []),
         ("prompts/list", []),
@@ -187,6 +187,19 @@ def test_a_method_is_found_where_its_version_has_it_and_its_capability_is_offere
             eras.open(message, OFFER, session)
         assert refusal.value.message == f"Method not found: {method}"
         assert refusal.value.data == {"method": method}
+
+
+@pytest.mark.parametrize("session", [None, SESSION], ids=["unintroduced", "in a session"])
+def test_a_bare_discovery_is_served_as_the_newest_stateless_version_to_a_client_without_capabilities(
+    session: Caller | None,
+) -> None:
+    opened = eras.open(request("server/discover"), OFFER, session)
+    assert opened.caller == Caller(V2026_07_28)
+
+
+def test_a_bare_discovery_is_not_found_where_no_stateless_version_is_served() -> None:
+    with pytest.raises(MethodNotFound):
+        eras.open(request("server/discover"), Offer.of(CAPABILITIES, HANDSHAKE))
 
 
 def test_an_offer_lists_its_versions_newest_first_and_knows_methods_of_the_servers_own() -> None:

@@ -1,5 +1,6 @@
 import _thread
 import asyncio
+import gc
 import signal
 import threading
 import time
@@ -40,7 +41,7 @@ def test_a_running_loop_is_refused_with_the_remedy():
     async def main():
         run(program())
 
-    with pytest.raises(RuntimeError, match="await the coroutine instead"):
+    with pytest.raises(RuntimeError, match="await it"):
         asyncio.run(main())
 
 
@@ -118,7 +119,7 @@ def insistence(monkeypatch):
 
 
 @SIGNALS
-def test_what_blocks_the_loop_is_interrupted_when_the_grace_of_the_first_signal_is_over(number, insistence):
+def test_what_blocks_the_loop_is_interrupted_when_a_grace_passes_in_which_it_does_not_turn(number, insistence):
     async def program():
         signal.raise_signal(number)
         time.sleep(DEADLINE)  # noqa: ASYNC251
@@ -129,12 +130,47 @@ def test_what_blocks_the_loop_is_interrupted_when_the_grace_of_the_first_signal_
 
 
 @SIGNALS
-def test_a_program_that_ended_in_time_is_not_interrupted_later(number, insistence):
+def test_an_interrupted_task_is_not_reported(number, insistence, caplog):
+    async def blocking():
+        signal.raise_signal(number)
+        time.sleep(DEADLINE)  # noqa: ASYNC251
+
+    async def program():
+        kept = asyncio.create_task(blocking())
+        await asyncio.wait([kept])
+
+    run(program(), grace=0.05)
+    gc.collect()
+    assert caplog.records == []
+
+
+def test_a_task_that_failed_is_reported(caplog):
+    async def fail():
+        raise ValueError("nobody looks")
+
+    async def program():
+        await asyncio.wait([asyncio.create_task(fail())])
+
+    run(program())
+    gc.collect()
+    assert [str(record.exc_info[1]) for record in caplog.records] == ["nobody looks"]
+
+
+@SIGNALS
+def test_a_program_that_takes_its_time_without_blocking_the_loop_is_not_interrupted(number, insistence):
+    ended = []
+
     async def program():
         signal.raise_signal(number)
-        await asyncio.sleep(DEADLINE)
+        try:
+            await asyncio.sleep(DEADLINE)
+        finally:
+            for _ in range(40):
+                await asyncio.sleep(0.01)
+            ended.append(True)
 
     run(program(), grace=0.1)
+    assert ended == [True]
     insistence[0].join(DEADLINE)
     assert not insistence[0].is_alive()
 
@@ -147,7 +183,8 @@ def test_a_signal_that_is_still_on_its_way_when_the_program_has_ended_does_nothi
         handlers.append(signal.getsignal(number))
 
     run(program())
-    assert handlers[0](number, None) is None
+    handlers[0](number, None)
+    handlers[0].__self__._interrupt(number)
 
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda number, frame: None], ids=["ignored", "own handler"])

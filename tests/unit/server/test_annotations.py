@@ -5,10 +5,13 @@ import enum
 import subprocess
 import sys
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, LiteralString, NewType, TypedDict, TypeVar, Union
+from typing import Annotated, Any, Generic, Literal, LiteralString, NamedTuple, NewType, TypedDict, TypeVar, Union
 
+import annotated_types
 import jsonschema_rs
 import msgspec
 import pydantic
@@ -38,6 +41,18 @@ class Line:
 @dataclass
 class Tree:
     children: "list[Tree]" = field(default_factory=list)
+
+
+@dataclass
+class Hopeless:
+    field: "Nowhere"  # noqa: F821
+
+
+class Plain:
+    pass
+
+
+JSON = TypeAliasType("JSON", Union[dict[str, "JSON"], list["JSON"], int, None])  # noqa: UP007
 
 
 class Model(pydantic.BaseModel):
@@ -78,6 +93,102 @@ def test_what_is_said_of_a_class_stands_beside_it():
     assert codec(Annotated[Point, "Where."]).schema["description"] == "Where."
     assert codec(None).schema == {"type": "null"}
     assert codec(list[Point]).schema["items"] == {"$ref": "#/$defs/Point"}
+
+
+class Color(enum.Enum):
+    RED = "red"
+
+
+class Ratio(enum.Enum):
+    HALF = 0.5
+    NONE = None
+
+
+class Pair(NamedTuple):
+    left: int
+    right: Path | None = None
+
+
+class Tagged(Struct, tag="tagged", array_like=True):
+    value: int
+
+
+@dataclass
+class Computed:
+    given: int
+    computed: int = field(init=False, default=2)
+
+
+Bound = TypeVar("Bound", bound=int)
+Constrained = TypeVar("Constrained", int, str)
+ANY_OF_TWO = {"anyOf": [INTEGER, {"type": "string"}]}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "schema", "plain", "value"),
+    [
+        (T, {}, 1, 1),
+        (Bound, INTEGER, 1, 1),
+        (Constrained, ANY_OF_TWO, "a", "a"),
+        (Iterable[int], {"type": "array", "items": INTEGER}, [1], [1]),
+        (set[int], {"type": "array", "items": INTEGER, "uniqueItems": True}, [1], {1}),
+        (tuple, {"type": "array"}, [1], (1,)),
+        (tuple[Path, ...], {"type": "array", "items": {"type": "string", "format": "path"}}, ["p"], (Path("p"),)),
+        (tuple[()], {"type": "array", "items": False, "minItems": 0, "maxItems": 0}, [], ()),
+        (dict[str, int], {"type": "object", "additionalProperties": INTEGER}, {"a": 1}, {"a": 1}),
+        (
+            dict[int, Any],
+            {"type": "object", "propertyNames": {"pattern": "^-?[0-9]+$"}},
+            {"1": None},
+            {1: None},
+        ),
+        (
+            dict[Literal[1, 2], Any],
+            {"type": "object", "propertyNames": {"enum": ["1", "2"]}},
+            {"1": None},
+            {1: None},
+        ),
+        (
+            dict[Color, Any],
+            {"type": "object", "propertyNames": {"type": "string", "enum": ["red"]}},
+            {"red": 1},
+            {Color.RED: 1},
+        ),
+        (Literal[Color.RED, 1], {"enum": ["red", 1]}, "red", Color.RED),
+        (Ratio, {"enum": [0.5, None]}, 0.5, Ratio.HALF),
+        (Path | int, {"anyOf": [{"type": "string", "format": "path"}, INTEGER]}, "p", Path("p")),
+        (Annotated[int | None, Meta(ge=1)], {"anyOf": [INTEGER | {"minimum": 1}, {"type": "null"}]}, 1, 1),
+        (Annotated[int, annotated_types.Ge(1)], INTEGER | {"minimum": 1}, 1, 1),
+        (Annotated[Decimal, annotated_types.Ge(1)], None, "1.5", Decimal("1.5")),
+        (Annotated[int, pydantic.AfterValidator(str)], INTEGER, 1, "1"),
+        (NewType("Id", int), INTEGER, 1, 1),
+        (Pair, None, [1, "p"], Pair(1, Path("p"))),
+        (Tagged, None, ["tagged", 1], Tagged(1)),
+        (Computed, None, {"given": 1, "computed": 5}, Computed(1)),
+        (JSON, None, {"a": [1, {}]}, {"a": [1, {}]}),
+    ],
+)
+def test_annotations_have_schemas_and_values(annotation, schema, plain, value):
+    found = codec(annotation)
+    assert schema is None or found.schema == schema
+    assert found.convert(plain) == value
+    jsonschema_rs.Draft202012Validator(found.schema, offline=True).validate(plain)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "reason"),
+    [
+        (Literal[b"x"], "its values must be"),
+        (Annotated[str, Meta(ge=1)], "ge does not apply"),
+        (Annotated[Plain, pydantic.AfterValidator(str)], "pydantic says"),
+        (list["Nowhere"], "not known at run time"),  # noqa: F821
+        (Hopeless, "name 'Nowhere' is not defined; import it"),
+        (Plain, "make it a dataclass"),
+    ],
+)
+def test_a_refusal_says_why(annotation, reason):
+    with pytest.raises(DefinitionError, match=reason):
+        codec(annotation)
 
 
 def test_values_are_converted_and_mended():
@@ -212,6 +323,18 @@ def test_classes_that_refer_to_each_other_in_refused_unions_are_read():
 
     found = codec(Branch, local_names={"Branch": Branch, "Leaf": Leaf})
     assert found.convert({"parts": [{"value": 1}, {"parts": []}]}) == Branch([Leaf(1), Branch([])])
+
+
+def test_local_names_are_found_where_the_call_came_from():
+    @dataclass
+    class Inner:
+        a: int
+
+    @dataclass
+    class Outer:
+        inner: "Inner"
+
+    assert Codec(Outer, "it").convert({"inner": {"a": 1}}) == Outer(Inner(1))
 
 
 def test_generic_structs_and_dictionaries_are_filled_in():

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import re
+import sys
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -69,6 +70,16 @@ def test_it_is_known_what_only_pydantic_understands(item, needs):
     assert is_for_pydantic([item]) is needs
 
 
+def test_what_says_how_pydantic_reads_it_is_read_by_pydantic(monkeypatch):
+    class Doubled:
+        def __get_pydantic_core_schema__(self, source, handler):
+            return handler(source)
+
+    assert is_for_pydantic([Doubled()])
+    monkeypatch.delitem(sys.modules, "pydantic")
+    assert not is_for_pydantic([Doubled()])
+
+
 def test_only_fields_of_pydantic_are_fields():
     class FieldInfo:
         pass
@@ -84,7 +95,7 @@ def test_the_length_of_what_is_encoded_is_not_described():
 
 
 def test_limits_of_another_type_are_refused(monkeypatch):
-    monkeypatch.delitem(__import__("sys").modules, "pydantic")
+    monkeypatch.delitem(sys.modules, "pydantic")
     for limit in (annotated_types.Ge(dt.date(2026, 1, 1)), Pattern("("), annotated_types.MinLen(1)):
         with pytest.raises(UnsupportedAnnotation, match="does not apply"):
             Walk().shape(Annotated[dt.date, limit])

@@ -31,6 +31,16 @@ def test_titles_that_pydantic_makes_up_are_dropped_and_others_kept():
     }
 
 
+def test_definitions_whose_name_is_taken_are_numbered():
+    class Owner(pydantic.BaseModel):
+        pets: list[Cat]
+
+    definitions = {"Cat": {"type": "string"}, "Cat_2": {"type": "null"}}
+    schema = models.read(Owner, definitions).schema
+    assert schema["properties"]["pets"]["items"] == {"$ref": "#/$defs/Cat_3"}
+    assert definitions["Cat_3"]["required"] == ["kind"]
+
+
 def test_a_discriminator_chooses_the_model():
     animal = Codec(Annotated[Cat | Dog, pydantic.Field(discriminator="kind")], "it")
     assert animal.convert({"kind": "dog", "bark_volume": 1}) == Dog(kind="dog", bark_volume=1)
@@ -39,7 +49,7 @@ def test_a_discriminator_chooses_the_model():
 
 
 def test_what_fits_has_no_problems():
-    shape = models.read(Cat, {}, "validation")
+    shape = models.read(Cat, {})
     assert shape.find_problems({"kind": "cat"}) == []
 
 

@@ -1,13 +1,20 @@
 """Classes of fields, read for their members and described."""
 
 import dataclasses
-from typing import Any, ClassVar, NamedTuple, NotRequired, Required, TypedDict
+from pathlib import Path
+from typing import Any, ClassVar, Generic, NamedTuple, NotRequired, Required, TypedDict, TypeVar
 
+import jsonschema_rs
+import pytest
 import typing_extensions
 from msgspec import UNSET, Struct, field
 
+from dragoman.errors import ValidationError
 from dragoman.server.annotations import Codec
 from dragoman.server.records import Member, hints_of, reader_for, substituted
+from dragoman.server.shapes import to_builtins
+
+T = TypeVar("T")
 
 
 def members_of(kind):
@@ -31,6 +38,30 @@ def test_dataclasses_have_the_members_of_their_constructor():
         Member("made", "made", list[int], False, []),
         Member("computed", "computed", dict[str, int], False, UNSET),
     ]
+
+
+def test_dataclasses_are_sent_with_what_they_compute():
+    @dataclasses.dataclass
+    class Data:
+        secret: dataclasses.InitVar[str]
+        needed: int
+        given: str = "x"
+        computed: int = dataclasses.field(init=False, default=0)
+
+        def __post_init__(self, secret: str) -> None:
+            self.computed = len(secret)
+
+    codec = Codec(Data, "it", for_output=True)
+    assert codec.schema == {
+        "type": "object",
+        "properties": {
+            "needed": {"type": "integer"},
+            "given": {"type": "string", "default": "x"},
+            "computed": {"type": "integer"},
+        },
+        "required": ["needed"],
+    }
+    assert to_builtins(Data("abc", 1)) == {"needed": 1, "given": "x", "computed": 3}
 
 
 def test_structs_have_the_members_of_their_json():
@@ -109,6 +140,64 @@ def test_fields_are_described_by_the_docstring_of_their_class():
     }
 
 
+class Place(NamedTuple):
+    path: Path
+    mark: int = 1
+
+
+class Entry(Struct, tag="entry", array_like=True):
+    path: Path
+
+
+class Sealed(Struct, tag=1, forbid_unknown_fields=True):
+    path: Path
+    note: str = ""
+
+
+@dataclasses.dataclass
+class Boxed(Generic[T]):
+    content: T
+    path: Path = Path()
+
+
+@dataclasses.dataclass
+class BoxedNumber(Boxed[int]):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain", "value"),
+    [
+        (Place, ["p"], Place(Path("p"))),
+        (Entry, ["entry", "p"], Entry(Path("p"))),
+        (Sealed, {"type": 1, "path": "p"}, Sealed(Path("p"))),
+        (Boxed[int], {"content": 1, "path": "p"}, Boxed(1, Path("p"))),
+        (Boxed[list[T]][int], {"content": [1]}, Boxed([1])),
+        (BoxedNumber, {"content": 1}, BoxedNumber(1)),
+    ],
+)
+def test_what_msgspec_cannot_decode_is_made_through_a_stand_in(kind, plain, value):
+    codec = Codec(kind, "it")
+    assert codec.convert(plain) == value
+    jsonschema_rs.Draft202012Validator(codec.schema, offline=True).validate(plain)
+
+
+def test_a_stand_in_is_as_strict_as_the_class():
+    with pytest.raises(ValidationError, match="unknown field `more`"):
+        Codec(Sealed, "it").convert({"type": 1, "path": "p", "more": 1})
+
+
+def test_local_names_are_found_only_where_they_are_needed():
+    @dataclasses.dataclass
+    class Local:
+        other: "Elsewhere"  # noqa: F821
+
+    assert hints_of(Sealed, {}) == ({"path": Path, "note": str}, False)
+    assert hints_of(Local, {"Elsewhere": int}) == ({"other": int}, True)
+    with pytest.raises(NameError):
+        hints_of(Local, {})
+
+
 def test_a_class_without_fields_is_an_object():
     @dataclasses.dataclass
     class Nothing:
@@ -120,3 +209,7 @@ def test_a_class_without_fields_is_an_object():
 def test_what_has_no_variables_is_not_substituted():
     assert substituted(int, {}) is int
     assert substituted(list[int], {}) == list[int]
+    assert substituted(T, {T: int}) is int
+    assert substituted(list[T], {T: int}) == list[int]
+    assert substituted(Boxed, {T: int}) is Boxed
+    assert substituted(T, {}) is T

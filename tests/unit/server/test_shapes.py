@@ -15,7 +15,7 @@ import pydantic
 import pytest
 
 from dragoman.server.annotations import Walk
-from dragoman.server.shapes import Problem, encode_hook, lookup, problem_of, to_builtins
+from dragoman.server.shapes import Problem, Shape, encode_hook, lookup, problem_of, to_builtins
 
 
 class Color(enum.Enum):
@@ -143,7 +143,7 @@ class Node:
         (int, "5.0", 5),
         (int, 5.0, 5),
         (int, 5.5, 5.5),
-        (int, 1e300, 1e300),
+        (int, 1e300, int(1e300)),
         (float, 5.0, 5.0),
         (float, "5", 5),
         (int | float, 5.0, 5.0),
@@ -178,6 +178,36 @@ class Node:
 def test_a_value_is_mended_where_it_is_plain_what_was_meant(annotation, value, mended):
     found = Walk().shape(annotation).mended(value)
     assert (type(found), found) == (type(mended), mended)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "paths"),
+    [
+        (int, "x", [""]),
+        (list[int], ["x", 1, "y"], ["[0]", "[2]"]),
+        (tuple[int, int], ["x", "y"], ["[0]", "[1]"]),
+        (tuple[int, int], [1], [""]),
+        (dict[str, int], {"a b": "x"}, ["['a b']"]),
+        (Node, {"nodes": [{"value": "x"}, 5]}, ["value", "nodes[0].value", "nodes[1]"]),
+        (Node | list[int], ["x"], ["[0]"]),
+        (Node | list[int], "x", [""]),
+        (Model, {"when": "x"}, ["when"]),
+        (list[Model], [{}], ["[0].when"]),
+        (list, 5, [""]),
+        (set, [[]], [""]),
+    ],
+)
+def test_every_problem_has_its_place(annotation, value, paths):
+    assert [problem.path for problem in Walk().shape(annotation).problems(value)] == paths
+
+
+def test_what_a_record_has_no_field_for_may_have_a_shape():
+    integer = Walk().shape(int)
+    shape = Shape(kind=dict, schema={"type": "object"}, fields={"a": integer}, required=["a"], item=integer)
+    assert [str(problem) for problem in shape.problems_within({"b": "x", "c": 1}, "")] == [
+        "a: Missing required field",
+        "b: Expected `int`, got `str`",
+    ]
 
 
 def test_a_value_is_accepted_or_not():

@@ -204,18 +204,43 @@ def test_bytes_that_somebody_else_took_are_not_waited_for(run):
     run(main())
 
 
-def test_what_cannot_be_read_has_ended(run):
+def test_a_connection_that_is_reset_has_ended_after_its_last_bytes(run):
     async def main():
         source = Source()
         ours, theirs = socket.socketpair()
         with theirs:
-            theirs.send(b"unread")
-            os.write(ours.fileno(), b"unread too")
+            theirs.send(b"never read")  # this makes closing a reset
+            ours.send(b"last bytes")
             ours.close()
             open_reader(theirs.fileno(), source.receive, source.end)
-            # Closing with unread bytes resets the connection: what follows the bytes is an error, not an end.
-            await source.whole()
+            assert await source.whole() == b"last bytes"
             assert source.ends == 1
+
+    run(main())
+
+
+@pytest.mark.parametrize("conduit", [pipe, sockets])
+def test_a_closed_output_is_noticed_while_a_write_waits_for_room(run, conduit):
+    async def main():
+        with conduit() as (reader, writer):
+            flow = Recorder()
+            sending = open_writer(writer.fileno(), flow)
+            sending(b"x" * CONGESTED_BYTES)
+            assert await asyncio.to_thread(os.read, reader.fileno(), 1) == b"x"
+            reader.close()
+            await flow.until("pause", "break off")
+
+    run(main())
+
+
+def test_a_terminal_that_nobody_has_any_more_has_ended(run):
+    async def main():
+        source = Source()
+        ours, theirs = pty.openpty()
+        with os.fdopen(ours, "rb", 0):
+            open_reader(ours, source.receive, source.end)
+            os.close(theirs)
+            assert await source.whole() == b""
 
     run(main())
 
@@ -238,18 +263,21 @@ def test_a_loop_that_cannot_watch_has_a_thread_read():
     asyncio.run(main())
 
 
+def started_since(before, name):
+    return [thread for thread in threading.enumerate() if thread.name == name and thread not in before]
+
+
 def test_a_thread_that_reads_ends_when_its_loop_is_gone():
     async def main(reader):
         open_reader(reader, lambda chunk: None, lambda: None)
 
     ours, theirs = pty.openpty()
+    before = threading.enumerate()
     asyncio.run(main(theirs))
-    threads = [thread for thread in threading.enumerate() if thread.name == "dragoman-reader"]
+    (thread,) = started_since(before, "dragoman-reader")
     os.write(ours, b"too late\n")
-    for thread in threads:
-        thread.join(DEADLINE)
-    assert threads
-    assert not [thread for thread in threads if thread.is_alive()]
+    thread.join(DEADLINE)
+    assert not thread.is_alive()
     os.close(ours)
     os.close(theirs)
 
@@ -435,23 +463,21 @@ def test_flushing_gives_up_on_an_other_side_that_takes_nothing(run, conduit):
     run(main())
 
 
-def test_flushing_is_patient_with_an_other_side_that_takes_little_by_little(run):
+def test_the_patience_of_flushing_starts_anew_with_all_that_is_taken(run, monkeypatch):
+    patience = 0.98 * DEADLINE
+    started = []
+    real_timeout = asyncio.timeout
+    monkeypatch.setattr(asyncio, "timeout", lambda seconds: started.append(seconds) or real_timeout(seconds))
+
     async def main():
         with pipe() as (reader, writer):
             sending = open_writer(writer.fileno(), Recorder())
-            sink = Sink(reader)
             sending(b"x" * 10 * CHUNK_BYTES)
-            flushing = asyncio.create_task(sending.flush(1.0))
-            started = asyncio.get_running_loop().time()
-            for step in range(1, 11):
-                await sink.take(step * CHUNK_BYTES)
-                await asyncio.sleep(0.15)
-            await sink.take(10 * CHUNK_BYTES + 1)
-            await flushing
-            assert asyncio.get_running_loop().time() - started > 1.0
+            await asyncio.gather(Sink(reader).take(10 * CHUNK_BYTES + 1), sending.flush(patience))
             sending.close()
 
     run(main())
+    assert started.count(patience) > 1
 
 
 def test_an_other_side_that_takes_nothing_while_very_much_waits_counts_as_gone(run, monkeypatch, caplog):
@@ -538,15 +564,35 @@ def test_a_thread_that_writes_ends_when_its_loop_is_gone():
     tty.setraw(theirs)
     before = threading.enumerate()
     asyncio.run(main(theirs))
-    (thread,) = [
-        thread for thread in threading.enumerate() if thread.name == "dragoman-writer" and thread not in before
-    ]
+    (thread,) = started_since(before, "dragoman-writer")
     os.read(ours, CONGESTED_BYTES)
     os.read(ours, CONGESTED_BYTES)
     os.close(ours)
     thread.join(DEADLINE)
     assert not thread.is_alive()
     os.close(theirs)
+
+
+@pytest.mark.parametrize("reader_lives", [True, False], ids=["read", "closed"])
+def test_what_becomes_of_a_write_after_closing_is_not_told(run, reader_lives):
+    async def main():
+        ours, theirs = pty.openpty()
+        tty.setraw(theirs)
+        with os.fdopen(ours, "rb", 0) as reader, os.fdopen(theirs, "wb", 0) as writer:
+            flow = Recorder()
+            sending = open_writer(writer.fileno(), flow)
+            sending(b"x" * 10 * CHUNK_BYTES)
+            await Sink(reader).take(1)
+            sending.close()
+            if reader_lives:
+                await Sink(reader).take(CHUNK_BYTES - 1)
+            else:
+                reader.close()
+            await turns()
+            sending._break()
+            assert flow.told == []
+
+    run(main())
 
 
 def test_a_message_of_several_lines_leaves_as_one(run):

@@ -1,0 +1,241 @@
+// The TypeScript client uses a server; run by the Node.js of the peers.
+//
+//     node typescript_client.mjs (handshake|stateless) COMMAND [ARGUMENT ...]
+//
+// Each feature is one line of JSON: what was seen, or why it was not. Extra fields of the stateless era that every result
+// carries are left out of what was seen, except by the features that are about them.
+
+import { readFileSync } from 'node:fs';
+import { Client, fromJsonSchema, ProtocolError, SdkError } from '@modelcontextprotocol/client';
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
+
+const MODES = { handshake: 'legacy', stateless: { pin: '2026-07-28' } };
+const OLDER_VERSIONS = ['2025-06-18', '2025-03-26', '2024-11-05'];
+const SERVER_INFO = 'io.modelcontextprotocol/serverInfo';
+const REQUESTS = JSON.parse(readFileSync(new URL('requests.json', import.meta.url), 'utf8'));
+const MILLISECONDS = 30_000;
+const anything = fromJsonSchema({ type: 'object' });
+
+class Unseen extends Error {}
+
+function seen(result) {
+    const { resultType, ttlMs, cacheScope, _meta, ...sent } = result;
+    const { [SERVER_INFO]: serverInfo, ...meta } = _meta ?? {};
+    return Object.keys(meta).length > 0 ? { ...sent, _meta: meta } : sent;
+}
+
+async function outcome(request) {
+    try {
+        return seen(await request);
+    } catch (error) {
+        if (!(error instanceof ProtocolError)) throw error;
+        return { error: { code: error.code, message: error.message, ...(error.data !== undefined && { data: error.data }) } };
+    }
+}
+
+async function pages(client, method) {
+    const listed = [await client.request({ method, params: {} })];
+    while (listed.at(-1).nextCursor !== undefined) {
+        listed.push(await client.request({ method, params: { cursor: listed.at(-1).nextCursor } }));
+    }
+    return listed;
+}
+
+async function textOf(call) {
+    return (await call).content[0].text;
+}
+
+const SPECIAL = {
+    async handshake(client, { initialized }) {
+        if (initialized.result === undefined) throw new Unseen('there was no handshake');
+        return initialized.result;
+    },
+    async discover(client) {
+        return client.discover();
+    },
+    async list_tools(client) {
+        return (await client.listTools()).tools;
+    },
+    async list_prompts(client) {
+        return (await client.listPrompts()).prompts;
+    },
+    async list_resources(client) {
+        return (await client.listResources()).resources;
+    },
+    async list_resource_templates(client) {
+        return (await client.listResourceTemplates()).resourceTemplates;
+    },
+    async pagination(client) {
+        const listed = await pages(client, 'resources/list');
+        return listed.map(({ resources, nextCursor }) => ({
+            names: resources.map((resource) => resource.name),
+            nextCursor: nextCursor ?? null
+        }));
+    },
+    async foreign_cursor(client) {
+        return outcome(client.listTools({ cursor: 'elsewhere' }));
+    },
+    async cache_hints(client) {
+        const hinted = {
+            'tools/list': await client.request({ method: 'tools/list', params: {} }),
+            'prompts/list': await client.request({ method: 'prompts/list', params: {} }),
+            'resources/list': await client.request({ method: 'resources/list', params: {} }),
+            'resources/templates/list': await client.request({ method: 'resources/templates/list', params: {} }),
+            'resources/read': await client.request({ method: 'resources/read', params: { uri: 'docs://readme' } })
+        };
+        const sent = Object.entries(hinted).map(([method, { ttlMs, cacheScope }]) => [method, [ttlMs, cacheScope]]);
+        if (sent.every(([, hints]) => hints.every((hint) => hint === undefined))) {
+            throw new Unseen('no result carries a cache hint');
+        }
+        return Object.fromEntries(sent);
+    },
+    async identity_in_results(client, { latest }) {
+        await client.callTool({ name: 'whisper', arguments: { text: 'A' } });
+        const { _meta, resultType } = latest.result;
+        if (_meta?.[SERVER_INFO] === undefined) throw new Unseen('the result does not name its server');
+        return { serverInfo: _meta[SERVER_INFO], resultType };
+    },
+    async custom_method(client) {
+        return outcome(client.request({ method: 'acme/add', params: { a: 2, b: 40 } }, anything));
+    },
+    async custom_method_refuses(client) {
+        return outcome(client.request({ method: 'acme/refuse', params: { reason: 'tired' } }, anything));
+    },
+    async unknown_method(client) {
+        return outcome(client.request({ method: 'acme/no_such_method', params: {} }, anything));
+    },
+    async ping(client) {
+        return seen(await client.ping());
+    },
+    async log_level(client) {
+        return seen(await client.setLoggingLevel('warning'));
+    },
+    async cancellation(client) {
+        const controller = new AbortController();
+        const abandoned = client.callTool({ name: 'hold', arguments: { key: 'first' } }, { signal: controller.signal });
+        const gaveUp = abandoned.then(
+            () => false,
+            () => true
+        );
+        const held = await textOf(client.callTool({ name: 'held', arguments: { key: 'first' } }));
+        controller.abort();
+        const released = await textOf(client.callTool({ name: 'released', arguments: { key: 'first' } }));
+        return [held, released, await gaveUp];
+    },
+    async time_out(client) {
+        try {
+            await client.callTool({ name: 'hold', arguments: { key: 'second' } }, { timeout: 100 });
+        } catch (error) {
+            if (!(error instanceof SdkError)) throw error;
+            return [error.code, await textOf(client.callTool({ name: 'released', arguments: { key: 'second' } }))];
+        }
+        throw new Unseen('the call did not time out');
+    },
+    async concurrent_calls(client) {
+        const numbers = Array.from({ length: 100 }, (_, number) => number);
+        return Promise.all(numbers.map((number) => textOf(client.callTool({ name: 'add', arguments: { a: number, b: 0 } }))));
+    },
+    async large_message(client) {
+        const text = await textOf(client.callTool({ name: 'repeat', arguments: { text: 'é'.repeat(1000), times: 2000 } }));
+        return [text.length, new Set(text).size === 1 && text.startsWith('é')];
+    }
+};
+
+const APART = {
+    // What an author's own functions list and read.
+    async routed_resources(era, command) {
+        const { client } = await connect({ mode: MODES[era] }, [...command, 'routed']);
+        try {
+            const uris = (await client.listResources()).resources.map((resource) => resource.uri);
+            return [uris, seen(await client.readResource({ uri: 'any://9' }))];
+        } finally {
+            await client.close();
+        }
+    },
+    async negotiation(era, command) {
+        if (era === 'handshake') throw new Unseen('a client that negotiates finds the stateless era');
+        const { client } = await connect({ mode: 'auto' }, command);
+        try {
+            return [client.getNegotiatedProtocolVersion(), client.getServerVersion().name, client.getInstructions()];
+        } finally {
+            await client.close();
+        }
+    },
+    async older_versions(era, command) {
+        if (era === 'stateless') throw new Unseen('the stateless era has one version');
+        const sightings = [];
+        for (const version of OLDER_VERSIONS) {
+            const { client } = await connect({ mode: 'legacy' }, command, { supportedProtocolVersions: [version] });
+            try {
+                const call = await client.callTool({ name: 'add', arguments: { a: 2 } });
+                const { tools } = await client.listTools();
+                sightings.push([client.getNegotiatedProtocolVersion(), call, tools.find(({ name }) => name === 'add')]);
+            } finally {
+                await client.close();
+            }
+        }
+        return sightings;
+    }
+};
+
+async function connect(versionNegotiation, command, options = {}) {
+    const client = new Client({ name: 'typescript-peer', version: '7' }, { versionNegotiation, ...options });
+    const transport = new StdioClientTransport({ command: command[0], args: command.slice(1) });
+    const wire = { initialized: {}, latest: {} };
+    await client.connect(transport, { timeout: MILLISECONDS });
+    watch(transport, wire);
+    return { client, wire };
+}
+
+// The client hides parts of what was sent, so the messages are read as they pass.
+function watch(transport, wire) {
+    const receive = transport.onmessage;
+    transport.onmessage = (message, extra) => {
+        wire.latest = message;
+        receive(message, extra);
+    };
+}
+
+function withDeadline(work) {
+    let timer;
+    const deadline = new Promise((_, reject) => {
+        timer = setTimeout(() => reject(new Error('the deadline passed')), MILLISECONDS);
+    });
+    return Promise.race([work, deadline]).finally(() => clearTimeout(timer));
+}
+
+async function report(feature, work) {
+    let line;
+    try {
+        line = { feature, saw: await withDeadline(work()) };
+    } catch (error) {
+        line = { feature, failed: `${error.constructor.name}: ${error.message}` };
+    }
+    process.stdout.write(`${JSON.stringify(line)}\n`);
+}
+
+async function main(era, ...command) {
+    const { client, wire } = await connect({ mode: MODES[era] }, command);
+    wire.initialized = { result: client.getProtocolEra() === 'legacy' ? initializeResult(client) : undefined };
+    for (const [feature, [verb, params]] of Object.entries(REQUESTS)) {
+        await report(feature, () => outcome(client[verb](params)));
+    }
+    for (const [feature, work] of Object.entries(SPECIAL)) {
+        await report(feature, () => work(client, wire));
+    }
+    await client.close();
+    for (const [feature, work] of Object.entries(APART)) {
+        await report(feature, () => work(era, command));
+    }
+}
+
+function initializeResult(client) {
+    return {
+        protocolVersion: client.getNegotiatedProtocolVersion(),
+        capabilities: client.getServerCapabilities(),
+        serverInfo: client.getServerVersion(),
+        instructions: client.getInstructions()
+    };
+}
+
+await main(...process.argv.slice(2));

@@ -1,0 +1,313 @@
+"""`python -m dragoman run FILE[:object]` as a real process."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+DEADLINE = 30
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+PING = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
+PONG = b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
+ONE_SERVER = """
+    from dragoman import Server
+
+    server = Server("one")
+"""
+
+
+def written(folder, source, name="service.py"):
+    path = folder / name
+    path.write_text(textwrap.dedent(source), encoding="utf-8")
+    return path
+
+
+def command(*arguments, input=b"", cwd=None):
+    """Run the command to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "dragoman", *map(str, arguments)],
+        input=input,
+        capture_output=True,
+        timeout=DEADLINE,
+        env=ENVIRONMENT,
+        cwd=cwd,
+        check=False,
+    )
+
+
+def name_of_the_server(*arguments, **options):
+    finished = command(
+        "run", *arguments, input=b'{"jsonrpc": "2.0", "id": 1, "method": "server/discover"}\n', **options
+    )
+    assert finished.returncode == 0, finished.stderr
+    result = json.loads(finished.stdout)["result"]
+    return result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"]
+
+
+class Process:
+    """The command while it runs, with a deadline on every read; killed at the end if it still runs."""
+
+    def __init__(self, path):
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", "dragoman", "run", str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=ENVIRONMENT,
+            bufsize=0,
+        )
+        self._unread = b""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.child.kill()
+        self.child.wait(DEADLINE)
+        for stream in (self.child.stdin, self.child.stdout, self.child.stderr):
+            stream.close()
+
+    def send(self, message):
+        self.child.stdin.write((message if isinstance(message, bytes) else json.dumps(message).encode()) + b"\n")
+
+    def line(self, stream=None):
+        stream = stream or self.child.stdout
+        ends = time.monotonic() + DEADLINE
+        while b"\n" not in self._unread:
+            assert select.select([stream], [], [], max(0, ends - time.monotonic()))[0], "nothing came in time"
+            chunk = os.read(stream.fileno(), 65536)
+            assert chunk, self.child.stderr.read()
+            self._unread += chunk
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
+
+    def receive(self):
+        return json.loads(self.line())
+
+
+@pytest.mark.covers("SIO-01", "SIO-02")
+def test_a_file_is_served_until_its_input_ends(tmp_path):
+    finished = command("run", written(tmp_path, ONE_SERVER), input=PING * 3)
+    assert (finished.returncode, finished.stdout, finished.stderr) == (0, PONG * 3, b"")
+
+
+@pytest.mark.covers("SIO-01")
+def test_without_any_input_the_command_ends_well(tmp_path):
+    finished = command("run", written(tmp_path, ONE_SERVER))
+    assert (finished.returncode, finished.stdout, finished.stderr) == (0, b"", b"")
+
+
+@pytest.mark.covers("SIO-01")
+def test_a_file_may_also_run_itself(tmp_path):
+    path = written(tmp_path, ONE_SERVER + "\n    if __name__ == '__main__':\n        server.run()\n")
+    finished = subprocess.run(
+        [sys.executable, path], input=PING, capture_output=True, timeout=DEADLINE, env=ENVIRONMENT, check=False
+    )
+    assert (finished.returncode, finished.stdout, finished.stderr) == (0, PONG, b"")
+    assert command("run", path, input=PING).stdout == PONG
+
+
+@pytest.mark.covers("SIO-04")
+def test_a_last_line_without_an_end_is_served_and_a_line_too_long_is_refused_alone(tmp_path):
+    path = written(tmp_path, ONE_SERVER)
+    finished = command("run", path, input=b'"' + b"x" * 4_200_000 + b'"\n' + PING.rstrip())
+    refused, served = finished.stdout.splitlines(keepends=True)
+    assert json.loads(refused)["error"]["code"] == -32700
+    assert served == PONG
+    assert finished.returncode == 0
+
+
+@pytest.mark.covers("SIO-02")
+def test_what_is_printed_at_import_and_in_tools_does_not_reach_the_wire(tmp_path):
+    path = written(
+        tmp_path,
+        """
+        import os, subprocess, sys
+
+        print("at import")
+        sys.stdout.write("without a line end")
+        os.write(1, b"to the descriptor")
+        subprocess.run([sys.executable, "-c", "print('from a child')"])
+
+        from dragoman import Server
+
+        server = Server("noisy")
+
+        @server.tool
+        def shout() -> str:
+            print("in a tool")
+            return "quiet"
+        """,
+    )
+    call = b'{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "shout"}}\n'
+    finished = command("run", path, input=PING + call)
+    answers = sorted(map(json.loads, finished.stdout.splitlines()), key=lambda answer: answer["id"])
+    assert [answer["id"] for answer in answers] == [1, 2]
+    assert answers[1]["result"]["content"] == [{"type": "text", "text": "quiet"}]
+    for printed in (b"at import", b"without a line end", b"to the descriptor", b"from a child", b"in a tool"):
+        assert printed in finished.stderr
+
+
+def test_the_object_is_chosen_by_name(tmp_path):
+    path = written(
+        tmp_path, "from dragoman import Server\nfirst = Server('first')\nsecond = Server('second')\nnumber = 3\n"
+    )
+    assert name_of_the_server(f"{path}:second") == "second"
+    for name in ("third", "number", "Server"):
+        finished = command("run", f"{path}:{name}")
+        assert finished.returncode == 1
+        assert f"has no Server called {name!r}" in finished.stderr.decode()
+        assert finished.stdout == b""
+
+
+@pytest.mark.parametrize(
+    ("source", "chosen"),
+    [
+        ("only = Server('only')", "only"),
+        ("only = also = Server('only')", "only"),
+        ("other = Server('other')\nserver = Server('usual')", "usual"),
+        ("other = Server('other')\nmcp = Server('usual')", "usual"),
+        ("other = Server('other')\napp = Server('usual')", "usual"),
+        ("app = Server('app')\nmcp = Server('mcp')\nserver = Server('server')", "server"),
+        ("server = 3\nother = Server('other')", "other"),
+    ],
+)
+def test_without_a_name_the_only_server_or_one_with_a_usual_name_is_served(tmp_path, source, chosen):
+    assert name_of_the_server(written(tmp_path, f"from dragoman import Server\n{source}\n")) == chosen
+
+
+def test_a_file_without_a_server_and_one_with_several_are_refused_with_a_remedy(tmp_path):
+    none = command("run", written(tmp_path, "number = 3\n"), input=PING)
+    assert (none.returncode, none.stdout) == (1, b"")
+    assert "defines no Server; make one" in none.stderr.decode()
+    path = written(tmp_path, "from dragoman import Server\none = Server()\ntwo = Server()\n")
+    several = command("run", path, input=PING)
+    assert (several.returncode, several.stdout) == (1, b"")
+    assert f"say which: {path}:one, {path}:two" in several.stderr.decode()
+
+
+@pytest.mark.parametrize("target", ["missing.py", "missing.py:server", "."])
+def test_a_file_that_is_not_there_is_named(tmp_path, target):
+    finished = command("run", target, cwd=tmp_path, input=PING)
+    assert (finished.returncode, finished.stdout) == (1, b"")
+    assert finished.stderr.decode() == f"dragoman: there is no file {target.split(':')[0]!r}\n"
+
+
+def test_a_file_of_another_kind_is_named(tmp_path):
+    finished = command("run", written(tmp_path, "hello", "readme.txt"))
+    assert (finished.returncode, finished.stdout) == (1, b"")
+    assert "is no Python file" in finished.stderr.decode()
+
+
+def test_a_file_that_fails_shows_its_traceback(tmp_path):
+    finished = command("run", written(tmp_path, "raise LookupError('no such thing')\n"), input=PING)
+    assert (finished.returncode, finished.stdout) == (1, b"")
+    assert "LookupError: no such thing" in finished.stderr.decode()
+    assert "service.py" in finished.stderr.decode()
+
+
+def test_a_file_imports_its_neighbours(tmp_path):
+    written(tmp_path, "NAME = 'from a neighbour'\n", "neighbour.py")
+    path = written(tmp_path, "import neighbour\nfrom dragoman import Server\nserver = Server(neighbour.NAME)\n")
+    assert name_of_the_server(path) == "from a neighbour"
+
+
+def test_a_file_name_may_have_a_colon(tmp_path):
+    assert name_of_the_server(written(tmp_path, ONE_SERVER, "a:b.py")) == "one"
+    assert name_of_the_server(f"{tmp_path / 'a:b.py'}:server") == "one"
+
+
+@pytest.mark.parametrize("arguments", [["run"], ["run", "a.py", "b.py"], ["walk", "a.py"], ["run", "--fast"]])
+def test_a_wrong_use_shows_the_right_one(arguments):
+    finished = command(*arguments)
+    assert (finished.returncode, finished.stdout) == (2, b"")
+    assert finished.stderr.startswith(b"usage: dragoman run FILE[:object]")
+
+
+@pytest.mark.parametrize("arguments", [[], ["help"], ["--help"], ["run", "--help"]])
+def test_help_is_shown_on_request(arguments):
+    finished = command(*arguments)
+    assert (finished.returncode, finished.stderr) == (0, b"")
+    assert finished.stdout.startswith(b"usage: dragoman run FILE[:object]")
+
+
+MISBEHAVING = """
+    import asyncio, sys, time
+
+    from dragoman import Server
+
+    server = Server("misbehaving")
+
+    @server.tool
+    async def quit_async() -> str:
+        sys.exit(3)
+
+    @server.tool
+    def quit_thread() -> str:
+        sys.exit(3)
+
+    @server.tool(inline=True)
+    def quit_inline() -> str:
+        raise KeyboardInterrupt
+
+    @server.tool
+    async def forever() -> str:
+        print("waiting", file=sys.stderr, flush=True)
+        await asyncio.Event().wait()
+
+    @server.tool(inline=True)
+    def hog() -> str:
+        print("hogging", file=sys.stderr, flush=True)
+        while True:
+            time.sleep(0.01)
+"""
+
+
+def call(id, name):
+    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": name}}
+
+
+@pytest.mark.covers("RPC-13")
+def test_tools_that_try_to_end_the_process_do_not_and_are_reported(tmp_path):
+    with Process(written(tmp_path, MISBEHAVING)) as process:
+        for id, name in enumerate(["quit_async", "quit_thread", "quit_inline"]):
+            process.send(call(id, name))
+            answer = process.receive()
+            assert (answer["id"], answer["result"]["isError"]) == (id, True)
+        process.send(PING.rstrip())
+        assert process.receive()["result"] == {}
+        process.child.stdin.close()
+        assert process.child.wait(DEADLINE) == 0
+        errors = process.child.stderr.read().decode()
+        assert errors.count("SystemExit: 3") == 2
+        assert "KeyboardInterrupt" in errors
+
+
+@pytest.mark.covers("SIO-05")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_command_quietly(tmp_path, number):
+    with Process(written(tmp_path, MISBEHAVING)) as process:
+        process.send(PING.rstrip())
+        assert process.receive()["result"] == {}
+        process.send(call(2, "forever"))
+        assert process.line(process.child.stderr) == b"waiting"
+        process.child.send_signal(number)
+        assert process.child.wait(DEADLINE) == 0
+        assert (process.child.stdout.read(), process.child.stderr.read()) == (b"", b"")
+
+
+@pytest.mark.covers("SIO-05")
+def test_a_second_signal_ends_even_a_tool_that_never_lets_go(tmp_path):
+    with Process(written(tmp_path, MISBEHAVING)) as process:
+        process.send(call(1, "hog"))
+        assert process.line(process.child.stderr) == b"hogging"
+        # Of two kinds: two signals of one kind that wait to be delivered are one.
+        process.child.send_signal(signal.SIGINT)
+        process.child.send_signal(signal.SIGTERM)
+        assert process.child.wait(DEADLINE) == 0

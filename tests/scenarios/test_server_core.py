@@ -1,0 +1,563 @@
+"""What a server does whatever it serves: introductions, capabilities, ids, cancellation, hostile input, the end."""
+
+import asyncio
+import json
+
+import pytest
+
+from dragoman import (
+    BlockingContext,
+    Context,
+    DefinitionError,
+    MethodAlreadyDefined,
+    Server,
+    types,
+)
+from dragoman.testing import WirePeer
+
+DEADLINE = 20
+HANDSHAKE_VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
+VERSIONS = [*HANDSHAKE_VERSIONS, "2026-07-28"]
+ERAS = pytest.mark.parametrize("era", ["handshake", "stateless", "none"])
+EVERY_VERSION = pytest.mark.parametrize("version", VERSIONS)
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+def run(conversation):
+    async def within_the_deadline():
+        async with asyncio.timeout(DEADLINE):
+            return await conversation
+
+    return asyncio.run(within_the_deadline())
+
+
+def ask(server, method, params=None, era="handshake"):
+    """Return the response to one request, and see that nothing else was sent."""
+
+    async def talk():
+        async with WirePeer(server, era) as peer:
+            response = await peer.request(method, params)
+            assert peer.received == []
+            return response
+
+    return run(talk())
+
+
+def introduction(**changes):
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    return {name: value for name, value in {**params, **changes}.items() if value is not ...}
+
+
+class Wire:
+    """A connection whose bytes are looked at one by one; sends are framed, receipts are kept as they are."""
+
+    def __init__(self, server):
+        self.sent = []
+        self._arrived = asyncio.Event()
+        self.connection = server.connect(self._keep)
+
+    def _keep(self, data):
+        self.sent.append(data)
+        self._arrived.set()
+
+    def send(self, *messages):
+        """Send messages, or bytes as they are, in one chunk."""
+        self.connection.receive(
+            b"".join((m if isinstance(m, bytes) else json.dumps(m).encode()) + b"\n" for m in messages)
+        )
+
+    def request(self, id, method, params=None):
+        self.send({"jsonrpc": "2.0", "id": id, "method": method, **({} if params is None else {"params": params})})
+
+    async def until(self, count):
+        """Wait until so many messages were sent, and return them decoded."""
+        async with asyncio.timeout(DEADLINE):
+            while len(self.sent) < count:
+                self._arrived.clear()
+                await self._arrived.wait()
+        return [json.loads(data) for data in self.sent]
+
+    async def end(self):
+        self.connection.receive_end()
+        async with asyncio.timeout(DEADLINE):
+            await self.connection.drain()
+
+
+# Introductions.
+
+
+@pytest.mark.covers("SRV-12")
+@pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
+def test_initialize_agrees_to_a_version_that_is_served(version):
+    result = ask(Server("sums", version="1.2"), "initialize", introduction(protocolVersion=version), "none")["result"]
+    assert result["protocolVersion"] == version
+    assert result["serverInfo"] == {"name": "sums", "version": "1.2"}
+    assert set(result) == {"protocolVersion", "serverInfo", "capabilities"}
+
+
+@pytest.mark.covers("SRV-12")
+@pytest.mark.parametrize("version", ["2026-07-28", "2024-10-07", "1999-01-01", "", "latest"])
+def test_initialize_offers_the_newest_version_with_a_handshake_instead_of_any_other(version):
+    result = ask(Server(), "initialize", introduction(protocolVersion=version), "none")["result"]
+    assert result["protocolVersion"] == "2025-11-25"
+
+
+@pytest.mark.covers("SRV-02", "SRV-03", "SRV-12", "SRV-13", "SRV-26")
+@pytest.mark.parametrize(
+    ("version", "names"),
+    [
+        ("2024-11-05", {"name", "version"}),
+        ("2025-03-26", {"name", "version"}),
+        ("2025-06-18", {"name", "version", "title"}),
+        ("2025-11-25", {"name", "version", "title", "description", "websiteUrl", "icons"}),
+    ],
+)
+def test_the_server_says_of_itself_what_the_version_knows(version, names):
+    server = Server(
+        "sums",
+        title="Sums",
+        version="1.2",
+        description="Adds",
+        website_url="https://example.com",
+        icons=[{"src": "https://example.com/i.png"}],
+        instructions="Add often.",
+    )
+    result = ask(server, "initialize", introduction(protocolVersion=version), "none")["result"]
+    assert set(result["serverInfo"]) == names
+    assert result["instructions"] == "Add often."
+    assert set(ask(Server(), "initialize", introduction(), "none")["result"]["serverInfo"]) == {"name", "version"}
+
+
+@pytest.mark.covers("SRV-04")
+def test_instructions_and_context_may_be_set_later_and_the_identity_may_not():
+    server = Server("sums")
+    server.instructions = "Add often."
+    server.server_context = "acme"
+    server.tool(name="context")(returning_its_context)
+    assert ask(server, "initialize", introduction(), "none")["result"]["instructions"] == "Add often."
+    assert ask(server, "server/discover", era="stateless")["result"]["instructions"] == "Add often."
+    assert ask(server, "tools/call", {"name": "context"})["result"]["content"][0]["text"] == "acme"
+    with pytest.raises(AttributeError):
+        server.info = types.Implementation("other", "1")
+    with pytest.raises(AttributeError):
+        server.name = "other"
+
+
+def returning_its_context(ctx: BlockingContext) -> str:
+    return str(ctx.server_context)
+
+
+@pytest.mark.covers("SRV-14")
+def test_a_second_initialize_is_refused_and_changes_nothing():
+    server = Server()
+
+    @server.tool
+    async def who(ctx: Context) -> str:
+        return f"{ctx.client.info.name} {ctx.client.version.name}"
+
+    async def talk():
+        async with WirePeer(server, "2025-06-18") as peer:
+            again = introduction(clientInfo={"name": "impostor", "version": "1"})
+            assert (await peer.request("initialize", again))["error"]["code"] == -32600
+            response = await peer.request("tools/call", {"name": "who"})
+            assert response["result"]["content"][0]["text"] == "wire peer 2025-06-18"
+
+    run(talk())
+
+
+@pytest.mark.covers("SRV-11")
+@pytest.mark.parametrize(
+    "params",
+    [
+        None,
+        {},
+        introduction(protocolVersion=...),
+        introduction(protocolVersion=3),
+        introduction(capabilities=...),
+        introduction(capabilities=[]),
+        introduction(clientInfo=...),
+        introduction(clientInfo="me"),
+        introduction(clientInfo={"name": "c"}),
+        introduction(clientInfo={"version": "1"}),
+        introduction(clientInfo={"name": None, "version": "1"}),
+    ],
+)
+def test_a_malformed_introduction_is_refused_and_a_good_one_may_follow(params):
+    async def talk():
+        async with WirePeer(Server(), "none") as peer:
+            assert (await peer.request("initialize", params))["error"]["code"] == -32602
+            assert (await peer.request("initialize", introduction()))["result"]["protocolVersion"] == "2025-11-25"
+
+    run(talk())
+
+
+@pytest.mark.covers("SRV-29", "SIO-03")
+def test_whoever_does_not_introduce_itself_is_served_as_2025_11_25_without_capabilities():
+    server = Server()
+
+    @server.tool
+    async def who(ctx: Context) -> str:
+        return f"{ctx.client.info} {ctx.client.version.name} {ctx.client.capabilities == types.ClientCapabilities()}"
+
+    assert ask(server, "ping", era="none") == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    response = ask(server, "tools/call", {"name": "who"}, "none")
+    assert response["result"]["content"][0]["text"] == "None 2025-11-25 True"
+
+
+@pytest.mark.covers("SIO-09", "SIO-10", "DSC-02")
+def test_the_era_is_decided_by_each_message_and_never_locked():
+    server = Server()
+
+    @server.tool
+    async def version(ctx: Context) -> str:
+        return ctx.client.version.name
+
+    def said(response):
+        return response["result"]["content"][0]["text"]
+
+    async def talk():
+        async with WirePeer(server, "none") as peer:
+            call = {"name": "version"}
+            assert said(await peer.request("tools/call", call)) == "2025-11-25"
+            assert "result" in await peer.request("server/discover", {"_meta": ENVELOPE})
+            assert said(await peer.request("tools/call", {**call, "_meta": ENVELOPE})) == "2026-07-28"
+            introduced = await peer.request("initialize", introduction(protocolVersion="2024-11-05"))
+            assert introduced["result"]["protocolVersion"] == "2024-11-05"
+            assert said(await peer.request("tools/call", call)) == "2024-11-05"
+            assert said(await peer.request("tools/call", {**call, "_meta": ENVELOPE})) == "2026-07-28"
+            assert said(await peer.request("tools/call", call)) == "2024-11-05"
+            for removed in ("initialize", "ping", "logging/setLevel"):
+                assert (await peer.request(removed, {"_meta": ENVELOPE}))["error"]["code"] == -32601
+
+    run(talk())
+
+
+@pytest.mark.covers("SRV-27")
+def test_each_connection_has_its_own_client():
+    server = Server()
+
+    @server.tool
+    async def who(ctx: Context) -> str:
+        return ctx.client.version.name
+
+    async def talk():
+        async with WirePeer(server, "2025-06-18") as one, WirePeer(server, "2024-11-05") as other:
+            for peer, version in ((one, "2025-06-18"), (other, "2024-11-05"), (one, "2025-06-18")):
+                response = await peer.request("tools/call", {"name": "who"})
+                assert response["result"]["content"][0]["text"] == version
+
+    run(talk())
+
+
+@pytest.mark.covers("DSC-01", "DSC-05", "SRV-07")
+@pytest.mark.parametrize("era", ["none", "stateless", "2025-06-18"])
+def test_discovery_says_what_is_spoken_and_offered_with_and_without_an_envelope(era):
+    server = Server("sums", version="1.2", instructions="Add often.")
+    assert ask(server, "server/discover", era=era)["result"] == {
+        "supportedVersions": ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"],
+        "capabilities": {
+            "tools": {"listChanged": True},
+            "prompts": {"listChanged": True},
+            "resources": {"listChanged": True},
+            "logging": {},
+        },
+        "instructions": "Add often.",
+        "resultType": "complete",
+        "ttlMs": 0,
+        "cacheScope": "private",
+        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "sums", "version": "1.2"}},
+    }
+
+
+@pytest.mark.covers("DSC-02")
+def test_discovery_needs_no_capability_and_leaves_no_trace():
+    async def talk():
+        async with WirePeer(Server(capabilities={}), "none") as peer:
+            assert (await peer.request("server/discover"))["result"]["capabilities"] == {}
+            assert "result" in await peer.request("initialize", introduction())
+
+    run(talk())
+
+
+@pytest.mark.covers("RPC-02")
+def test_a_version_that_is_not_served_is_refused_with_those_that_are():
+    meta = {**ENVELOPE, "io.modelcontextprotocol/protocolVersion": "2030-01-01"}
+    error = ask(Server(), "tools/list", {"_meta": meta}, "none")["error"]
+    assert error["code"] == -32022
+    assert error["data"] == {"supported": VERSIONS[::-1], "requested": "2030-01-01"}
+
+
+def test_a_stateless_request_without_capabilities_is_refused():
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+    assert ask(Server(), "tools/list", {"_meta": meta}, "none")["error"]["code"] == -32602
+
+
+@pytest.mark.covers("SRV-22")
+@pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
+def test_ping_is_answered_with_nothing_and_needs_no_capability(version):
+    assert ask(Server(capabilities={}), "ping", era=version)["result"] == {}
+
+
+# Capabilities and methods.
+
+CALLS = {
+    "tools": [("tools/list", None), ("tools/call", {"name": "x"})],
+    "prompts": [("prompts/list", None), ("prompts/get", {"name": "x"})],
+    "resources": [
+        ("resources/list", None),
+        ("resources/templates/list", None),
+        ("resources/read", {"uri": "a://b"}),
+    ],
+}
+
+
+@pytest.mark.covers("SRV-18")
+@pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
+def test_by_default_lists_and_logging_are_declared(version):
+    declared = ask(Server(), "initialize", introduction(protocolVersion=version), "none")["result"]["capabilities"]
+    assert declared == {
+        "tools": {"listChanged": True},
+        "prompts": {"listChanged": True},
+        "resources": {"listChanged": True},
+        "logging": {},
+    }
+
+
+@pytest.mark.covers("SRV-19", "SRV-20", "SRV-21")
+@ERAS
+@pytest.mark.parametrize("declared", CALLS)
+def test_declared_capabilities_replace_the_default_and_what_is_not_declared_is_not_found(declared, era):
+    server = Server(capabilities={declared: {}})
+    assert server.capabilities == types.ServerCapabilities(**{declared: server_capability(declared)})
+    for capability, calls in CALLS.items():
+        for method, params in calls:
+            code = ask(server, method, params, era).get("error", {}).get("code")
+            assert (code != -32601) is (capability == declared)
+    if era != "stateless":
+        assert ask(server, "logging/setLevel", {"level": "info"}, era)["error"]["code"] == -32601
+
+
+def server_capability(name):
+    return types.ResourcesCapability() if name == "resources" else types.ListChangedCapability()
+
+
+@pytest.mark.covers("SRV-20")
+def test_capabilities_of_ones_own_travel_as_given():
+    own = {"experimental": {"acme": {"fast": True}}, "extensions": {"com.example/x": {"level": 2}}}
+    for given in (own, types.ServerCapabilities(**own)):
+        server = Server(capabilities=given)
+        assert ask(server, "initialize", introduction(), "none")["result"]["capabilities"] == own
+        assert ask(server, "server/discover", era="stateless")["result"]["capabilities"] == own
+
+
+@pytest.mark.covers("SRV-20")
+@pytest.mark.parametrize("given", [{"gadgets": {}}, {"tools": 3}, "tools"])
+def test_capabilities_that_do_not_exist_are_refused(given):
+    with pytest.raises(DefinitionError):
+        Server(capabilities=given)
+
+
+@pytest.mark.covers("SRV-05")
+@pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
+def test_every_request_of_a_client_has_its_handler(version):
+    server = Server()
+    server.on_complete(lambda ref: None)
+    for method in ("ping", "tools/list", "prompts/list", "resources/list", "resources/templates/list"):
+        assert "result" in ask(server, method, era=version), method
+    assert "result" in ask(server, "logging/setLevel", {"level": "warning"}, version)
+    for method in ("tools/call", "prompts/get", "resources/read", "completion/complete"):
+        assert ask(server, method, {}, version)["error"]["code"] == -32602, method
+
+
+@pytest.mark.covers("SRV-17")
+@EVERY_VERSION
+@pytest.mark.parametrize("method", ["nope", "tools/List", "", "sampling/createMessage", "tasks/get"])
+def test_an_unknown_method_is_named_in_the_refusal(method, version):
+    error = ask(Server(), method, era=version)["error"]
+    assert error == {"code": -32601, "message": f"Method not found: {method}", "data": {"method": method}}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "era"),
+    [
+        ("subscriptions/listen", {"notifications": {}}, "stateless"),
+        ("resources/subscribe", {"uri": "a://b"}, "handshake"),
+    ],
+)
+def test_what_is_not_served_yet_is_not_found_even_if_it_is_declared(method, params, era, caplog):
+    server = Server(capabilities={"resources": {"subscribe": True}})
+    assert ask(server, method, params, era)["error"]["code"] == -32601
+    assert caplog.records == []
+
+
+@pytest.mark.covers("SRV-15")
+@EVERY_VERSION
+@pytest.mark.parametrize("method", ["notifications/initialized", "notifications/cancelled", "notifications/progress"])
+def test_a_notification_with_an_id_is_no_method(method, version):
+    assert (
+        ask(Server(), method, {"requestId": 5, "progressToken": 1, "progress": 1}, version)["error"]["code"] == -32601
+    )
+
+
+@pytest.mark.covers("RPC-08", "SRV-22")
+@ERAS
+def test_notifications_are_never_answered(era):
+    async def talk():
+        async with WirePeer(Server(), era) as peer:
+            peer.notify("notifications/unheard-of", {"a": 1})
+            peer.notify("notifications/initialized")
+            peer.notify("notifications/roots/list_changed")
+            peer.notify("notifications/progress", {"progressToken": 1, "progress": 2})
+            peer.notify("notifications/cancelled", {"requestId": "never"})
+            peer.notify("notifications/cancelled", {"requestId": [1]})
+            peer.notify("notifications/cancelled")
+            peer.notify("tools/call", {"name": "nobody"})
+            peer.notify("nope")
+            assert "result" in await peer.request("tools/list")
+            assert peer.received == []
+
+    run(talk())
+
+
+@pytest.mark.parametrize("era", ["handshake", "stateless"])
+def test_a_method_of_ones_own_is_served_in_both_eras(era):
+    server = Server()
+
+    @server.method("acme/add")
+    async def add(a: int, b: int = 1) -> dict:
+        return {"sum": a + b}
+
+    @server.method("acme/count")
+    def count(params: dict) -> int:
+        return len([name for name in params if name != "_meta"])
+
+    @server.method("acme/whole")
+    def whole() -> types.Result:
+        return types.Result(meta={"example.com/a": 1})
+
+    assert ask(server, "acme/whole", era=era)["result"]["_meta"]["example.com/a"] == 1
+    stamp = {}
+    if era == "stateless":
+        info = {"name": "dragoman", "version": "0"}
+        stamp = {"resultType": "complete", "_meta": {"io.modelcontextprotocol/serverInfo": info}}
+    assert ask(server, "acme/add", {"a": 2, "b": 3}, era)["result"] == {"sum": 5, **stamp}
+    assert ask(server, "acme/count", {"a": 2, "b": 3}, era)["result"] == ({"result": 2, **stamp} if stamp else 2)
+    assert ask(server, "acme/add", {"b": 3}, era)["error"] == {
+        "code": -32602,
+        "message": "Missing required arguments: a",
+    }
+    for taken in ("acme/add", "tools/list", "subscriptions/listen"):
+        with pytest.raises(MethodAlreadyDefined):
+            server.method(taken)
+
+
+# Ids and batches.
+
+
+@pytest.mark.covers("SRV-16")
+def test_an_id_in_flight_is_refused_and_free_again_afterwards():
+    server = Server()
+    released = None
+
+    @server.tool
+    async def hold() -> str:
+        await released.wait()
+        return "held"
+
+    async def talk():
+        nonlocal released
+        released = asyncio.Event()
+        wire = Wire(server)
+        wire.request("x", "tools/call", {"name": "hold"})
+        wire.request("x", "ping")
+        (refused,) = await wire.until(1)
+        assert refused["id"] == "x"
+        assert refused["error"]["code"] == -32600
+        released.set()
+        assert (await wire.until(2))[1]["result"]["content"][0]["text"] == "held"
+        wire.request("x", "ping")
+        assert (await wire.until(3))[2] == {"jsonrpc": "2.0", "id": "x", "result": {}}
+        await wire.end()
+
+    run(talk())
+
+
+@pytest.mark.covers("RPC-04", "RPC-07")
+@pytest.mark.parametrize("id", [0, -1, 2**53, 2**63, "", "a b", "ä", "<script>", "1"])
+def test_any_text_and_any_integer_is_an_id(id):
+    async def talk():
+        wire = Wire(Server())
+        wire.request(id, "ping")
+        assert await wire.until(1) == [{"jsonrpc": "2.0", "id": id, "result": {}}]
+
+    run(talk())
+
+
+@pytest.mark.covers("RPC-09")
+def test_a_batch_is_answered_as_a_batch_where_the_version_has_batches():
+    server = Server()
+
+    @server.tool
+    async def later() -> str:
+        await asyncio.sleep(0)
+        return "later"
+
+    async def talk():
+        wire = Wire(server)
+        wire.request(0, "initialize", introduction(protocolVersion="2025-03-26"))
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "later"}}
+        note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        wire.send([call, note, ping, 3])
+        _, batch = await wire.until(2)
+        assert [(part.get("id"), "result" in part) for part in batch] == [(None, False), (1, True), (2, True)]
+        wire.send([note])
+        wire.send([])
+        assert (await wire.until(3))[2]["error"]["code"] == -32600
+        wire.send([{"jsonrpc": "2.0", "id": 5, "method": "initialize", "params": introduction()}])
+        assert (await wire.until(4))[3][0]["error"]["code"] == -32600
+        await wire.end()
+        assert len(wire.sent) == 4
+
+    run(talk())
+
+
+@pytest.mark.covers("RPC-09", "RPC-11")
+@pytest.mark.parametrize("in_one_chunk", [True, False])
+def test_a_batch_is_complete_without_the_requests_that_were_given_up(in_one_chunk):
+    server = Server()
+
+    @server.tool
+    async def forever() -> str:
+        await asyncio.Event().wait()
+
+    async def talk():
+        wire = Wire(server)
+        wire.request(0, "initialize", introduction(protocolVersion="2025-03-26"))
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "forever"}}
+        batch = [call, {"jsonrpc": "2.0", "id": 2, "method": "ping"}]
+        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+        if in_one_chunk:
+            wire.send(batch, cancel)
+        else:
+            wire.send(batch)
+            wire.send(cancel)
+        assert (await wire.until(2))[1] == [{"jsonrpc": "2.0", "id": 2, "result": {}}]
+        await wire.end()
+
+    run(talk())
+
+
+@pytest.mark.covers("RPC-09")
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25"])
+def test_other_versions_have_no_batches(version):
+    async def talk():
+        wire = Wire(Server())
+        wire.request(0, "initialize", introduction(protocolVersion=version))
+        wire.send([{"jsonrpc": "2.0", "id": 1, "method": "ping"}])
+        assert (await wire.until(2))[1]["error"]["code"] == -32600
+
+    run(talk())

@@ -1,0 +1,354 @@
+"""How tools run: in which thread, with which context, beside other requests and hostile ones."""
+
+import asyncio
+import contextvars
+import functools
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from dragoman import BlockingContext, Context, DefinitionError, Server, tool, types
+from dragoman.testing.wire import WirePeer
+
+ERAS = ["none", "handshake", "stateless"]
+DEADLINE = 10
+
+
+def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 2 * DEADLINE))
+
+    return run
+
+
+def text(response: types.Json) -> str:
+    return response["result"]["content"][0]["text"]
+
+
+# Threads.
+
+
+def thread_name() -> str:
+    return threading.current_thread().name
+
+
+async def async_thread_name() -> str:
+    return threading.current_thread().name
+
+
+@pytest.mark.covers("TOOL-03")
+@scenario
+async def test_plain_functions_run_in_worker_threads_unless_they_are_inline():
+    server = Server("threads", tools=[thread_name, async_thread_name, tool(name="inline", inline=True)(thread_name)])
+    async with WirePeer(server) as peer:
+        names = [
+            text(await peer.request("tools/call", {"name": name}))
+            for name in ("thread_name", "async_thread_name", "inline")
+        ]
+    assert names == ["dragoman-worker", threading.current_thread().name, threading.current_thread().name]
+
+
+@pytest.mark.covers("TOOL-03")
+@pytest.mark.parametrize("era", ERAS)
+@scenario
+async def test_a_tool_that_blocks_holds_up_nobody(era):
+    gate = threading.Event()
+
+    def wait() -> bool:
+        return gate.wait(DEADLINE)
+
+    def release() -> None:
+        gate.set()
+
+    server = Server("gates", tools=[wait, release])
+    async with WirePeer(server, era) as peer:
+        blocked = [peer.start("tools/call", {"name": "wait"}) for _ in range(5)]
+        assert (await peer.request("tools/list"))["result"]["tools"]
+        await peer.request("tools/call", {"name": "release"})
+        assert [text(await peer.response(id)) for id in blocked] == ["true"] * 5
+
+
+variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
+
+
+def read_variable() -> str:
+    return variable.get()
+
+
+def change_variable() -> str:
+    variable.set("changed")
+    return variable.get()
+
+
+@pytest.mark.covers("CTX-05")
+@scenario
+async def test_plain_functions_see_context_variables_and_change_only_their_own():
+    server = Server("variables", tools=[read_variable, change_variable])
+    variable.set("set")
+    async with WirePeer(server) as peer:
+        names = ("read_variable", "change_variable", "read_variable")
+        assert [text(await peer.request("tools/call", {"name": name})) for name in names] == ["set", "changed", "set"]
+
+
+# The context.
+
+
+async def first(ctx: Context, a: int) -> str:
+    return f"{ctx.request_id} {a}"
+
+
+async def last(a: int, ctx: Context) -> str:
+    return f"{ctx.request_id} {a}"
+
+
+async def between(a: int, context: Context, b: int = 2) -> str:
+    return f"{context.request_id} {a}"
+
+
+async def keyword(a: int, *, ctx: Context) -> str:
+    return f"{ctx.request_id} {a}"
+
+
+async def optional(a: int, ctx: Context | None = None) -> str:
+    assert ctx is not None
+    return f"{ctx.request_id} {a}"
+
+
+def blocking(ctx: BlockingContext, a: int) -> str:
+    return f"{ctx.request_id} {a}"
+
+
+def keyword_blocking(a: int, *, ctx: BlockingContext) -> str:
+    return f"{ctx.request_id} {a}"
+
+
+@pytest.mark.covers("CTX-04")
+@pytest.mark.parametrize("function", [first, last, between, keyword, optional, blocking, keyword_blocking])
+@pytest.mark.parametrize("inline", [False, True])
+@scenario
+async def test_the_context_is_given_wherever_it_stands_and_is_in_no_schema(function, inline):
+    server = Server("contexts", tools=[tool(name="get", inline=inline)(function)])
+    async with WirePeer(server) as peer:
+        [entry] = (await peer.request("tools/list"))["result"]["tools"]
+        assert entry["inputSchema"]["properties"].keys() <= {"a", "b"}
+        assert entry["inputSchema"]["required"] == ["a"]
+        response = await peer.request("tools/call", {"name": "get", "arguments": {"a": 1, "ctx": "mine"}}, id="x")
+        assert text(response) == "x 1"
+
+
+@pytest.mark.covers("CTX-04")
+def test_the_wrong_kind_of_context_is_refused_with_the_remedy():
+    def plain(ctx: Context) -> None: ...
+
+    async def asynchronous(ctx: BlockingContext) -> None: ...
+
+    server = Server("contexts")
+    with pytest.raises(DefinitionError, match="a `def` takes a BlockingContext; annotate it so"):
+        server.tool(plain)
+    with pytest.raises(DefinitionError, match="an `async def` takes a Context; annotate it so"):
+        server.tool(asynchronous)
+
+
+async def facts(ctx: Context) -> dict:
+    ctx.meta["changed"] = True  # type: ignore[index]
+    return {
+        "id": ctx.request_id,
+        "meta": {key: value for key, value in ctx.meta.items() if not key.startswith("io.modelcontextprotocol/")},
+        "trace": ctx.trace,
+        "client": ctx.client.info.name if ctx.client.info else None,
+        "elicitation": ctx.client.capabilities.elicitation is not None,
+        "version": ctx.client.version.name,
+        "application": ctx.server_context,
+        "session": ctx.session_id,
+        "principal": ctx.principal,
+        "cancelled": ctx.cancelled,
+    }
+
+
+def blocking_facts(ctx: BlockingContext) -> dict:
+    ctx.raise_if_cancelled()
+    return {"application": ctx.server_context, "trace": ctx.trace, "version": ctx.client.version.name}
+
+
+META = {"traceparent": "00-1-2-01", "baggage": "a=b", "example.com/x": [1]}
+
+
+@pytest.mark.covers("CTX-01", "CTX-03", "CTX-05", "CTX-06", "CTX-08")
+@pytest.mark.parametrize("era", ERAS)
+@scenario
+async def test_the_context_knows_the_request_and_who_sent_it(era):
+    server = Server("facts", tools=[facts, blocking_facts], server_context={"database": "main"})
+    stated = {"io.modelcontextprotocol/clientInfo": {"name": "wire peer", "version": "1"}} if era == "stateless" else {}
+    async with WirePeer(server, era, capabilities={"elicitation": {}}) as peer:
+        response = await peer.request("tools/call", {"name": "facts", "_meta": {**META, **stated}}, id="x")
+        without = await peer.request("tools/call", {"name": "facts"})
+        plain = await peer.request("tools/call", {"name": "blocking_facts", "_meta": META})
+    version = "2026-07-28" if era == "stateless" else "2025-11-25"
+    assert response["result"]["structuredContent"] == {
+        "id": "x",
+        "meta": META,
+        "trace": {"traceparent": "00-1-2-01", "baggage": "a=b"},
+        "client": None if era == "none" else "wire peer",
+        "elicitation": era != "none",
+        "version": version,
+        "application": {"database": "main"},
+        "session": None,
+        "principal": None,
+        "cancelled": False,
+    }
+    assert without["result"]["structuredContent"]["meta"] == {}
+    assert plain["result"]["structuredContent"] == {
+        "application": {"database": "main"},
+        "trace": {"traceparent": "00-1-2-01", "baggage": "a=b"},
+        "version": version,
+    }
+
+
+@pytest.mark.covers("CTX-01")
+def test_an_application_may_give_a_context_with_a_single_message():
+    def whose(ctx: BlockingContext) -> str:
+        return ctx.server_context
+
+    server = Server("contexts", tools=[whose], server_context="server's")
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "whose"}}
+    assert [text(server.handle(message, given)) for given in (None, "request's")] == ["server's", "request's"]
+
+
+# Hostile input beside honest requests.
+
+HOSTILE = [
+    (b"nope", -32700),
+    (b'{"jsonrpc":"2.0","id":"h","method":"tools/call","params":{"name":"echo","arguments":{"word":"\xff"}}}', -32700),
+    (b'{"jsonrpc":"1.0","id":"h","method":"tools/call"}', -32600),
+    (b'{"jsonrpc":"2.0","id":"h","method":5}', -32600),
+    (b'{"jsonrpc":"2.0","id":"h","method":"tools/call","params":[1]}', -32602),
+    (b'{"jsonrpc":"2.0","id":"h","method":"tools/call"}', -32602),
+    (b'{"jsonrpc":"2.0","id":"h","method":"tools/call","params":{"name":5}}', -32602),
+    (b'{"jsonrpc":"2.0","id":"h","method":"tools/call","params":{"name":"nope"}}', -32602),
+    (b'{"jsonrpc":"2.0","id":"h","method":"tools/call","params":{"name":"echo","_meta":5}}', -32602),
+    (b'{"jsonrpc":"2.0","id":"h","method":"tools/destroy"}', -32601),
+    (b'{"jsonrpc":"2.0","id":"h","method":"tools/list","params":{"cursor":"-1"}}', -32602),
+]
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
+@pytest.mark.covers("TOOL-10", "TOOL-12")
+@scenario
+async def test_hostile_messages_are_refused_while_honest_ones_are_served():
+    gate = asyncio.Event()
+
+    async def echo(word: str) -> str:
+        await asyncio.wait_for(gate.wait(), DEADLINE)
+        return word
+
+    async with WirePeer(Server("echo", tools=[echo])) as peer:
+        honest = [peer.start("tools/call", {"name": "echo", "arguments": {"word": f"{n}é\u2028"}}) for n in range(20)]
+        for message, code in HOSTILE:
+            peer.send(message)
+            refusal = await peer.receive()
+            assert refusal["error"]["code"] == code, message
+            assert refusal["jsonrpc"] == "2.0"
+            assert refusal.get("id") in ("h", None)
+        gate.set()
+        assert [text(await peer.response(id)) for id in honest] == [f"{n}é\u2028" for n in range(20)]
+        assert peer.received == []
+
+
+@pytest.mark.covers("TOOL-12")
+@pytest.mark.parametrize("arguments", [b'{"word":' + DEEP + b"}", DEEP, b'{"word":1e999}', b'{"word":"\\ud800"}'])
+@scenario
+async def test_hostile_arguments_do_no_harm(arguments):
+    async def echo(word: list) -> str:
+        return "served"
+
+    async with WirePeer(Server("echo", tools=[echo])) as peer:
+        peer.send(
+            b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":' + arguments + b"}}"
+        )
+        refusal = await peer.receive()
+        is_refused = "error" in refusal and refusal["error"]["code"] in (-32700, -32602)
+        assert is_refused or refusal["result"]["isError"]
+        assert text(await peer.request("tools/call", {"name": "echo", "arguments": {"word": []}})) == "served"
+
+
+@pytest.mark.covers("TOOL-03")
+@scenario
+async def test_the_bytes_of_an_answer_are_exactly_these():
+    server = Server("echo", tools=[tool(inline=True)(read_variable)])
+    sent: list[bytes] = []
+    connection = server.connect(sent.append)
+    connection.receive(b'{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"read_variable"}}\n')
+    connection.receive(b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x"}}\n')
+    assert sent == [
+        b'{"jsonrpc":"2.0","id":"a","result":{"content":[{"type":"text","text":"unset"}]}}',
+        b'{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Unknown tool: x"}}',
+    ]
+
+
+# Types.
+
+SNIPPET = """
+from dragoman import Context, Server, Tool, tool
+
+server = Server("types")
+
+@server.tool
+def add(a: int, b: int = 2) -> int:
+    return a + b
+
+@server.tool(name="other")
+async def slow(city: str, *, ctx: Context) -> str:
+    return city
+
+@tool
+def free(a: int) -> str:
+    return str(a)
+
+def plain(a: int) -> str:
+    return str(a)
+
+class Weather(Tool):
+    async def call(self, city: str, *, days: int = 3) -> str:
+        return city
+
+reveal_type(add)
+reveal_type(add(1))
+reveal_type(slow)
+reveal_type(free)
+reveal_type(Tool.define(plain, name="x"))
+reveal_type(Weather())
+add("x")
+"""
+REVEALED = [
+    'note: Revealed type is "dragoman.server.tools.Tool[[a: int, b: int =], int]"',
+    'note: Revealed type is "int"',
+    (
+        'note: Revealed type is "dragoman.server.tools.Tool[[city: str, *, ctx: dragoman.server.context.Context],'
+        ' typing.Coroutine[Any, Any, str]]"'
+    ),
+    'note: Revealed type is "dragoman.server.tools.Tool[[a: int], str]"',
+    'note: Revealed type is "dragoman.server.tools.Tool[[a: int], str]"',
+    'note: Revealed type is "snippet.Weather"',
+    'error: Argument 1 to "__call__" of "Definition" has incompatible type "str"; expected "int"  [arg-type]',
+]
+
+
+@pytest.mark.covers("TOOL-03")
+def test_a_strict_type_checker_knows_a_tool_as_its_function(tmp_path):
+    (tmp_path / "snippet.py").write_text(SNIPPET, encoding="utf-8")
+    (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = true\n", encoding="utf-8")
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--no-error-summary", "snippet.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert checked.stderr == ""
+    assert [line.split(": ", 1)[1] for line in checked.stdout.splitlines()] == REVEALED
