@@ -263,5 +263,5 @@ def _unbuffer_standard_streams() -> None:
 
 
 atexit.register(_unbuffer_standard_streams)
-if hasattr(os, "register_at_fork"):
+with suppress(AttributeError):  # Windows does not fork
     os.register_at_fork(after_in_child=_workers.forget)

@@ -39,7 +39,6 @@ class Prompt(Definition[Parameters, Returned]):
 
     def render(self, *_: Any, **__: Any) -> Any:
         """What the prompt says; a class defines it."""
-        raise TypeError(f"{type(self).__name__} must define a method `render`")
 
     def _compile(self) -> None:
         self._completers = Completers()
