@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
+    from dragoman.config import Configuration, configure
     from dragoman.errors import (
         Cancelled,
         DefinitionError,
@@ -22,14 +23,18 @@ if TYPE_CHECKING:
         ParseError,
         ResourceNotFound,
         RpcError,
+        Timeout,
         ToolError,
         ToolNotUnique,
+        TransportError,
         UnsupportedVersion,
         UrlElicitationRequired,
         ValidationError,
     )
     from dragoman.server.context import BlockingContext, Context
+    from dragoman.server.loghandler import LogHandler
     from dragoman.server.prompts import Prompt, prompt
+    from dragoman.server.questions import Elicit, ElicitResult, ElicitUrl, InputRequired, ListRoots, Sample
     from dragoman.server.resources import Resource, ResourceTemplate, resource
     from dragoman.server.results import Audio, Image, ToolResult
     from dragoman.server.schemas import InputSchema, OutputSchema
@@ -39,10 +44,13 @@ if TYPE_CHECKING:
 _HOMES = {
     "dragoman.errors": (
         "Cancelled DefinitionError DragomanError InternalError InvalidParams InvalidRequest MethodAlreadyDefined"
-        " MethodNotFound MissingCapability ParseError ResourceNotFound RpcError ToolError ToolNotUnique"
-        " UnsupportedVersion UrlElicitationRequired ValidationError"
+        " MethodNotFound MissingCapability ParseError ResourceNotFound RpcError Timeout ToolError ToolNotUnique"
+        " TransportError UnsupportedVersion UrlElicitationRequired ValidationError"
     ),
+    "dragoman.config": "Configuration configure",
     "dragoman.server.context": "BlockingContext Context",
+    "dragoman.server.loghandler": "LogHandler",
+    "dragoman.server.questions": "Elicit ElicitResult ElicitUrl InputRequired ListRoots Sample",
     "dragoman.server.prompts": "Prompt prompt",
     "dragoman.server.resources": "Resource ResourceTemplate resource",
     "dragoman.server.results": "Audio Image ToolResult",
@@ -56,14 +64,21 @@ __all__ = [
     "Audio",
     "BlockingContext",
     "Cancelled",
+    "Configuration",
     "Context",
     "DefinitionError",
     "DragomanError",
+    "Elicit",
+    "ElicitResult",
+    "ElicitUrl",
     "Image",
+    "InputRequired",
     "InputSchema",
     "InternalError",
     "InvalidParams",
     "InvalidRequest",
+    "ListRoots",
+    "LogHandler",
     "MethodAlreadyDefined",
     "MethodNotFound",
     "MissingCapability",
@@ -74,14 +89,18 @@ __all__ = [
     "ResourceNotFound",
     "ResourceTemplate",
     "RpcError",
+    "Sample",
     "Server",
+    "Timeout",
     "Tool",
     "ToolError",
     "ToolNotUnique",
     "ToolResult",
+    "TransportError",
     "UnsupportedVersion",
     "UrlElicitationRequired",
     "ValidationError",
+    "configure",
     "prompt",
     "resource",
     "tool",

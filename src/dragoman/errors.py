@@ -12,6 +12,8 @@ DragomanError
     HeaderMismatch                  -32020
     MissingCapability(required)     -32021
     UnsupportedVersion(...)         -32022
+  TransportError                    the other side cannot be reached, or does not answer
+    Timeout(request_id)             it did not answer in time; also a TimeoutError
   ToolError(message)                what went wrong in a tool, for the model to read
   Cancelled                         the client gave the request up; nothing is answered
   ValidationError(path)             a value does not fit its type or schema
@@ -127,6 +129,12 @@ class UrlElicitationRequired(RpcError):
     ) -> None:
         super().__init__(self.CODE, message, {"elicitations": list(elicitations)})
 
+    @property
+    def elicitations(self) -> list[Any]:
+        """What the user must visit first."""
+        found = self.data.get("elicitations") if isinstance(self.data, dict) else None
+        return found if isinstance(found, list) else []
+
 
 class MissingCapability(RpcError):
     """The client did not declare a capability that the request needs: `required` is a ClientCapabilities object."""
@@ -155,6 +163,21 @@ class UnsupportedVersion(RpcError):
         )
 
 
+class TransportError(DragomanError):
+    """The other side cannot be reached, or does not answer."""
+
+
+class Timeout(TransportError, TimeoutError):
+    """The other side did not answer in time."""
+
+    def __init__(self, message: str, request_id: int | str | None = None) -> None:
+        super().__init__(message)
+        self.request_id = request_id
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.args[0], self.request_id)
+
+
 class ToolError(DragomanError):
     """What went wrong in a tool, in words for the model: raise it in a tool, and the result says `isError`.
 
@@ -164,7 +187,7 @@ class ToolError(DragomanError):
 
 
 class Cancelled(DragomanError):
-    """The client gave the request up; a handler that raises it is not answered."""
+    """The client gave the request up; a handler that raises it then is not answered."""
 
 
 class ValidationError(DragomanError):

@@ -380,19 +380,6 @@ def test_an_unknown_method_is_named_in_the_refusal(method, version):
     assert error == {"code": -32601, "message": f"Method not found: {method}", "data": {"method": method}}
 
 
-@pytest.mark.parametrize(
-    ("method", "params", "era"),
-    [
-        ("subscriptions/listen", {"notifications": {}}, "stateless"),
-        ("resources/subscribe", {"uri": "a://b"}, "handshake"),
-    ],
-)
-def test_what_is_not_served_yet_is_not_found_even_if_it_is_declared(method, params, era, caplog):
-    server = Server(capabilities={"resources": {"subscribe": True}})
-    assert ask(server, method, params, era)["error"]["code"] == -32601
-    assert caplog.records == []
-
-
 @pytest.mark.covers("SRV-15")
 @EVERY_VERSION
 @pytest.mark.parametrize("method", ["notifications/initialized", "notifications/cancelled", "notifications/progress"])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman import Context, DefinitionError, InputSchema, Server, Tool, ToolNotUnique, tool, types
+from dragoman.config import Configuration
 from dragoman.testing.wire import WirePeer
 
 VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
@@ -382,8 +383,8 @@ def test_arguments_are_compared_with_a_given_schema(arguments, answer):
 
 @pytest.mark.covers("TOOL-12", "TOOL-13")
 def test_without_validation_only_missing_arguments_are_refused():
-    server = Server("weather", tools=[tool(input_schema=CITY)(forecast)])
-    server.validates_arguments = False
+    configuration = Configuration(validate_tool_call_arguments=False)
+    server = Server("weather", tools=[tool(input_schema=CITY)(forecast)], configuration=configuration)
     assert text(called(server, "forecast", city="O", days="x")) == "[('city', 'O'), ('days', 'x')]"
     assert called(server, "forecast", days=1) == {
         "content": [{"type": "text", "text": "Missing required arguments: city"}],

@@ -23,6 +23,7 @@ from dragoman import (
     tool,
     types,
 )
+from dragoman.config import Configuration
 from dragoman.testing.wire import WirePeer
 
 VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
@@ -303,17 +304,21 @@ def test_a_full_result_is_sent_as_it_was_given(value, expected):
 # Results that are validated.
 
 
+async def _response(server: Server, era: str) -> types.Json:
+    async with WirePeer(server, era) as peer:
+        return await peer.request("tools/call", {"name": "get"})
+
+
 @pytest.mark.covers("SCH-14")
 @pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
 @pytest.mark.parametrize("value", [{"city": "Oslo"}, "x", ToolResult("no data"), Image(b"x")])
 def test_a_result_that_does_not_fit_is_an_unexpected_error_only_where_results_are_validated(value, era, caplog):
     server = returning(value, output_schema=FORECAST)
     assert "isError" not in called(server, "get", era=era)
-    server.validates_results = True
+    server.configuration = Configuration(validate_tool_call_results=True)
     with caplog.at_level(logging.ERROR, "dragoman.server"):
-        result = called(server, "get", era=era)
-    assert (text(result), result["isError"]) == ("Internal error occurred", True)
-    assert "structuredContent" not in result
+        response = asyncio.run(_response(server, era))
+    assert response["error"] == {"code": -32603, "message": "The result of 'get' does not fit its output schema"}
     assert len(caplog.records) == 1
     assert "Invalid result" in caplog.text
 
@@ -324,7 +329,7 @@ def test_a_result_that_does_not_fit_is_an_unexpected_error_only_where_results_ar
 )
 def test_a_result_that_fits_and_a_failure_pass_validation(value):
     server = returning(value, output_schema=FORECAST)
-    server.validates_results = True
+    server.configuration = Configuration(validate_tool_call_results=True)
     assert called(server, "get")["content"]
 
 

@@ -291,12 +291,16 @@ class Peer:
         del self._waiting[id]
         return self.send_notification(CANCELLED, types.CancelledNotificationParams(id, reason))
 
-    def close(self) -> list[Any]:
-        """Forget everything; return the waiters of our requests, which no answer will reach."""
+    def abandon(self) -> list[Any]:
+        """Return the waiters of our requests, which no answer will reach, and forget them."""
         waiters = list(self._waiting.values())
         self._waiting.clear()
-        self._served.clear()
         return waiters
+
+    def close(self) -> list[Any]:
+        """Forget everything; return the waiters of our requests, which no answer will reach."""
+        self._served.clear()
+        return self.abandon()
 
 
 def _lenient(params: msgspec.json.Decoder[T], raw: Raw) -> T | None:

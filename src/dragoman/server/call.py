@@ -2,29 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import Cancelled
+from dragoman.errors import Cancelled, DragomanError
 from dragoman.protocol import eras
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent.futures import Future
+
+    from dragoman.protocol.listen import Subscription
+    from dragoman.server.asking import Asking
+    from dragoman.server.server import Server
 
 
 class Session:
     """What a connection, or a session of the handshake era, remembers: data, not a task."""
 
-    __slots__ = ("caller", "id", "log_level")
+    __slots__ = ("caller", "followed", "id", "log_level")
 
     def __init__(self, caller: eras.Caller | None = None, id: str | None = None) -> None:
         self.caller = caller
         self.id = id
         self.log_level: types.LoggingLevel | None = None
+        self.followed: set[str] = set()
+        """The resources that the client asked to be told of."""
 
 
 class Channel(Protocol):
     """The way back to the client that sent a request, for everything but the response."""
 
     def notify(self, method: str, params: Any) -> None:
-        """Send a notification that belongs to the request."""
+        """Send a notification, from any thread."""
+        ...
+
+    async def request(self, method: str, params: Any, timeout: float) -> Raw:
+        """Ask the client and return what it answers (handshake era)."""
+        ...
+
+    async def listen(self, subscription: Subscription) -> None:
+        """Serve a subscription until the connection ends in good order (stateless era)."""
+        ...
+
+    def updated(self, uri: str) -> None:
+        """Tell this client, from any thread, that a resource changed."""
         ...
 
 
@@ -34,6 +58,16 @@ class Silence:
     def notify(self, method: str, params: Any) -> None:
         """Send nothing."""
 
+    async def request(self, method: str, params: Any, timeout: float) -> Raw:  # noqa: ARG002
+        """Refuse: nobody would answer."""
+        raise DragomanError(f"{method} cannot be asked here: the request came without a way back to the client")
+
+    async def listen(self, subscription: Subscription) -> None:
+        """End at once: nothing can be sent."""
+
+    def updated(self, uri: str) -> None:
+        """Tell nobody."""
+
 
 SILENCE = Silence()
 
@@ -41,7 +75,21 @@ SILENCE = Silence()
 class Call:
     """A request that is being served."""
 
-    __slots__ = ("cancelled", "channel", "principal", "request", "server_context", "session")
+    __slots__ = (
+        "asking",
+        "cancelled",
+        "channel",
+        "driven",
+        "ended",
+        "loop",
+        "principal",
+        "progress",
+        "request",
+        "server",
+        "server_context",
+        "session",
+        "task",
+    )
 
     def __init__(
         self,
@@ -49,15 +97,34 @@ class Call:
         session: Session,
         channel: Channel = SILENCE,
         *,
+        server: Server | None = None,
         server_context: Any = None,
         principal: str | None = None,
     ) -> None:
+        self.server: Any = server
         self.request = request
         self.session = session
         self.channel = channel
         self.server_context = server_context
         self.principal = principal
         self.cancelled = False
+        self.ended = False
+        self.progress: float | None = None
+        self.asking: Asking | None = None
+        self.task: asyncio.Task[Any] | None = None
+        """The task that serves the request, where there is one."""
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.driven: set[Future[Any]] = set()
+        """What a blocking handler waits for in the loop."""
+
+    def give_up(self) -> None:
+        """Let the handler know that nobody wants its outcome: its task is cancelled, and what a thread waits for."""
+        self.cancelled = True
+        for future in list(self.driven):
+            future.cancel()
+        if self.task is not None:
+            # After its first step, which is scheduled already: a task that never began would not clean up after itself.
+            self.task.get_loop().call_soon(self.task.cancel)
 
     def is_given_up_by(self, error: BaseException) -> bool:
         """Tell whether a handler ended because nobody wants its outcome any more, so that nothing is answered.

@@ -2,22 +2,30 @@
 
 The peer machine turns bytes into events. A request whose outcome is known at once is answered in place; any other gets
 one task, which answers when it ends. Cancelling a request cancels its task, and the peer sees to it that nothing is
-answered then.
+answered then. Requests to the client wait for their answers here; changes are told to the session if it shook hands,
+and to the subscriptions of stateless clients.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dragoman.errors import InternalError, RpcError, ValidationError
+from msgspec import Raw
+
+from dragoman import types
+from dragoman.errors import InternalError, RpcError, Timeout, TransportError, ValidationError
 from dragoman.protocol import eras, jsonrpc
+from dragoman.protocol.listen import RESOURCE_UPDATED, Subscription
+from dragoman.protocol.peer import Answered, Event, Peer, Reply
 from dragoman.protocol.peer import Cancelled as GaveUp
-from dragoman.protocol.peer import Event, Peer, Reply
 from dragoman.server import serving
 from dragoman.server.call import SILENCE, Call, Session
+from dragoman.server.telling import announces, is_wanted, log_params
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -34,7 +42,11 @@ class Connection:
         self._send = send
         self._peer = Peer()
         self._session = Session()
-        self._running: dict[Any, tuple[asyncio.Task[None], Call]] = {}
+        self._running: dict[Any, Call] = {}
+        self._subscriptions: dict[Subscription, asyncio.Future[None]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        server.audience.add(self)
 
     def receive(self, chunk: bytes) -> None:
         """Take in a chunk of the stream."""
@@ -44,25 +56,105 @@ class Connection:
                 self._take(event)
 
     def receive_end(self) -> None:
-        """Take in the end of the stream; an unterminated last line is a line."""
+        """Take in the end of the stream; an unterminated last line is a line, and nobody will answer us any more."""
         for event in self._peer.receive_end():
             self._take(event)
+        self._fail_waiting()
+        for ended in self._subscriptions.values():
+            _resolve(ended, None)
 
     async def drain(self) -> None:
         """Wait until nothing is in flight."""
-        while self._running:
-            await asyncio.wait([task for task, _ in self._running.values()])
+        while tasks := [call.task for call in self._running.values() if call.task is not None]:
+            await asyncio.wait(tasks)
 
     def close(self) -> None:
         """Cancel what is in flight; nothing is sent any more."""
         self._send = _discard
+        self._server.audience.discard(self)
+        self._fail_waiting()
         self._peer.close()
-        for id in list(self._running):
-            self._cancel(id)
+        for call in list(self._running.values()):
+            call.give_up()
+
+    def _fail_waiting(self) -> None:
+        for waiter in self._peer.abandon():
+            _reject(waiter, TransportError("The client is gone, and will not answer"))
 
     def notify(self, method: str, params: Any) -> None:
-        """Send a notification to the client."""
+        """Send a notification to the client, from any thread."""
+        self._in_loop(self._send_notification, method, params)
+
+    def _send_notification(self, method: str, params: Any) -> None:
         self._send(self._peer.send_notification(method, params))
+
+    def updated(self, uri: str) -> None:
+        """Tell this client, from any thread, that a resource changed."""
+        self._in_loop(self._tell_updated, uri)
+
+    def _tell_updated(self, uri: str) -> None:
+        if self._session.caller is not None:
+            self._send_notification(RESOURCE_UPDATED, types.ResourceUpdatedNotificationParams(uri))
+        self._offer(RESOURCE_UPDATED, uri)
+
+    def tell(self, method: str, uri: str | None = None) -> None:
+        """Tell the client of a change, from any thread, if it wants to know."""
+        self._in_loop(self._tell, method, uri)
+
+    def _tell(self, method: str, uri: str | None) -> None:
+        followed = uri is None or uri in self._session.followed
+        if self._session.caller is not None and followed and announces(self._server.capabilities, method):
+            self._send_notification(
+                method, types.Params() if uri is None else types.ResourceUpdatedNotificationParams(uri)
+            )
+        self._offer(method, uri)
+
+    def _offer(self, method: str, uri: str | None) -> None:
+        for subscription in list(self._subscriptions):
+            if subscription.offer(method, uri):
+                for message in subscription.take():
+                    self._send(message)
+
+    def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
+        """Send a log message, from any thread, if this client set a level that wants it."""
+        if self._session.caller is not None and is_wanted(self._server, level, self._session.log_level):
+            self.notify("notifications/message", log_params(level, data, logger))
+
+    def _in_loop(self, function: Callable[..., None], *args: Any) -> None:
+        if threading.get_ident() == self._thread:
+            function(*args)
+        else:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(function, *args)
+
+    async def listen(self, subscription: Subscription) -> None:
+        """Serve a subscription until the connection ends in good order."""
+        ended = self._subscriptions[subscription] = self._loop.create_future()
+        self._send(subscription.acknowledgement())
+        try:
+            await ended
+        finally:
+            del self._subscriptions[subscription]
+
+    async def request(self, method: str, params: Any, timeout: float) -> Raw:
+        """Ask the client and return what it answers.
+
+        Raises:
+            RpcError: the client refused.
+            Timeout: it did not answer in time.
+        """
+        answered: asyncio.Future[Raw] = self._loop.create_future()
+        id = self._peer.next_id()
+        self._send(self._peer.send_request(id, method, params, answered))
+        try:
+            async with asyncio.timeout(timeout):
+                return await answered
+        except TimeoutError:
+            self._write(self._peer.cancel(id, f"Timed out after {timeout:g} seconds"))
+            raise Timeout(f"The client did not answer {method} within {timeout:g} seconds", id) from None
+        except asyncio.CancelledError:
+            self._write(self._peer.cancel(id, "The request that asked was cancelled"))
+            raise
 
     def _take(self, event: Event) -> None:
         match event:
@@ -72,28 +164,31 @@ class Connection:
                 self._send(data)
             case GaveUp(id):
                 self._cancel(id)
-            case _:  # nothing that a server without requests of its own and without subscriptions needs to know
+            case Answered(waiter, outcome):
+                _reject(waiter, outcome) if isinstance(outcome, RpcError) else _resolve(waiter, outcome)
+            case jsonrpc.Notification(method):
+                self._server.notified(method)
+            case _:  # progress on requests of ours, and answers that nobody waits for
                 pass
 
     def _cancel(self, id: Any) -> None:
         if id in self._running:
-            task, call = self._running[id]
-            call.cancelled = True
-            # After its first step, which is scheduled already: a task that never began would not clean up after itself.
-            task.get_loop().call_soon(task.cancel)
+            self._running[id].give_up()
 
     def _serve(self, message: jsonrpc.Request) -> None:
         call: Call | None = None
         try:
             request = eras.open(message, self._server.offer, self._session.caller)
-            call = Call(request, self._session, self, server_context=self._server.server_context)
+            context = self._server.server_context
+            call = Call(request, self._session, self, server=self._server, server_context=context)
+            call.loop = self._loop
             outcome = self._server.serve(call)
         except BaseException as error:
             self._refuse(message.id, error, call)
             return
         if isinstance(outcome, CoroutineType):
-            task = asyncio.get_running_loop().create_task(self._finish(call, outcome))
-            self._running[message.id] = task, call
+            call.task = self._loop.create_task(self._finish(call, outcome))
+            self._running[message.id] = call
         else:
             self._reply(call, outcome)
 
@@ -103,6 +198,7 @@ class Connection:
         except BaseException as error:
             self._refuse(call.request.id, error, call)
         finally:
+            call.ended = True
             self._running.pop(call.request.id, None)
 
     def _reply(self, call: Call, result: Any) -> None:
@@ -123,6 +219,16 @@ class Connection:
     def _write(self, data: bytes | None) -> None:
         if data is not None:
             self._send(data)
+
+
+def _resolve(waiter: asyncio.Future[Any], value: Any) -> None:
+    if not waiter.done():
+        waiter.set_result(value)
+
+
+def _reject(waiter: asyncio.Future[Any], error: Exception) -> None:
+    if not waiter.done():
+        waiter.set_exception(error)
 
 
 def _discard(_: bytes) -> None:
@@ -163,7 +269,8 @@ async def _answer_request(server: Server, message: jsonrpc.Request, server_conte
     context = server.server_context if server_context is None else server_context
     try:
         request = eras.open(message, server.offer)
-        call = Call(request, Session(), SILENCE, server_context=context)
+        call = Call(request, Session(), SILENCE, server=server, server_context=context)
+        call.loop, call.task = asyncio.get_running_loop(), asyncio.current_task()
         outcome = server.serve(call)
         result = await outcome if isinstance(outcome, CoroutineType) else outcome
         return _encoded(server, call, result, jsonrpc.encode_result)

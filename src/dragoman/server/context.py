@@ -1,27 +1,39 @@
 """What a handler may know of its request, and do for it.
 
 An `async def` handler asks for a `Context`, a `def` handler for a `BlockingContext`: the same names, with and without
-`await`. Either is given to the parameter that is annotated with it.
+`await`. Either is given to the parameter that is annotated with it. What is said is sent at once; what is asked goes
+through `asking`, which makes it the same in both eras.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import msgspec
 from msgspec import UNSET
 
 from dragoman import types
-from dragoman.errors import Cancelled
+from dragoman.errors import Cancelled, DragomanError, MethodNotFound
 from dragoman.protocol import eras
+from dragoman.protocol.fields import trim
+from dragoman.runtime.blocking import blocking
 from dragoman.server.call import Call
+from dragoman.server.telling import is_wanted, log_params
 
+if TYPE_CHECKING:
+    from dragoman.server.asking import Asking
+    from dragoman.server.questions import ElicitResult, Question
+
+T = TypeVar("T")
 TRACE_KEYS = ("traceparent", "tracestate", "baggage")
+TIMEOUT = 600.0
 
 
 class RequestFacts:
     """What both kinds of context know."""
+
+    _parks = True
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -77,22 +89,317 @@ class RequestFacts:
         if self._call.cancelled:
             raise Cancelled(f"The client cancelled request {self.request_id!r}")
 
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """The answers to what an earlier run returned as `InputRequired`, by key, as the client sent them."""
+        return self._asking.inputs
+
+    @property
+    def state(self) -> Any:
+        """The state that an earlier run returned with `InputRequired`; None in the first."""
+        return self._asking.state
+
+    def require_capability(self, *path: str) -> None:
+        """Refuse the request if the client did not declare a capability.
+
+        Example:
+            ctx.require_capability("sampling", "tools")
+
+        Raises:
+            MissingCapability: it did not.
+        """
+        from dragoman.server.asking import require_capability
+
+        require_capability(self._call, *path)
+
+    @property
+    def _asking(self) -> Asking:
+        from dragoman.server.asking import asking_of
+
+        return asking_of(self._call)
+
+    def _tell_progress(self, progress: float, total: float | None, message: str | None) -> None:
+        call, token = self._call, self._call.request.progress_token
+        # MUST: "progress strictly increases", and "stop after completion".
+        if token is None or call.ended or call.cancelled or (call.progress is not None and progress <= call.progress):
+            return
+        call.progress = progress
+        params = types.ProgressNotificationParams(token, progress, total, message)
+        call.channel.notify("notifications/progress", trim(params, call.request.caller.version))
+
+    def _tell_log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
+        call, caller = self._call, self._call.request.caller
+        threshold = caller.log_level if caller.version.stateless else call.session.log_level
+        if not call.ended and not call.cancelled and is_wanted(call.server, level, threshold):
+            call.channel.notify("notifications/message", log_params(level, data, logger))
+
+    def _tell_complete(self, elicitation_id: str) -> None:
+        if not self._call.request.caller.version.stateless:
+            params = types.ElicitationCompleteNotificationParams(elicitation_id)
+            self._call.channel.notify("notifications/elicitation/complete", params)
+
+    def _refuse_ping(self) -> None:
+        if self._call.request.caller.version.stateless:
+            raise MethodNotFound("A server cannot ping its client in this protocol version")
+
 
 class Context(RequestFacts):
     """The request, for `async def` handlers.
 
     Example:
         @server.tool
-        async def whoami(ctx: Context) -> str:
-            return ctx.client.info.name if ctx.client.info else "a stranger"
+        async def book(city: str, ctx: Context) -> str:
+            await ctx.report_progress(1, total=2, message="asking")
+            answer = await ctx.elicit(f"Really {city}?", Confirmation)
+            return "booked" if answer.accepted else "not booked"
     """
+
+    async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Say how far the request has come, if the client wants to know; `progress` must increase."""
+        self._tell_progress(progress, total, message)
+
+    async def log(self, level: types.LoggingLevel, data: Any, logger: str | None = None) -> None:
+        """Send a log message to the client of this request, if it wants messages of that level."""
+        self._tell_log(level, data, logger)
+
+    async def debug(self, data: Any, logger: str | None = None) -> None:
+        """Log at level debug."""
+        self._tell_log("debug", data, logger)
+
+    async def info(self, data: Any, logger: str | None = None) -> None:
+        """Log at level info."""
+        self._tell_log("info", data, logger)
+
+    async def notice(self, data: Any, logger: str | None = None) -> None:
+        """Log at level notice."""
+        self._tell_log("notice", data, logger)
+
+    async def warning(self, data: Any, logger: str | None = None) -> None:
+        """Log at level warning."""
+        self._tell_log("warning", data, logger)
+
+    async def error(self, data: Any, logger: str | None = None) -> None:
+        """Log at level error."""
+        self._tell_log("error", data, logger)
+
+    async def critical(self, data: Any, logger: str | None = None) -> None:
+        """Log at level critical."""
+        self._tell_log("critical", data, logger)
+
+    async def alert(self, data: Any, logger: str | None = None) -> None:
+        """Log at level alert."""
+        self._tell_log("alert", data, logger)
+
+    async def emergency(self, data: Any, logger: str | None = None) -> None:
+        """Log at level emergency."""
+        self._tell_log("emergency", data, logger)
+
+    async def notify_resource_updated(self, uri: str) -> None:
+        """Tell the client of this request that a resource changed."""
+        self._call.channel.updated(uri)
+
+    async def notify_elicitation_complete(self, elicitation_id: str) -> None:
+        """Tell the client that a url elicitation came to its end (2025-11-25 only)."""
+        self._tell_complete(elicitation_id)
+
+    async def ping(self, timeout: float = TIMEOUT) -> None:
+        """Ask the client whether it is there (until 2025-11-25).
+
+        Raises:
+            MethodNotFound: this protocol version has no ping.
+            Timeout: it did not answer.
+        """
+        self._refuse_ping()
+        await self._call.channel.request("ping", {}, timeout)
+
+    @overload
+    async def elicit(
+        self, message: str, schema: type[T], *, key: str | None = None, timeout: float = TIMEOUT
+    ) -> ElicitResult[T]: ...
+    @overload
+    async def elicit(
+        self, message: str, schema: Mapping[str, Any], *, key: str | None = None, timeout: float = TIMEOUT
+    ) -> ElicitResult[dict[str, Any]]: ...
+    async def elicit(self, message: str, schema: Any, *, key: str | None = None, timeout: float = TIMEOUT) -> Any:
+        """Ask the user to fill in a form: a dataclass, TypedDict, Struct, pydantic model, or a flat JSON Schema.
+
+        In the stateless era the handler runs again from its start when the answer is there; `step` keeps what must
+        happen once. `key` names the question where its order may change from run to run.
+
+        Raises:
+            MissingCapability: the client cannot ask its user.
+            Timeout: nobody answered.
+        """
+        from dragoman.server.questions import Elicit
+
+        return await self._ask(Elicit(message, schema), key, timeout)
+
+    async def elicit_url(
+        self,
+        message: str,
+        url: str,
+        elicitation_id: str | None = None,
+        *,
+        key: str | None = None,
+        timeout: float = TIMEOUT,
+    ) -> ElicitResult[None]:
+        """Ask the user to visit a page, for what must not pass through the client; accepting is consent only.
+
+        Raises:
+            MissingCapability: the client cannot send its user to pages.
+            Timeout: nobody answered.
+        """
+        from dragoman.server.questions import ElicitUrl
+
+        answer: ElicitResult[None] = await self._ask(ElicitUrl(message, url, elicitation_id), key, timeout)
+        return answer
+
+    async def sample(
+        self,
+        messages: str | types.SamplingMessage | Iterable[types.SamplingMessage],
+        *,
+        max_tokens: int = 1024,
+        system_prompt: str | None = None,
+        model_preferences: types.ModelPreferences | types.Json | None = None,
+        include_context: Literal["none", "thisServer", "allServers"] | None = None,
+        temperature: float | None = None,
+        stop_sequences: Iterable[str] | None = None,
+        metadata: types.Json | None = None,
+        tools: Iterable[Any] | None = None,
+        tool_choice: types.ToolChoice | types.Json | None = None,
+        key: str | None = None,
+        timeout: float = TIMEOUT,
+    ) -> types.CreateMessageResult:
+        """Ask the client's model.
+
+        Example:
+            summary = (await ctx.sample(f"Summarise: {text}", max_tokens=200)).text
+
+        Raises:
+            MissingCapability: the client has no model to ask, or none that takes tools.
+            Timeout: nobody answered.
+        """
+        from dragoman.server.questions import Sample
+
+        question = Sample(
+            messages,
+            max_tokens=max_tokens,
+            system_prompt=system_prompt,
+            model_preferences=model_preferences,
+            include_context=include_context,
+            temperature=temperature,
+            stop_sequences=stop_sequences,
+            metadata=metadata,
+            tools=tools,
+            tool_choice=tool_choice,
+        )
+        answer: types.CreateMessageResult = await self._ask(question, key, timeout)
+        return answer
+
+    async def list_roots(self, *, key: str | None = None, timeout: float = TIMEOUT) -> list[types.Root]:
+        """Ask for the client's roots.
+
+        Raises:
+            MissingCapability: the client has none.
+            Timeout: nobody answered.
+        """
+        from dragoman.server.questions import ListRoots
+
+        roots: list[types.Root] = await self._ask(ListRoots(), key, timeout)
+        return roots
+
+    async def ask(self, /, *, timeout: float = TIMEOUT, **questions: Question) -> dict[str, Any]:
+        """Ask several questions at once, and return the answers by name.
+
+        Example:
+            answers = await ctx.ask(city=Elicit("Where?", City), roots=ListRoots())
+        """
+        asked: dict[str | None, Question] = {name: question for name, question in questions.items()}  # noqa: C416
+        answers = await self._asking.ask(asked, timeout=timeout, parks=self._parks)
+        return dict(zip(questions, answers, strict=True))
+
+    async def step(self, name: str, run: Callable[[], Any]) -> Any:
+        """Do something once for the whole request, however often the handler runs, and return what it gave as JSON.
+
+        In the stateless era the value travels through the client, signed but readable: record a handle, not a secret.
+        """
+        return await self._asking.step(name, run)
+
+    async def _ask(self, question: Question, key: str | None, timeout: float) -> Any:
+        (answer,) = await self._asking.ask({None: question}, timeout=timeout, key=key, parks=self._parks)
+        return answer
 
 
 class BlockingContext(RequestFacts):
-    """The request, for `def` handlers.
+    """The request, for `def` handlers: what `Context` has, without `await`.
 
     Example:
         @server.tool
-        def whoami(ctx: BlockingContext) -> str:
-            return ctx.client.info.name if ctx.client.info else "a stranger"
+        def book(city: str, ctx: BlockingContext) -> str:
+            ctx.report_progress(1, total=2, message="asking")
+            answer = ctx.elicit(f"Really {city}?", Confirmation)
+            return "booked" if answer.accepted else "not booked"
     """
+
+    report_progress = blocking(Context.report_progress)
+    log = blocking(Context.log)
+    debug = blocking(Context.debug)
+    info = blocking(Context.info)
+    notice = blocking(Context.notice)
+    warning = blocking(Context.warning)
+    error = blocking(Context.error)
+    critical = blocking(Context.critical)
+    alert = blocking(Context.alert)
+    emergency = blocking(Context.emergency)
+    notify_resource_updated = blocking(Context.notify_resource_updated)
+    notify_elicitation_complete = blocking(Context.notify_elicitation_complete)
+    ping = blocking(Context.ping)
+    elicit = blocking(Context.elicit)
+    elicit_url = blocking(Context.elicit_url)
+    sample = blocking(Context.sample)
+    list_roots = blocking(Context.list_roots)
+    ask = blocking(Context.ask)
+
+    def step(self, name: str, run: Callable[[], Any]) -> Any:
+        """Do something once for the whole request, as `Context.step` does; it runs in this thread."""
+        asking = self._asking
+        raw = asking.recorded_step(name)
+        return msgspec.json.decode(asking.record_step(name, run()) if raw is None else raw)
+
+    def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
+        context = Context(self._call)
+        context._parks = False
+        work = method(context, *args, **kwargs)
+        return drive(self._call, work)
+
+
+def drive(call: Call, work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in the request's loop, from the thread of a blocking handler.
+
+    Raises:
+        Cancelled: the client gave the request up meanwhile.
+        DragomanError: the handler is inline and would have to wait.
+    """
+    import asyncio
+    from concurrent.futures import CancelledError
+
+    if call.loop is None or asyncio._get_running_loop() is call.loop:
+        return _run_in_place(work)
+    future = asyncio.run_coroutine_threadsafe(work, call.loop)
+    call.driven.add(future)
+    try:
+        return future.result()
+    except CancelledError:
+        raise Cancelled("The client cancelled the request") from None
+    finally:
+        call.driven.discard(future)
+
+
+def _run_in_place(work: Coroutine[Any, Any, T]) -> T:
+    try:
+        work.send(None)
+    except StopIteration as finished:
+        value: T = finished.value
+        return value
+    work.close()
+    raise DragomanError("An inline handler cannot wait for the client; make it an `async def`, or not inline")

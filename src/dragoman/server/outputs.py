@@ -16,13 +16,14 @@ from msgspec import UNSET, Raw
 from dragoman import types
 from dragoman.errors import ValidationError
 from dragoman.server.annotations import Codec, Unresolved
+from dragoman.server.questions import InputRequired
 from dragoman.server.results import Audio, Image, ToolResult, content_blocks, holds_content, is_content
 from dragoman.server.schemas import OutputSchema
 from dragoman.server.shapes import encode_hook, union_of
 from dragoman.types.content import Block
 
 _CONTENT = (Image, Audio, Block, types.ResourceContents, types.UnknownContent)
-_FULL = (ToolResult, types.Result)
+_FULL = (ToolResult, types.Result, InputRequired)
 _SEQUENCES = (list, tuple, Sequence)
 _encoder = msgspec.json.Encoder(enc_hook=encode_hook)
 
@@ -56,6 +57,8 @@ class Output:
         Raises:
             TypeError: it has no JSON form.
         """
+        if isinstance(value, InputRequired):
+            return value
         if isinstance(value, types.Result):
             return _encoded(value)
         if isinstance(value, ToolResult):

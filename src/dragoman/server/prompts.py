@@ -14,6 +14,7 @@ from dragoman.errors import DefinitionError, InvalidParams
 from dragoman.server.call import Call
 from dragoman.server.completion import Completers
 from dragoman.server.definition import Definition, P, Parameters, R, Returned
+from dragoman.server.questions import InputRequired
 from dragoman.server.results import prompt_messages, wire_objects
 from dragoman.server.signature import ArgumentsRejected
 
@@ -118,7 +119,7 @@ class Prompt(Definition[Parameters, Returned]):
         return self._result(await outcome)
 
     def _result(self, value: Any) -> Any:
-        if isinstance(value, types.Result):
+        if isinstance(value, types.Result | InputRequired):
             return value
         return types.GetPromptResult(prompt_messages(value), description=self.description)
 

@@ -16,6 +16,7 @@ from dragoman.protocol.uritemplate import UriTemplate
 from dragoman.server.call import Call
 from dragoman.server.completion import Completers
 from dragoman.server.definition import Definition, P, Parameters, R, Returned
+from dragoman.server.questions import InputRequired
 from dragoman.server.results import resource_contents, wire_object
 from dragoman.server.signature import ArgumentsRejected
 
@@ -60,7 +61,7 @@ class _Readable(Definition[Parameters, Returned]):
         return self._result(await outcome, uri)
 
     def _result(self, value: Any, uri: str) -> Any:
-        if isinstance(value, types.Result):
+        if isinstance(value, types.Result | InputRequired):
             return value
         return types.ReadResourceResult(resource_contents(value, uri, self.mime_type))
 

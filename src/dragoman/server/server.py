@@ -4,33 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 from msgspec import Raw
 
 from dragoman import types
+from dragoman.config import Configuration
+from dragoman.config import configuration as process_configuration
 from dragoman.errors import DefinitionError, InternalError, MethodAlreadyDefined, RpcError
 from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import encode
+from dragoman.protocol.listen import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.protocol.methods import METHODS, Method
-from dragoman.protocol.versions import Version
+from dragoman.protocol.versions import VERSIONS, Version, find_version, version_names
 from dragoman.server import serving
 from dragoman.server.call import Call
 from dragoman.server.completion import Completers
 from dragoman.server.definition import P, R
 from dragoman.server.hook import Hook
+from dragoman.server.instrument import is_observed, observed
 from dragoman.server.prompts import Prompt
 from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, PageSize, Registry
 from dragoman.server.resources import Resource, ResourceTemplate, resource
 from dragoman.server.results import wire_object, wire_objects
 from dragoman.server.schemas import InputSchema, OutputSchema
+from dragoman.server.telling import Audience
 from dragoman.server.tools import Tool
 
 if TYPE_CHECKING:
+    from dragoman.protocol.tokens import KeyRing
     from dragoman.server.connection import Connection
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Middleware = Callable[[eras.Request, Callable[[], Any]], Any]
 
 
 class Server:
@@ -65,10 +74,12 @@ class Server:
         resources: Iterable[Any] = (),
         resource_templates: Iterable[Any] = (),
         capabilities: types.ServerCapabilities | types.Json | None = None,
+        configuration: Configuration | None = None,
         server_context: Any = None,
         page_size: PageSize = None,
         ttl_ms: int | None = None,
         cache_scope: types.CacheScope | None = None,
+        secret: str | bytes | Iterable[str | bytes] | None = None,
     ) -> None:
         self._info = types.Implementation(
             name, version, title, description, website_url, wire_objects(icons, types.Icon, "A server's icon")
@@ -76,13 +87,21 @@ class Server:
         self._info_bytes = Raw(encode(self._info))
         self.instructions = instructions
         self.server_context = server_context
-        self.validates_arguments = True
-        self.validates_results = False
+        self.configuration = configuration or Configuration()
         self.registry = Registry()
+        self.audience = Audience()
         self.registry.page_size = page_size
         self.resource_lister: Hook | None = None
         self.resource_reader: Hook | None = None
         self.completer: Hook | None = None
+        self.subscriber: Hook | None = None
+        self.unsubscriber: Hook | None = None
+        self._roots_hooks: list[Callable[[], Any]] = []
+        self._background: set[Any] = set()
+        self._merged: tuple[tuple[Configuration, Configuration], Configuration] | None = None
+        self._middleware: list[Middleware] = []
+        self._secret = secret
+        self._key_ring: KeyRing | None = None
         self._given_capabilities = wire_object(capabilities, types.ServerCapabilities, "capabilities")
         self._cache_hints = _cache_hints(ttl_ms, cache_scope)
         self._custom: dict[str, serving.Handler] = {}
@@ -232,6 +251,34 @@ class Server:
         self.resource_lister = Hook(function)
         return function
 
+    def on_subscribe(self, function: Function) -> Function:
+        """Call a function of `(uri)` when a client asks to be told of a resource (until 2025-11-25)."""
+        self.subscriber = Hook(function)
+        self._offer = None
+        return function
+
+    def on_unsubscribe(self, function: Function) -> Function:
+        """Call a function of `(uri)` when a client does not want to be told any more (until 2025-11-25)."""
+        self.unsubscriber = Hook(function)
+        return function
+
+    def on_roots_changed(self, function: Function) -> Function:
+        """Call a function of no parameters when a client says that its roots changed (until 2025-11-25)."""
+        self._roots_hooks.append(function)
+        return function
+
+    def middleware(self, function: Function) -> Function:
+        """Let an `async def (request, call_next)` stand around every request; it returns what `call_next()` gives.
+
+        Example:
+            @server.middleware
+            async def timed(request, call_next):
+                result = await call_next()
+                return result
+        """
+        self._middleware.append(function)
+        return function
+
     def add_tool(self, tool: Any) -> AnyTool:
         """Register a Tool, a Tool class or a function.
 
@@ -275,14 +322,18 @@ class Server:
         return self._compiled().offer
 
     def _compiled(self) -> _Compiled:
+        configuration = self._configured()
         compiled = self._offer
         changes = self.registry.changes + Completers.changes
         if compiled is None or compiled.changes != changes:
             completes = self.completer is not None or self.registry.completes
-            capabilities = self._given_capabilities or _served_capabilities(completes=completes)
+            capabilities = self._given_capabilities or _served_capabilities(
+                completes=completes, subscribes=self.subscriber is not None
+            )
             served = [method for method in METHODS if method.name in serving.HANDLERS]
             custom = [Method(name=name, result=types.Result) for name in self._custom]
-            compiled = _Compiled(changes, capabilities, eras.Offer.of(capabilities, table=(*served, *custom)))
+            offer = eras.Offer.of(capabilities, _versions(configuration), (*served, *custom))
+            compiled = _Compiled(changes, capabilities, offer)
             self._offer = compiled
         return compiled
 
@@ -294,7 +345,95 @@ class Server:
         """
         name = call.request.method.name
         handler = serving.HANDLERS.get(name) or self._custom[name]
+        configuration = self._configured()
+        if self._middleware or is_observed(configuration):
+            return self._serve_observed(call, handler, configuration)
         return handler(self, call)
+
+    async def _serve_observed(self, call: Call, handler: serving.Handler, configuration: Configuration) -> Any:
+        async def serve() -> Any:
+            outcome = handler(self, call)
+            return await outcome if isinstance(outcome, CoroutineType) else outcome
+
+        chain: Callable[[], Any] = serve
+        for middleware in reversed(self._middleware):
+            chain = partial(middleware, call.request, chain)
+        return await observed(self, call, chain, configuration)
+
+    def _configured(self) -> Configuration:
+        sources = self.configuration, process_configuration()
+        if self._merged is None or self._merged[0][0] is not sources[0] or self._merged[0][1] is not sources[1]:
+            self._merged = sources, sources[0].over(sources[1])
+            self._offer = None
+        return self._merged[1]
+
+    @property
+    def validates_arguments(self) -> bool:
+        """Whether arguments are compared with a schema that the author gave."""
+        return self._configured().validate_tool_call_arguments is not False
+
+    @property
+    def validates_results(self) -> bool:
+        """Whether structured results are compared with the output schema."""
+        return self._configured().validate_tool_call_results is True
+
+    @property
+    def key_ring(self) -> KeyRing:
+        """The keys that seal what comes back from clients."""
+        if self._key_ring is None:
+            from dragoman.runtime.keys import key_ring
+
+            self._key_ring = key_ring(self._secret)
+        return self._key_ring
+
+    def notified(self, method: str) -> None:
+        """Take a notification that a client sent."""
+        if method == "notifications/roots/list_changed":
+            for hook in self._roots_hooks:
+                self._run_in_background(hook)
+
+    def _run_in_background(self, function: Callable[[], Any]) -> None:
+        import asyncio
+
+        async def run() -> None:
+            try:
+                outcome = function()
+                if isinstance(outcome, CoroutineType):
+                    await outcome
+            except Exception as error:
+                self.report(error, None)
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    def log(self, level: types.LoggingLevel, data: Any, logger: str | None = None) -> None:
+        """Send a log message to every client that set a level that wants it, from any thread."""
+        for connection in self.audience.members():
+            connection.log(level, data, logger)
+
+    def notify_tools_list_changed(self) -> None:
+        """Tell every client, from any thread, that the tools changed."""
+        self._tell(TOOLS_CHANGED)
+
+    def notify_prompts_list_changed(self) -> None:
+        """Tell every client, from any thread, that the prompts changed."""
+        self._tell(PROMPTS_CHANGED)
+
+    def notify_resources_list_changed(self) -> None:
+        """Tell every client, from any thread, that the resources changed."""
+        self._tell(RESOURCES_CHANGED)
+
+    def notify_resource_updated(self, uri: str) -> None:
+        """Tell every client that follows a resource, from any thread, that it changed."""
+        self._tell(RESOURCE_UPDATED, uri)
+
+    def _tell(self, method: str, uri: str | None = None) -> None:
+        for connection in self.audience.members():
+            try:
+                connection.tell(method, uri)
+            except Exception as error:
+                self.report(error, None, {"notification": method})
 
     def seal(self, result: types.Result, call: Call, *, wraps: bool = False) -> types.Result:
         """Return a result as the caller's version carries it."""
@@ -326,13 +465,21 @@ class Server:
             error = InternalError("Internal error")
         return error if call is None else eras.seal_error(error, call.request.caller.version)
 
-    def report(self, error: BaseException, call: Call | None) -> None:
-        """Log an error that nobody else will hear of; this itself never fails."""
+    def report(self, error: BaseException, call: Call | None, info: dict[str, Any] | None = None) -> None:
+        """Tell the reporter, or else the log, of an error that nobody else will hear of; this itself never fails."""
         import logging
 
+        logger = logging.getLogger("dragoman.server")
         where = "a request" if call is None else f"{call.request.method.name} (request {call.request.id!r})"
         with suppress(Exception):
-            logging.getLogger("dragoman.server").error("Unexpected error in %s", where, exc_info=error)
+            reporter = self._configured().exception_reporter
+            if reporter is None:
+                logger.error("Unexpected error in %s", where, exc_info=error)
+                return
+            try:
+                reporter(error, info or {"request": _described(call)})
+            except Exception:
+                logger.exception("The exception reporter failed on an error in %s", where)
 
     def connect(self, send: Callable[[bytes], None]) -> Connection:
         """Serve one duplex connection: messages come in by `receive` and go out by `send`."""
@@ -385,11 +532,30 @@ def _parsed(data: bytes | None) -> types.Json | None:
     return None if data is None else msgspec.json.decode(data)
 
 
-def _served_capabilities(*, completes: bool) -> types.ServerCapabilities:
+def _versions(configuration: Configuration) -> tuple[Version, ...]:
+    pinned = configuration.protocol_version
+    if pinned is None:
+        return VERSIONS
+    version = find_version(pinned)
+    if version is None:
+        raise DefinitionError(
+            f"There is no protocol version {pinned!r}; there are {', '.join(version_names(VERSIONS))}"
+        )
+    return (version,)
+
+
+def _described(call: Call | None) -> types.Json | None:
+    if call is None:
+        return None
+    request = call.request
+    return {"id": request.id, "method": request.method.name, "params": msgspec.json.decode(request.raw_params)}
+
+
+def _served_capabilities(*, completes: bool, subscribes: bool) -> types.ServerCapabilities:
     return types.ServerCapabilities(
         tools=types.ListChangedCapability(list_changed=True),
         prompts=types.ListChangedCapability(list_changed=True),
-        resources=types.ResourcesCapability(list_changed=True),
+        resources=types.ResourcesCapability(list_changed=True, subscribe=subscribes or None),
         logging={},
         completions={} if completes else None,
     )

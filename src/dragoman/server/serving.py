@@ -7,6 +7,7 @@ coroutine that gives it; lists and everything else that does not change come as 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,27 @@ import msgspec
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import InvalidParams, InvalidRequest, ResourceNotFound, RpcError, ToolError, ValidationError
+from dragoman.errors import (
+    InternalError,
+    InvalidParams,
+    InvalidRequest,
+    MissingCapability,
+    ResourceNotFound,
+    RpcError,
+    ToolError,
+    TransportError,
+    UrlElicitationRequired,
+    ValidationError,
+)
 from dragoman.protocol import eras
+from dragoman.protocol.listen import Subscription, honour
+from dragoman.server.asking import settled
 from dragoman.server.call import Call
 from dragoman.server.completion import Completers, completion_result
 from dragoman.server.definition import Definition
+from dragoman.server.hook import Hook
 from dragoman.server.listing import paginate, read_cursor
+from dragoman.server.questions import InputRequired, RunEnded
 from dragoman.server.results import resource_contents, wire_object
 from dragoman.server.signature import ArgumentsRejected
 from dragoman.server.tools import Tool, error_result, failure
@@ -89,35 +105,63 @@ def call_tool(server: Server, call: Call) -> Any:
     tool = server.registry.tools.get(params.name)
     if tool is None:
         raise InvalidParams(f"Unknown tool: {params.name}")
+
+    def run() -> Any:
+        return tool.run(call, params.arguments, validate=server.validates_arguments)
+
     try:
-        outcome = tool.run(call, params.arguments, validate=server.validates_arguments)
-        if isinstance(outcome, CoroutineType):
-            return _finish_tool(server, call, tool, outcome)
+        outcome = run()
+        if _is_pending(call, outcome):
+            return _finish_tool(server, call, tool, outcome, run)
         return _tool_result(server, call, tool, outcome)
     except BaseException as error:
+        if call.asking is not None or isinstance(error, UrlElicitationRequired):
+            return _finish_tool(server, call, tool, _raise(error), run)
         return _tool_failed(server, call, error)
 
 
-async def _finish_tool(server: Server, call: Call, tool: Tool[..., Any], outcome: Any) -> Any:
+def _is_pending(call: Call, outcome: Any) -> bool:
+    return isinstance(outcome, CoroutineType | InputRequired) or call.asking is not None
+
+
+async def _raise(error: BaseException) -> None:
+    raise error
+
+
+async def _finish_tool(
+    server: Server, call: Call, tool: Tool[..., Any], outcome: Any, run_again: Callable[[], Any]
+) -> Any:
     try:
-        return _tool_result(server, call, tool, await outcome)
+        return _tool_result(server, call, tool, await settled(call, outcome, run_again))
     except BaseException as error:
         return _tool_failed(server, call, error)
 
 
-def _tool_result(server: Server, call: Call, tool: Tool[..., Any], result: types.CallToolResult) -> Any:
-    if server.validates_results and not result.is_error:
-        tool.check(result)
+def _tool_result(server: Server, call: Call, tool: Tool[..., Any], result: types.Result) -> Any:
+    if server.validates_results and isinstance(result, types.CallToolResult) and not result.is_error:
+        try:
+            tool.check(result)
+        except ValidationError as error:
+            server.report(error, call)
+            raise InternalError(f"The result of {tool.name!r} does not fit its output schema") from None
     return server.seal(result, call, wraps=tool.wraps)
 
 
 def _tool_failed(server: Server, call: Call, error: BaseException) -> Any:
     if isinstance(error, ToolError):
         return server.seal(error_result(error), call)
+    said = isinstance(error, MissingCapability | UrlElicitationRequired) and not _carries(error.code, call)
+    if said or isinstance(error, TransportError):
+        return server.seal(failure(str(error)), call)
     if isinstance(error, RpcError) or call.is_given_up_by(error):
         raise error
     server.report(error, call)
     return server.seal(failure(INTERNAL_ERROR), call)
+
+
+def _carries(code: int, call: Call) -> bool:
+    """Tell whether the caller's version has an error code."""
+    return code not in dict(call.request.caller.version.replaced_errors)
 
 
 def unencodable(server: Server, call: Call, error: ValidationError) -> Any:
@@ -137,7 +181,7 @@ def get_prompt(server: Server, call: Call) -> Any:
     prompt = server.registry.prompts.get(params.name)
     if prompt is None:
         raise InvalidParams(f"Unknown prompt: {params.name}")
-    return _sealed(server, call, prompt.run(call, params.arguments))
+    return _asked(server, call, lambda: prompt.run(call, params.arguments))
 
 
 def read_resource(server: Server, call: Call) -> Any:
@@ -147,19 +191,25 @@ def read_resource(server: Server, call: Call) -> Any:
         return _read_by_author(server, call, uri)
     resource = server.registry.resources.get(uri)
     if resource is not None:
-        return _sealed(server, call, resource.read_at(call, uri))
+        return _asked(server, call, lambda: resource.read_at(call, uri))
     for template in list(server.registry.templates.values()):
         variables = template.match(uri)
         if variables is not None:
-            return _sealed(server, call, template.read_at(call, uri, variables))
+            return _asked(server, call, partial(template.read_at, call, uri, variables))
     raise ResourceNotFound(uri)
 
 
-async def _read_by_author(server: Server, call: Call, uri: str) -> Any:
-    assert server.resource_reader is not None
-    value = await server.resource_reader.invoke(call, uri)
-    result = value if isinstance(value, types.Result) else types.ReadResourceResult(resource_contents(value, uri, None))
-    return server.seal(result, call)
+def _read_by_author(server: Server, call: Call, uri: str) -> Any:
+    reader = server.resource_reader
+    assert reader is not None
+
+    async def read() -> Any:
+        value = await reader.invoke(call, uri)
+        if isinstance(value, types.Result | InputRequired):
+            return value
+        return types.ReadResourceResult(resource_contents(value, uri, None))
+
+    return _asked(server, call, read)
 
 
 async def complete(server: Server, call: Call) -> Any:
@@ -191,12 +241,44 @@ def _completers(server: Server, ref: types.PromptReference | types.ResourceTempl
     return Completers()
 
 
-def _sealed(server: Server, call: Call, outcome: Any) -> Any:
-    return _seal_later(server, call, outcome) if isinstance(outcome, CoroutineType) else server.seal(outcome, call)
+def _asked(server: Server, call: Call, run: Callable[[], Any]) -> Any:
+    """Run a handler that may ask the client, and seal what it gives."""
+    try:
+        outcome = run()
+    except (RunEnded, UrlElicitationRequired) as error:
+        outcome = _raise(error)
+    return _seal_later(server, call, outcome, run) if _is_pending(call, outcome) else server.seal(outcome, call)
 
 
-async def _seal_later(server: Server, call: Call, outcome: CoroutineType[Any, Any, Any]) -> Any:
-    return server.seal(await outcome, call)
+async def _seal_later(server: Server, call: Call, outcome: Any, run_again: Callable[[], Any]) -> Any:
+    return server.seal(await settled(call, outcome, run_again), call)
+
+
+async def follow(server: Server, call: Call) -> Any:
+    """Tell this client of a resource's changes from now on; the author's own function may do more."""
+    result = await _told(call, server.subscriber)
+    call.session.followed.add(call.request.params.uri)
+    return server.seal(result, call)
+
+
+async def unfollow(server: Server, call: Call) -> Any:
+    """Tell this client of a resource's changes no more."""
+    result = await _told(call, server.unsubscriber)
+    call.session.followed.discard(call.request.params.uri)
+    return server.seal(result, call)
+
+
+async def _told(call: Call, hook: Hook | None) -> types.Result:
+    given = None if hook is None else await hook.invoke(call, call.request.params.uri)
+    meta = given.get("_meta") if isinstance(given, dict) else None
+    return types.Result(meta=meta if isinstance(meta, dict) else None)
+
+
+async def listen(server: Server, call: Call) -> Any:
+    """Tell a stateless client of changes, until it or the connection ends."""
+    subscription = Subscription(call.request.id, honour(call.request.params.notifications, server.capabilities))
+    await call.channel.listen(subscription)
+    return server.seal(subscription.result(), call)
 
 
 HANDLERS: dict[str, Handler] = {
@@ -211,7 +293,10 @@ HANDLERS: dict[str, Handler] = {
     "resources/list": list_resources,
     "resources/templates/list": list_page,
     "resources/read": read_resource,
+    "resources/subscribe": follow,
+    "resources/unsubscribe": unfollow,
     "completion/complete": complete,
+    "subscriptions/listen": listen,
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from dragoman.types.content import SamplingMessageContentBlock
+from dragoman.types.content import SamplingMessageContentBlock, TextContent
 from dragoman.types.tasks import TaskMetadata
 from dragoman.types.tools import Tool
 from dragoman.types.wire import Json, Number, Params, Result, Role, Wire, WithMeta
@@ -61,6 +61,12 @@ class CreateMessageResult(Result):
     content: SamplingMessageContentBlock | list[SamplingMessageContentBlock]
     model: str
     stop_reason: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The text of the answer, without its other content."""
+        blocks = self.content if isinstance(self.content, list) else [self.content]
+        return "\n".join(block.text for block in blocks if isinstance(block, TextContent))
 
 
 class Root(WithMeta):

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from dragoman import BlockingContext, Cancelled, Context, RpcError, Server, ToolError, ToolResult
+from dragoman.config import Configuration
 from dragoman.testing import WirePeer
 
 DEADLINE = 20
@@ -320,13 +321,12 @@ def test_an_error_that_cannot_be_sent_is_said_as_far_as_it_can_be_and_reported(e
     assert caplog.records
 
 
-def test_a_result_that_does_not_fit_its_schema_is_a_failed_call_where_results_are_validated(caplog):
-    server = Server()
-    server.validates_results = True
+def test_a_result_that_does_not_fit_its_schema_is_an_error_where_results_are_validated(caplog):
+    server = Server(configuration=Configuration(validate_tool_call_results=True))
     server.tool(name="odd", output_schema={"type": "object", "required": ["a"]})(lambda: {"b": 1})
     server.tool(name="inline", inline=True, output_schema={"type": "object", "required": ["a"]})(lambda: {"b": 1})
-    assert ask(server, "tools/call", {"name": "odd"})["result"] == TOOL_FAILED
-    assert ask(server, "tools/call", {"name": "inline"})["result"] == TOOL_FAILED
+    assert ask(server, "tools/call", {"name": "odd"})["error"]["code"] == -32603
+    assert ask(server, "tools/call", {"name": "inline"})["error"]["code"] == -32603
     assert len(caplog.records) == 2
 
 

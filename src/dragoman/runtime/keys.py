@@ -1,0 +1,70 @@
+"""The keys that seal what leaves the server and comes back.
+
+Those that the author gives, or the environment (`DRAGOMAN_SECRET`), or a key file in the user's state folder that the
+processes of one machine share. Where no file can be written, a key of this process alone, with one warning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from dragoman.protocol.tokens import KeyRing
+
+_VARIABLE = "DRAGOMAN_SECRET"
+_KEY_BYTES = 32
+
+Secret = str | bytes | Iterable[str | bytes] | None
+
+
+def key_ring(secret: Secret = None) -> KeyRing:
+    """Return the ring for a secret; of several, the first seals and all open."""
+    given = os.environ.get(_VARIABLE) if secret is None else secret
+    if not given:
+        return _machine_ring()
+    secrets = [given] if isinstance(given, str | bytes) else list(given)
+    return KeyRing(*(_key(one) for one in secrets))
+
+
+def _key(secret: str | bytes) -> bytes:
+    """Return a key of full length, whatever the length of the secret."""
+    return hashlib.sha256(b"dragoman key\0" + (secret.encode() if isinstance(secret, str) else secret)).digest()
+
+
+@cache
+def _machine_ring() -> KeyRing:
+    try:
+        return KeyRing(_shared_key(_folder() / "key"))
+    except OSError as error:
+        import logging
+
+        logging.getLogger("dragoman.runtime").warning(
+            "No key file can be kept (%s): sealed values are valid in this process alone; set %s", error, _VARIABLE
+        )
+        return KeyRing(os.urandom(_KEY_BYTES))
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "dragoman"
+
+
+def _shared_key(path: Path) -> bytes:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fresh = path.with_name(f"key.{os.getpid()}.{os.urandom(4).hex()}")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.write(descriptor, os.urandom(_KEY_BYTES))
+        os.close(descriptor)
+        # A link is made whole or not at all, and never replaces a key that another process wrote.
+        os.link(fresh, path)
+    except FileExistsError:
+        pass
+    finally:
+        fresh.unlink()
+    key = path.read_bytes()
+    if len(key) != _KEY_BYTES:
+        raise OSError(f"{path} is not a key file")
+    return key

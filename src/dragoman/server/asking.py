@@ -1,0 +1,286 @@
+"""Asking the client while a request is served, the same in both eras.
+
+Handshake: a question is a request over the session, and its answer is awaited. Stateless: a question without a recorded
+answer ends the run. The handler's own task is cancelled once, one turn of the loop later, so that questions asked in
+parallel join one round; cancellation passes `except Exception`, timeouts, gather and task groups. The request is then
+answered `input_required`, and when it comes again with the answers the handler runs from its start. A blocking handler
+is ended by an exception that is no `Exception`. Whatever a handler makes of either, what is asked stays asked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+
+from dragoman import types
+from dragoman.errors import (
+    DragomanError,
+    InternalError,
+    MissingCapability,
+    UrlElicitationRequired,
+    ValidationError,
+)
+from dragoman.protocol.fields import trim
+from dragoman.protocol.jsonrpc import encode
+from dragoman.protocol.rounds import MOST_ROUNDS, Rounds, Subject
+from dragoman.server.call import Call
+from dragoman.server.questions import ElicitUrl, InputRequired, Question, RunEnded
+
+if TYPE_CHECKING:
+    import asyncio
+
+TIMEOUT = 600.0
+Answers = Mapping[str, Any]
+
+
+class Asking:
+    """The questions and answers of one request."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._stateless = call.request.caller.version.stateless
+        self._parked: list[asyncio.Future[None]] = []
+        self._stopping = False
+        self._rounds: Rounds | None = None
+        self._runs = 0
+        self._fulfilled: dict[str, Raw] = {}
+        self._steps: dict[str, Raw] = {}
+        self._state: Raw | None = None
+
+    @property
+    def rounds(self) -> Rounds:
+        """What was asked and answered in earlier rounds (stateless).
+
+        Raises:
+            InvalidParams: the client sent a state that is not that of this request.
+        """
+        if self._rounds is None:
+            request, principal = self._call.request, self._call.principal
+            subject = Subject.of(request.method.name, request.raw_params, principal, server=self._call.server.name)
+            responses = getattr(request.params, "input_responses", None)
+            state = getattr(request.params, "request_state", None)
+            self._rounds = Rounds.resume(subject, self._call.server.key_ring, time.time(), responses, state)
+        return self._rounds
+
+    @property
+    def pending(self) -> bool:
+        """Whether something was asked that has no answer yet."""
+        return self._rounds is not None and self._rounds.pending
+
+    @property
+    def inputs(self) -> Answers:
+        """The answers so far, by key, as the client sent them."""
+        answers = self.rounds.inputs if self._stateless else self._fulfilled
+        return {key: msgspec.json.decode(raw) for key, raw in answers.items()}
+
+    @property
+    def state(self) -> Any:
+        """What the handler gave as its state in an earlier run."""
+        raw = self.rounds.state if self._stateless else self._state
+        return None if raw is None else msgspec.json.decode(raw)
+
+    def require(self, question: Question) -> None:
+        """Refuse a question that cannot be asked here.
+
+        Raises:
+            MissingCapability: the client did not declare what the question needs.
+            DragomanError: the method is none in which a server may ask.
+        """
+        if self._stateless and not self._call.request.method.input_required:
+            raise DragomanError(f"A handler of {self._call.request.method.name} cannot ask the client")
+        for path in question.capabilities:
+            require_capability(self._call, *path)
+
+    def _recorded(self, questions: Mapping[str | None, Question], key: str | None = None) -> list[Any] | None:
+        """Return the recorded answers, or None when something must be asked first (stateless)."""
+        for question in questions.values():
+            self.require(question)
+        raws = [self.rounds.ask(question.request(), name or key) for name, question in questions.items()]
+        found = [raw for raw in raws if raw is not None]
+        if len(found) < len(raws):
+            return None
+        return [question.read(raw) for question, raw in zip(questions.values(), found, strict=True)]
+
+    async def ask(
+        self,
+        questions: Mapping[str | None, Question],
+        *,
+        timeout: float = TIMEOUT,
+        key: str | None = None,
+        parks: bool = True,
+    ) -> list[Any]:
+        """Ask all at once, and return the answers in order; a handler in a thread does not park, but ends its run."""
+        if self._stateless:
+            answers = self._recorded(questions, key)
+            if answers is None and parks:
+                await self._park()
+            if answers is None:
+                raise RunEnded
+            return answers
+        for question in questions.values():
+            self.require(question)
+        raws = await self._request_all(questions.values(), timeout)
+        return [question.read(raw) for question, raw in zip(questions.values(), raws, strict=True)]
+
+    async def _request_all(self, questions: Any, timeout: float) -> list[Raw]:
+        import asyncio
+
+        version = self._call.request.caller.version
+        asked = [
+            self._call.channel.request(question.method, trim(question.request().params, version) or {}, timeout)
+            for question in questions
+        ]
+        return [await asked[0]] if len(asked) == 1 else list(await asyncio.gather(*asked))
+
+    async def _park(self) -> None:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        parked: asyncio.Future[None] = loop.create_future()
+        self._parked.append(parked)
+        loop.call_soon(self._stop)
+        await parked
+
+    def _stop(self) -> None:
+        task = self._call.task
+        if task is not None and not self._stopping and not self._call.cancelled and not self._call.ended:
+            self._stopping = True
+            task.cancel()
+
+    async def step(self, name: str, run: Callable[[], Any]) -> Any:
+        """Run something once for the whole request, however often the handler runs."""
+        raw = self.recorded_step(name)
+        if raw is None:
+            value = run()
+            raw = self.record_step(name, await value if isinstance(value, Coroutine) else value)
+        return msgspec.json.decode(raw)
+
+    def recorded_step(self, name: str) -> Raw | None:
+        """Return what a step gave in an earlier run."""
+        return self.rounds.step(name) if self._stateless else self._steps.get(name)
+
+    def record_step(self, name: str, value: Any) -> Raw:
+        """Keep what a step gave.
+
+        Raises:
+            ValidationError: it cannot be JSON.
+        """
+        raw = Raw(encode(value))
+        if self._stateless:
+            self.rounds.record(name, raw)
+        else:
+            self._steps[name] = raw
+        return raw
+
+    def ended(self, error: BaseException | None) -> bool:
+        """Tidy up after a run; tell whether it was ended by a question rather than by what it raised."""
+        import asyncio
+
+        for parked in self._parked:
+            parked.cancel()
+        self._parked.clear()
+        stopped, self._stopping = self._stopping, False
+        if stopped and self._call.task is not None:
+            self._call.task.uncancel()
+        if isinstance(error, asyncio.CancelledError):
+            return stopped and not self._call.cancelled
+        return isinstance(error, RunEnded)
+
+    def required(self, value: InputRequired | None = None) -> types.InputRequiredResult:
+        """Return the result that asks (stateless): what was asked on the way, or what the handler returned.
+
+        Raises:
+            RpcError: too much was asked, or too large a state kept.
+        """
+        try:
+            if value is None:
+                return self.rounds.required()
+            for key, question in value.questions.items():
+                self.require(question)
+                self.rounds.ask_again(question.request(), key)
+            return self.rounds.required(value.state)
+        except ValidationError as error:
+            raise InternalError(str(error)) from None
+
+    async def fulfil(self, value: InputRequired) -> None:
+        """Ask over the session what a handler returned, so that it can run again (handshake)."""
+        self._runs += 1
+        if self._runs > MOST_ROUNDS:
+            raise InternalError(f"A request may ask in at most {MOST_ROUNDS} rounds")
+        for question in value.questions.values():
+            self.require(question)
+        raws = await self._request_all(value.questions.values(), TIMEOUT) if value.questions else []
+        self._fulfilled.update(zip(value.questions, raws, strict=True))
+        self._state = Raw(encode(value.state))
+
+
+async def settled(call: Call, outcome: Any, run_again: Callable[[], Any]) -> Any:
+    """Return what a handler gives in the end, having asked what it asks; or the result that asks the client."""
+    while True:
+        value, failed = await _run(call, outcome)
+        if call.asking is None and not isinstance(value, InputRequired):
+            if failed is not None:
+                raise failed
+            return value
+        asking = asking_of(call)
+        by_question = asking.ended(failed)
+        if asking.pending:
+            return asking.required()
+        if failed is not None and not by_question:
+            raise failed
+        if not isinstance(value, InputRequired):
+            return value
+        if call.request.caller.version.stateless:
+            return asking.required(value)
+        await asking.fulfil(value)
+        outcome = run_again()
+
+
+async def _run(call: Call, outcome: Any) -> tuple[Any, BaseException | None]:
+    try:
+        return (await outcome if isinstance(outcome, CoroutineType) else outcome), None
+    except UrlElicitationRequired as error:
+        return (_as_questions(error), None) if call.request.caller.version.stateless else (None, error)
+    except BaseException as error:
+        return None, error
+
+
+def _as_questions(error: UrlElicitationRequired) -> InputRequired:
+    """The stateless era has no error for it: the pages to visit are asked for."""
+    asked = [msgspec.convert(msgspec.to_builtins(one), types.ElicitRequestParams) for one in error.elicitations]
+    return InputRequired({f"url-{order}": ElicitUrl(one.message, one.url or "") for order, one in enumerate(asked, 1)})
+
+
+def asking_of(call: Call) -> Asking:
+    """Return the questions and answers of a request."""
+    if call.asking is None:
+        call.asking = Asking(call)
+    return call.asking
+
+
+def require_capability(call: Call, *path: str) -> None:
+    """Refuse what the client cannot do.
+
+    Raises:
+        MissingCapability: the client did not declare the capability.
+    """
+    if not _declares(call.request.caller.capabilities, path):
+        required: types.Json = {}
+        for name in reversed(path):
+            required = {name: required}
+        raise MissingCapability(required)
+
+
+def _declares(capabilities: types.ClientCapabilities, path: tuple[str, ...]) -> bool:
+    if path == ("elicitation", "form"):
+        declared = capabilities.elicitation
+        # An empty object means form mode, as it did before there was another.
+        return declared is not None and (declared.form is not None or declared.url is None)
+    from dragoman.protocol.methods import declares
+
+    return declares(capabilities, path)

@@ -1,0 +1,119 @@
+"""The small schemas that a form may be made of: flat, and of text, numbers, yes or no, and choices."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any, get_type_hints
+
+from dragoman.errors import DefinitionError
+from dragoman.types import Json
+
+_FORMATS = ("email", "uri", "date", "date-time")
+_KEYWORDS: dict[str, frozenset[str]] = {
+    "string": frozenset({"minLength", "maxLength", "format", "default", "enum", "enumNames", "oneOf"}),
+    "number": frozenset({"minimum", "maximum", "default"}),
+    "integer": frozenset({"minimum", "maximum", "default"}),
+    "boolean": frozenset({"default"}),
+    "array": frozenset({"items", "minItems", "maxItems", "default"}),
+}
+_WORDS = frozenset({"type", "title", "description"})
+
+
+def form_schema(schema: Mapping[str, Any], source: Any = None) -> Json:
+    """Return a JSON Schema as a form takes it.
+
+    Raises:
+        DefinitionError: it is not flat, or a field is of a kind that forms do not have.
+    """
+    properties = schema.get("properties")
+    if schema.get("type") != "object" or not isinstance(properties, Mapping):
+        raise DefinitionError("The schema of a form must be an object with properties")
+    definitions = schema.get("$defs", {})
+    titled = _enumerations(source)
+    form: Json = {
+        "type": "object",
+        "properties": {
+            name: _field(name, _resolved(field, definitions), titled.get(name)) for name, field in properties.items()
+        },
+    }
+    if schema.get("required"):
+        form["required"] = list(schema["required"])
+    return form
+
+
+def _resolved(field: Any, definitions: Mapping[str, Any]) -> Json:
+    """Follow a reference, and take the one arm of an optional field that is not null."""
+    if not isinstance(field, Mapping):
+        raise DefinitionError("The fields of a form must be JSON Schemas")
+    words = {key: value for key, value in field.items() if key not in ("$ref", "anyOf")}
+    if "$ref" in field:
+        return {**_resolved(definitions.get(str(field["$ref"]).rpartition("/")[2], {}), definitions), **words}
+    arms = [arm for arm in field.get("anyOf", ()) if not (isinstance(arm, Mapping) and arm.get("type") == "null")]
+    if len(arms) == 1:
+        return {**_resolved(arms[0], definitions), **{k: v for k, v in words.items() if v is not None}}
+    items = field.get("items")
+    if isinstance(items, Mapping):
+        return {**field, "items": _resolved(items, definitions)}
+    return dict(field)
+
+
+def _field(name: str, field: Json, titles: dict[Any, str] | None) -> Json:
+    if "enum" in field and "type" not in field:
+        field = {"type": "string", **field}
+    kind = field.get("type")
+    if kind not in _KEYWORDS:
+        raise DefinitionError(
+            f"The form field {name!r} must be text, a number, a boolean, a choice or a list of choices, not {field}"
+        )
+    if kind == "string" and field.get("format") not in (None, *_FORMATS):
+        field = {key: value for key, value in field.items() if key != "format"}
+    kept = {key: value for key, value in field.items() if key in _WORDS | _KEYWORDS[kind]}
+    if kind == "array":
+        return _several(name, kept, titles)
+    return _with_titles(kept, titles) if titles and "enum" in kept else kept
+
+
+def _several(name: str, field: Json, titles: dict[Any, str] | None) -> Json:
+    items = field.get("items")
+    if not isinstance(items, Mapping) or not ({"enum", "anyOf"} & set(items)):
+        raise DefinitionError(
+            f"The form field {name!r} is a list, which must be one of choices: give its items an enum"
+        )
+    if "anyOf" in items:
+        return {**field, "items": {"anyOf": items["anyOf"]}}
+    if titles:
+        return {**field, "items": {"anyOf": _options(items["enum"], titles)}}
+    return {**field, "items": {"type": "string", "enum": items["enum"]}}
+
+
+def _with_titles(field: Json, titles: dict[Any, str]) -> Json:
+    untitled = {key: value for key, value in field.items() if key != "enum"}
+    return {**untitled, "oneOf": _options(field["enum"], titles)}
+
+
+def _options(values: list[Any], titles: dict[Any, str]) -> list[Json]:
+    return [{"const": value, "title": titles.get(value, str(value))} for value in values]
+
+
+def _enumerations(source: Any) -> dict[str, dict[Any, str]]:
+    """Return, by field, the words for the members of the enumerations that a type's fields are made of."""
+    if not isinstance(source, type):
+        return {}
+    try:
+        hints = get_type_hints(source)
+    except (NameError, TypeError):
+        return {}
+    found = {name: _enumeration_in(hint) for name, hint in hints.items()}
+    return {
+        name: {member.value: member.name.replace("_", " ").capitalize() for member in members}
+        for name, members in found.items()
+        if members is not None
+    }
+
+
+def _enumeration_in(hint: Any) -> type[enum.Enum] | None:
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return hint
+    found = [_enumeration_in(argument) for argument in getattr(hint, "__args__", ())]
+    return next((members for members in found if members is not None), None)

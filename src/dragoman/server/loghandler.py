@@ -1,0 +1,41 @@
+"""Python's logging, sent to clients."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Protocol
+
+from dragoman import types
+
+
+class _Target(Protocol):
+    def log(self, level: types.LoggingLevel, data: Any, logger: str | None = None) -> None: ...
+
+
+class LogHandler(logging.Handler):
+    """Sends the records of Python's logging to clients: those of a Server, or the one of a BlockingContext.
+
+    Example:
+        logging.getLogger("weather").addHandler(LogHandler(server))
+    """
+
+    def __init__(self, target: _Target, level: int = logging.NOTSET) -> None:
+        super().__init__(level)
+        self._target = target
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send one record."""
+        try:
+            self._target.log(_level_of(record.levelno), self.format(record), record.name)
+        except Exception:
+            self.handleError(record)
+
+
+def _level_of(number: int) -> types.LoggingLevel:
+    steps: tuple[tuple[int, types.LoggingLevel], ...] = (
+        (logging.CRITICAL, "critical"),
+        (logging.ERROR, "error"),
+        (logging.WARNING, "warning"),
+        (logging.INFO, "info"),
+    )
+    return next((level for threshold, level in steps if number >= threshold), "debug")

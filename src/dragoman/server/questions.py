@@ -1,0 +1,214 @@
+"""What a server may ask of a client: the user, the model, or the roots.
+
+A question knows three things: which capability the client needs, how it is said on the wire, and what its answer means.
+How it travels, by a request or by a result that asks to be asked again, is not its business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman import types
+from dragoman.errors import DefinitionError, InvalidParams, ValidationError
+from dragoman.server.annotations import Codec
+from dragoman.server.forms import form_schema
+
+T = TypeVar("T")
+
+Capability = tuple[str, ...]
+
+
+class ElicitResult(Struct, Generic[T], frozen=True):
+    """What the user did with a question: `action` is accept, decline or cancel; `content` is there when accepted."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: T | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the user accepted."""
+        return self.action == "accept"
+
+
+class Elicit:
+    """A form for the user: a message, and the schema of what to fill in.
+
+    Example:
+        Elicit("Which units?", Units)
+
+    `schema` is a dataclass, TypedDict, Struct, pydantic model or a JSON Schema, flat and of simple fields.
+
+    Raises:
+        DefinitionError: a field is nothing that a form can have.
+    """
+
+    def __init__(self, message: str, schema: Any) -> None:
+        self._message = message
+        self._codec = None if isinstance(schema, Mapping) else Codec(schema, "The schema of a form")
+        checked = form_schema(schema if self._codec is None else self._codec.schema, schema)
+        self._schema = dict(schema) if self._codec is None else checked
+
+    capabilities: Sequence[Capability] = (("elicitation", "form"),)
+    method = "elicitation/create"
+
+    def request(self) -> types.InputRequest:
+        """Return the question as it is asked."""
+        return types.ElicitRequest(types.ElicitRequestParams(self._message, mode="form", requested_schema=self._schema))
+
+    def read(self, raw: Raw) -> ElicitResult[Any]:
+        """Return what the answer means."""
+        result = _decode(raw, types.ElicitResult)
+        if result.action != "accept":
+            return ElicitResult(result.action)
+        content = result.content or {}
+        try:
+            return ElicitResult("accept", content if self._codec is None else self._codec.convert(content))
+        except ValidationError as error:
+            raise InvalidParams(f"The answer does not fit the form: {error}") from None
+
+
+class ElicitUrl:
+    """A page for the user to visit: for what must not pass through the client, such as a password.
+
+    Example:
+        ElicitUrl("Please sign in", "https://example.com/sign-in", "sign-in-42")
+    """
+
+    def __init__(self, message: str, url: str, elicitation_id: str | None = None) -> None:
+        self._params = types.ElicitRequestParams(message, mode="url", url=url, elicitation_id=elicitation_id or url)
+
+    capabilities: Sequence[Capability] = (("elicitation", "url"),)
+    method = "elicitation/create"
+
+    def request(self) -> types.InputRequest:
+        """Return the question as it is asked."""
+        return types.ElicitRequest(self._params)
+
+    def read(self, raw: Raw) -> ElicitResult[None]:
+        """Return what the answer means: accepting is consent to visit, not the end of the visit."""
+        return ElicitResult(_decode(raw, types.ElicitResult).action)
+
+
+class Sample:
+    """A question to the client's model.
+
+    Example:
+        Sample("Summarise this: ...", max_tokens=200)
+
+    `messages` is text, a message or several; the rest is as in `sampling/createMessage`.
+
+    Raises:
+        DefinitionError: tool results do not follow the tool uses that they answer.
+    """
+
+    def __init__(
+        self,
+        messages: str | types.SamplingMessage | Iterable[types.SamplingMessage],
+        *,
+        max_tokens: int = 1024,
+        system_prompt: str | None = None,
+        model_preferences: types.ModelPreferences | types.Json | None = None,
+        include_context: Literal["none", "thisServer", "allServers"] | None = None,
+        temperature: float | None = None,
+        stop_sequences: Iterable[str] | None = None,
+        metadata: types.Json | None = None,
+        tools: Iterable[Any] | None = None,
+        tool_choice: types.ToolChoice | types.Json | None = None,
+    ) -> None:
+        from dragoman.server.results import wire_object
+
+        self._params = types.CreateMessageRequestParams(
+            _conversation(messages),
+            max_tokens,
+            system_prompt=system_prompt,
+            model_preferences=wire_object(model_preferences, types.ModelPreferences, "model_preferences"),
+            include_context=include_context,
+            temperature=temperature,
+            stop_sequences=None if stop_sequences is None else list(stop_sequences),
+            metadata=metadata,
+            tools=None if tools is None else [getattr(tool, "definition", tool) for tool in tools],
+            tool_choice=wire_object(tool_choice, types.ToolChoice, "tool_choice"),
+        )
+        needs_tools = self._params.tools is not None or self._params.tool_choice is not None
+        self.capabilities: Sequence[Capability] = (("sampling", "tools"),) if needs_tools else (("sampling",),)
+
+    method = "sampling/createMessage"
+
+    def request(self) -> types.InputRequest:
+        """Return the question as it is asked."""
+        return types.CreateMessageRequest(self._params)
+
+    def read(self, raw: Raw) -> types.CreateMessageResult:
+        """Return what the answer means."""
+        return _decode(raw, types.CreateMessageResult)
+
+
+class ListRoots:
+    """A question for the client's roots."""
+
+    capabilities: Sequence[Capability] = (("roots",),)
+    method = "roots/list"
+
+    def request(self) -> types.InputRequest:
+        """Return the question as it is asked."""
+        return types.ListRootsRequest()
+
+    def read(self, raw: Raw) -> list[types.Root]:
+        """Return what the answer means."""
+        return _decode(raw, types.ListRootsResult).roots
+
+
+Question = Elicit | ElicitUrl | Sample | ListRoots
+
+
+class RunEnded(BaseException):
+    """Ends the run of a blocking handler that asked; it runs again when the answer is there."""
+
+
+class InputRequired:
+    """What a handler returns to ask in so many words, and to be run again with the answers in `ctx.inputs`.
+
+    Example:
+        if "city" not in ctx.inputs:
+            return InputRequired({"city": Elicit("Which city?", City)}, state={"tries": 1})
+    """
+
+    def __init__(self, questions: Mapping[str, Question] | None = None, state: Any = None) -> None:
+        self.questions = dict(questions or {})
+        self.state = state
+
+
+def _decode(raw: Raw, kind: type[T]) -> T:
+    try:
+        return types.decode(raw, kind)
+    except ValidationError as error:
+        raise InvalidParams(f"The answer is malformed: {error}") from None
+
+
+def _conversation(messages: Any) -> list[types.SamplingMessage]:
+    if isinstance(messages, str):
+        return [types.SamplingMessage("user", types.TextContent(messages))]
+    given = [messages] if isinstance(messages, types.SamplingMessage | Mapping) else list(messages)
+    conversation = [
+        message if isinstance(message, types.SamplingMessage) else msgspec.convert(message, types.SamplingMessage)
+        for message in given
+    ]
+    _check_tool_results(conversation)
+    return conversation
+
+
+def _check_tool_results(conversation: list[types.SamplingMessage]) -> None:
+    """MUST (2025-11-25): a message with tool results holds nothing else, and answers every tool use before it."""
+    asked: set[str] = set()
+    for message in conversation:
+        blocks = message.content if isinstance(message.content, list) else [message.content]
+        results = [block for block in blocks if isinstance(block, types.ToolResultContent)]
+        if results and len(results) != len(blocks):
+            raise DefinitionError("A sampling message with tool results must hold nothing else")
+        if {result.tool_use_id for result in results} != asked:
+            raise DefinitionError("Each tool use must be answered by one tool result in the very next message")
+        asked = {block.id for block in blocks if isinstance(block, types.ToolUseContent)}
