@@ -1,5 +1,6 @@
 """Every Python snippet in the documentation runs, and every example does."""
 
+import json
 import re
 import subprocess
 import sys
@@ -27,6 +28,22 @@ def test_a_snippet_in_the_documentation_runs(snippet):
 
 def test_the_readme_has_snippets():
     assert any("README.md" in str(parameter.id) for parameter in SNIPPETS)
+
+
+def test_the_lines_of_the_readme_typed_into_its_server_get_three_answers(tmp_path):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    program = tmp_path / "sums.py"
+    program.write_text(next(snippet for snippet in SNIPPET.findall(readme) if "server.run()" in snippet))
+    lines = re.search(r"^```\n((?:\{.*\}\n)+)```", readme, re.MULTILINE)
+    assert lines is not None
+    finished = subprocess.run(
+        [sys.executable, program], input=lines[1], capture_output=True, text=True, timeout=60, check=True
+    )
+    answers = sorted(map(json.loads, finished.stdout.splitlines()), key=lambda answer: answer["id"])
+    assert [answer["id"] for answer in answers] == [1, 2, 3]
+    assert answers[0]["result"] == {}
+    assert answers[1]["result"]["tools"][0]["name"] == "add"
+    assert answers[2]["result"]["content"] == [{"type": "text", "text": "42"}]
 
 
 @pytest.mark.parametrize("example", sorted(ROOT.glob("examples/*.py")), ids=lambda path: path.name)

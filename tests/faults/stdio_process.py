@@ -28,9 +28,10 @@ class Process:
         stderr: int = subprocess.PIPE,
         how: str = "plain",
         grace: float = 5.0,
+        command: list[str] | None = None,
         **options,
     ) -> None:
-        command = [sys.executable, str(SCRIPT), how, str(grace)]
+        command = command or [sys.executable, str(SCRIPT), how, str(grace)]
         self.child = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr, env=ENVIRONMENT, **options)
         self.unread = b""
 
