@@ -9,6 +9,7 @@ nothing to write; lines are framed by the transport.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -130,34 +131,36 @@ class Peer:
 
     def receive(self, chunk: bytes) -> list[Event]:
         """Return what a chunk of the stream brings; chunks may end anywhere."""
-        return self._receive_lines(self._lines.receive(chunk))
+        return list(self.events(chunk))
+
+    def events(self, chunk: bytes) -> Iterator[Event]:
+        """Yield what a chunk brings, message by message: what is done about one holds for the next.
+
+        An id that was answered meanwhile is free again, and a version that was agreed on is spoken.
+        """
+        return self._events(self._lines.receive(chunk))
 
     def receive_end(self) -> list[Event]:
         """Return what an unterminated last line brings at the end of the stream."""
-        return self._receive_lines(self._lines.finish())
+        return list(self._events(self._lines.finish()))
 
-    def _receive_lines(self, lines: list[bytes | Oversized]) -> list[Event]:
-        events: list[Event] = []
+    def _events(self, lines: list[bytes | Oversized]) -> Iterator[Event]:
         for line in lines:
             if isinstance(line, Oversized):
                 limit = self._limits.message_bytes
-                events.append(self._refuse(None, ParseError(f"A message must not have more than {limit} bytes")))
+                yield self._refuse(None, ParseError(f"A message must not have more than {limit} bytes"))
             else:
-                self._receive_message(line, events)
-        return events
+                yield from self.receive_message(line)
 
     def receive_message(self, data: bytes) -> list[Event]:
         """Return what one whole message brings."""
         events: list[Event] = []
-        self._receive_message(data, events)
-        return events
-
-    def _receive_message(self, data: bytes, events: list[Event]) -> None:
         message = jsonrpc.decode(data, self._limits, batches=self.version.batches)
         if isinstance(message, jsonrpc.Batch):
             self._accept_batch(message.messages, events)
         else:
             self.accept(message, events)
+        return events
 
     def accept(self, message: jsonrpc.Message, events: list[Event]) -> None:
         """Add what a decoded message brings to the events."""

@@ -293,3 +293,22 @@ def test_a_decoded_message_may_be_accepted_directly(peer):
     peer.accept(jsonrpc.Request(5, "ping"), events)
     assert peer.serving == [5]
     assert len(events) == 1
+
+
+def test_what_is_done_about_one_message_of_a_chunk_holds_for_the_next(peer):
+    seen = []
+    for event in peer.events(call(1) + call(1) + line(id=0, method="initialize") + batch(call(2))):
+        seen.append(type(event))
+        if isinstance(event, Request):
+            peer.send_result(event.id, {})
+        if isinstance(event, Request) and event.method == "initialize":
+            peer.version = V2025_03_26
+    assert seen == [Request, Request, Request, Request]
+
+
+def test_requests_that_nobody_will_answer_are_given_back_and_forgotten(peer):
+    peer.receive(call(1))
+    peer.send_request(1, "ping", {}, "me")
+    assert peer.abandon() == ["me"]
+    assert peer.abandon() == []
+    assert (peer.serving, peer.waiting) == ([1], [])
