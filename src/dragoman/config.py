@@ -15,14 +15,14 @@ Around = Callable[[dict[str, Any], Callable[[], Any]], Any]
 Callback = Callable[[dict[str, Any]], Any]
 
 
-class Configuration(Struct, kw_only=True):
+class Configuration(Struct, kw_only=True, frozen=True):
     """What a server does around its requests; what is None is as `configure` set it for the process.
 
     Example:
         Server("sums", configuration=Configuration(exception_reporter=lambda error, info: report(error)))
 
     `exception_reporter(error, info)` is told of every error that was not meant for the client; `info` has the
-    `request`, or the `notification` that could not be sent. `around_request(data, call_next)` is an `async def` that
+    `request`, or the `notification` that failed. `around_request(data, call_next)` is an `async def` that
     must await `call_next()`; `data` has `method` before, and `tool_name`, `tool_arguments`, `prompt_name`,
     `resource_uri`, `error` and `client` after it. `instrumentation_callback(data)` is called with the same and
     `duration` after each request; prefer `around_request`. `instrument_server_context` adds `server_context` to the
@@ -30,7 +30,8 @@ class Configuration(Struct, kw_only=True):
     and `validate_tool_call_results` is off unless it is set to True.
 
     Raises:
-        DefinitionError: a flag is no bool, or a callback cannot be called.
+        DefinitionError: a flag is no bool, a callback cannot be called, or it is async where it may not be, or the
+            reverse. Whether there is such a protocol version is seen when a server is made.
     """
 
     exception_reporter: Reporter | None = None
@@ -42,12 +43,21 @@ class Configuration(Struct, kw_only=True):
     validate_tool_call_results: bool | None = None
 
     def __post_init__(self) -> None:
-        for field in msgspec.structs.fields(self):
-            value = getattr(self, field.name)
-            if field.name in _FLAGS and not (value is None or isinstance(value, bool)):
-                raise DefinitionError(f"{field.name} must be True or False, not {value!r}")
-            if field.name in _CALLABLES and not (value is None or callable(value)):
-                raise DefinitionError(f"{field.name} must be callable, not {value!r}")
+        for name in _FLAGS:
+            _require(name, getattr(self, name), lambda value: isinstance(value, bool), "True or False")
+        for name in _CALLABLES:
+            _require(name, getattr(self, name), callable, "callable")
+        _require("protocol_version", self.protocol_version, lambda value: isinstance(value, str), "a version's name")
+        if self.around_request is not None and not is_async(self.around_request):
+            raise DefinitionError(
+                f"around_request must be async, and {self.around_request!r} is not: write"
+                " `async def around(data, call_next)` and await call_next()"
+            )
+        if self.exception_reporter is not None and is_async(self.exception_reporter):
+            raise DefinitionError(
+                f"exception_reporter must not be async, and {self.exception_reporter!r} is:"
+                " write `def report(error, info)`"
+            )
 
     def over(self, defaults: Configuration) -> Configuration:
         """Return this configuration with the defaults where it says nothing."""
@@ -55,9 +65,32 @@ class Configuration(Struct, kw_only=True):
         return msgspec.structs.replace(defaults, **said)
 
 
-_FLAGS = frozenset({"instrument_server_context", "validate_tool_call_arguments", "validate_tool_call_results"})
-_CALLABLES = frozenset({"exception_reporter", "around_request", "instrumentation_callback"})
-_process = Configuration()
+_FLAGS = ("instrument_server_context", "validate_tool_call_arguments", "validate_tool_call_results")
+_CALLABLES = ("exception_reporter", "around_request", "instrumentation_callback")
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Tell whether a function, or an object that can be called, is async."""
+    from inspect import iscoroutinefunction
+
+    return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+def _require(name: str, value: Any, fits: Callable[[Any], bool], wanted: str) -> None:
+    if value is not None and not fits(value):
+        raise DefinitionError(f"{name} must be {wanted}, not {value!r}")
+
+
+class Process:
+    """What holds for every server of the process."""
+
+    __slots__ = ("configuration",)
+
+    def __init__(self) -> None:
+        self.configuration = Configuration()
+
+
+PROCESS = Process()
 
 
 def configure(**options: Any) -> None:
@@ -69,15 +102,9 @@ def configure(**options: Any) -> None:
     Raises:
         DefinitionError: there is no such option, or its value does not fit.
     """
-    global _process
     unknown = [name for name in options if name not in Configuration.__struct_fields__]
     if unknown:
         raise DefinitionError(
             f"There is no option {unknown[0]!r}; there are {', '.join(Configuration.__struct_fields__)}"
         )
-    _process = Configuration(**{**msgspec.structs.asdict(_process), **options})
-
-
-def configuration() -> Configuration:
-    """Return the defaults of the process."""
-    return _process
+    PROCESS.configuration = Configuration(**{**msgspec.structs.asdict(PROCESS.configuration), **options})

@@ -223,6 +223,14 @@ def who_asks_by_era(name: str) -> By:
     return by_era(who_asks(name, "2025-11-25"), who_asks(name, "2026-07-28"))
 
 
+CONFIRMATION = schema("sure", sure={"type": "boolean"}, seats=NUMBER | {"default": 1})
+ASKED_OSLO = ["Really Oslo?", CONFIRMATION]
+ASKED_BERGEN = ["Really Bergen?", CONFIRMATION]
+# Each peer sorts what it was asked in its own way.
+SEVERAL_ASKED = [ASKED_BERGEN, ASKED_OSLO, ["Summarise: it", 1024, None]]
+SEVERAL_SAID = "Confirmation(sure=True, seats=2) short 1 decline"
+
+
 EXPECTED: dict[str, Any] = {
     "structured_object": text_result(
         '{"city":"Oslo","high":21.5,"on":"2026-07-28","warnings":["sun"]}',
@@ -426,4 +434,22 @@ EXPECTED: dict[str, Any] = {
         ["2025-03-26", text_result("42"), ADD | {"annotations": ADD_ANNOTATIONS}],
         ["2024-11-05", text_result("42"), ADD],
     ],
+    "progress": [[number, 3, f"step {number}"] for number in (1, 2, 3)],
+    "blocking_progress": [[number, 3, None] for number in (1, 2, 3)],
+    "log_messages": [["info", "first", "interop"], ["warning", {"second": [2]}, None]],
+    "elicitation_accepted": [[ASKED_OSLO], "accept Confirmation(sure=True, seats=2)"],
+    "elicitation_declined": [[ASKED_BERGEN], "decline None"],
+    "blocking_elicitation": [[ASKED_OSLO], "accept Confirmation(sure=True, seats=2)"],
+    "sampling": [[["Summarise: all", 50, "Be brief"]], "peer-model: short"],
+    "roots": [["roots"], "home at file:///home/ada"],
+    "several_questions": by_peer(
+        python=[[*SEVERAL_ASKED, "roots"], SEVERAL_SAID],
+        typescript=[["roots", *SEVERAL_ASKED], SEVERAL_SAID],
+    ),
+    "explicit_question": [[ASKED_OSLO], "{'asked': 1} accept"],
+    "prompt_that_asks": "Write to Confirmation(sure=True, seats=2)",
+    "resource_that_asks": "decline",
+    "list_changed": ["grown"],
+    "resource_updated": "asking://resource",
+    "cancelled_question": "third was cancelled",
 }

@@ -249,13 +249,160 @@ async def report(name: str, feature: Callable[[], Awaitable[Any]]) -> None:
     sys.stdout.write(json.dumps(line) + "\n")
 
 
-def connect(mode: str, command: list[str]) -> Client:
+def connect(mode: str, command: list[str], **options: Any) -> Client:
     return Client(
         StdioServerParameters(command=command[0], args=command[1:]),
         mode=mode,
         read_timeout_seconds=SECONDS,
         client_info=mcp_types.Implementation(name="python-peer", version="7"),
+        **options,
     )
+
+
+class Conversation:
+    """A connection to a server that talks: what it was asked and told, and what it answers."""
+
+    def __init__(self, era: str, command: list[str]) -> None:
+        self.era = era
+        self.asked: list[Any] = []
+        self.notices: asyncio.Queue[Any] = asyncio.Queue()
+        self.waiting = asyncio.Event()
+        self.client = connect(
+            MODES[era],
+            [*command, "conversing"],
+            elicitation_callback=self.elicit,
+            sampling_callback=self.sample,
+            list_roots_callback=self.list_roots,
+            logging_callback=self.log,
+            message_handler=self.hear,
+            log_level="info",
+        )
+
+    async def elicit(self, context: Any, params: Any) -> mcp_types.ElicitResult:
+        self.asked.append([params.message, params.requested_schema])
+        if params.message == "Wait":
+            self.waiting.set()
+            await asyncio.Event().wait()
+        if params.message == "Really Oslo?":
+            return mcp_types.ElicitResult(action="accept", content={"sure": True, "seats": 2})
+        return mcp_types.ElicitResult(action="decline")
+
+    async def sample(self, context: Any, params: Any) -> mcp_types.CreateMessageResult:
+        self.asked.append([params.messages[0].content.text, params.max_tokens, params.system_prompt])
+        content = mcp_types.TextContent(type="text", text="short")
+        return mcp_types.CreateMessageResult(role="assistant", content=content, model="peer-model")
+
+    async def list_roots(self, context: Any) -> mcp_types.ListRootsResult:
+        self.asked.append("roots")
+        return mcp_types.ListRootsResult(roots=[mcp_types.Root(uri="file:///home/ada", name="home")])
+
+    async def log(self, params: Any) -> None:
+        self.notices.put_nowait([params.level, params.data, params.logger])
+
+    async def hear(self, message: Any) -> None:
+        method = getattr(message, "method", "")
+        if method.endswith(("changed", "updated")):
+            self.notices.put_nowait([method, getattr(message.params, "uri", None)])
+
+    async def say(self, tool: str, **arguments: Any) -> str:
+        result = await self.client.call_tool(tool, arguments)
+        return result.content[0].text
+
+    async def asking(self, tool: str, **arguments: Any) -> Any:
+        """Return what a tool asked, and what it made of the answers."""
+        self.asked.clear()
+        said = await self.say(tool, **arguments)
+        return [sorted(self.asked, key=str), said]
+
+
+async def progress(conversation: Conversation, tool: str = "count") -> Any:
+    steps = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        steps.append([progress, total, message])
+        if progress == total:
+            await conversation.say("go_on", key=tool)
+
+    await conversation.client.call_tool(tool, {"to": 3, "key": tool}, progress_callback=on_progress)
+    return steps
+
+
+async def logged(conversation: Conversation) -> Any:
+    if conversation.era == "handshake":
+        await conversation.client.set_logging_level("info")
+    await conversation.say("chatter")
+    return [await conversation.notices.get() for _ in range(2)]
+
+
+async def prompt_asks(conversation: Conversation) -> Any:
+    return (await conversation.client.get_prompt("asking_prompt")).messages[0].content.text
+
+
+async def resource_asks(conversation: Conversation) -> Any:
+    return (await conversation.client.read_resource("asking://resource")).contents[0].text
+
+
+async def list_changed(conversation: Conversation) -> Any:
+    if conversation.era == "handshake":
+        await conversation.say("grow")
+        heard, _ = await conversation.notices.get()
+    else:
+        async with conversation.client.listen(tools_list_changed=True) as events:
+            await conversation.say("grow")
+            heard = type(await anext(aiter(events))).__name__
+    listed = await conversation.client.list_tools(cache_mode="refresh")
+    assert heard in {"notifications/tools/list_changed", "ToolsListChanged"}
+    return [tool.name for tool in listed.tools if tool.name == "grown"]
+
+
+async def resource_updated(conversation: Conversation) -> Any:
+    uri = "asking://resource"
+    if conversation.era == "handshake":
+        await conversation.client.subscribe_resource(uri)
+        await conversation.say("touch", uri="other://one")
+        await conversation.say("touch", uri=uri)
+        return (await conversation.notices.get())[1]
+    async with conversation.client.listen(resource_subscriptions=[uri]) as events:
+        await conversation.say("touch", uri="other://one")
+        await conversation.say("touch", uri=uri)
+        return (await anext(aiter(events))).uri
+
+
+async def cancelled_question(conversation: Conversation) -> Any:
+    if conversation.era == "stateless":
+        raise Unseen("the call ended with the question")
+    abandoned = asyncio.ensure_future(conversation.say("ask_in_vain", key="third"))
+    await conversation.waiting.wait()
+    abandoned.cancel()
+    released = await conversation.say("released", key="third")
+    await asyncio.wait([abandoned])
+    return released
+
+
+CONVERSING: dict[str, Callable[[Conversation], Awaitable[Any]]] = {
+    "progress": progress,
+    "blocking_progress": lambda conversation: progress(conversation, "count_blocking"),
+    "log_messages": logged,
+    "elicitation_accepted": lambda conversation: conversation.asking("book", city="Oslo"),
+    "elicitation_declined": lambda conversation: conversation.asking("book", city="Bergen"),
+    "blocking_elicitation": lambda conversation: conversation.asking("book_blocking", city="Oslo"),
+    "sampling": lambda conversation: conversation.asking("summarise", text="all"),
+    "roots": lambda conversation: conversation.asking("folders"),
+    "several_questions": lambda conversation: conversation.asking("several"),
+    "explicit_question": lambda conversation: conversation.asking("explicit"),
+    "prompt_that_asks": prompt_asks,
+    "resource_that_asks": resource_asks,
+    "list_changed": list_changed,
+    "resource_updated": resource_updated,
+    "cancelled_question": cancelled_question,
+}
+
+
+async def converse(era: str, command: list[str]) -> None:
+    conversation = Conversation(era, command)
+    async with conversation.client:
+        for name, feature in CONVERSING.items():
+            await report(name, lambda feature=feature: feature(conversation))
 
 
 async def routed_resources(era: str, command: list[str]) -> Any:
@@ -285,6 +432,7 @@ async def main(era: str, *command: str) -> None:
     apart = {"routed_resources": routed_resources, "negotiation": negotiated, "older_versions": older_versions}
     for name, feature in apart.items():
         await report(name, lambda feature=feature: feature(era, list(command)))
+    await converse(era, list(command))
 
 
 if __name__ == "__main__":

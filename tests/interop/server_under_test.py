@@ -443,4 +443,6 @@ def read_by_author(uri: str) -> str:
 
 
 if __name__ == "__main__":
-    (routed if sys.argv[1:] == ["routed"] else server).run()
+    from conversing_server import server as conversing
+
+    {"routed": routed, "conversing": conversing}.get("".join(sys.argv[1:]), server).run()

@@ -178,8 +178,149 @@ const APART = {
     }
 };
 
-async function connect(versionNegotiation, command, options = {}) {
+// A connection to a server that talks: what it was asked and told, and what it answers.
+class Conversation {
+    asked = [];
+    notices = [];
+    awaited = [];
+
+    static async open(era, command) {
+        const conversation = new Conversation();
+        conversation.era = era;
+        conversation.waiting = new Promise((resolve) => (conversation.beginToWait = resolve));
+        const capabilities = { elicitation: { form: {} }, sampling: {}, roots: {} };
+        const prepare = (client) => conversation.prepare(client);
+        const opened = await connect({ mode: MODES[era] }, [...command, 'conversing'], { capabilities }, prepare);
+        conversation.client = opened.client;
+        return conversation;
+    }
+
+    prepare(client) {
+        client.setRequestHandler('elicitation/create', ({ params }) => this.elicit(params));
+        client.setRequestHandler('sampling/createMessage', ({ params }) => this.sample(params));
+        client.setRequestHandler('roots/list', () => {
+            this.asked.push('roots');
+            return { roots: [{ uri: 'file:///home/ada', name: 'home' }] };
+        });
+        client.setNotificationHandler('notifications/message', ({ params }) => {
+            this.hear([params.level, params.data, params.logger ?? null]);
+        });
+        for (const method of ['notifications/tools/list_changed', 'notifications/resources/updated']) {
+            client.setNotificationHandler(method, ({ params }) => this.hear([method, params?.uri ?? null]));
+        }
+    }
+
+    elicit({ message, requestedSchema }) {
+        this.asked.push([message, requestedSchema]);
+        if (message === 'Wait') {
+            this.beginToWait();
+            return new Promise(() => {});
+        }
+        if (message === 'Really Oslo?') return { action: 'accept', content: { sure: true, seats: 2 } };
+        return { action: 'decline' };
+    }
+
+    sample({ messages, maxTokens, systemPrompt }) {
+        this.asked.push([messages[0].content.text, maxTokens, systemPrompt ?? null]);
+        return { role: 'assistant', content: { type: 'text', text: 'short' }, model: 'peer-model' };
+    }
+
+    hear(notice) {
+        if (this.awaited.length > 0) this.awaited.shift()(notice);
+        else this.notices.push(notice);
+    }
+
+    async notice() {
+        return this.notices.shift() ?? new Promise((resolve) => this.awaited.push(resolve));
+    }
+
+    say(name, args = {}, options = {}) {
+        return textOf(this.client.callTool({ name, arguments: args }, options));
+    }
+
+    // What a tool asked, and what it made of the answers.
+    async asking(name, args = {}) {
+        this.asked = [];
+        const said = await this.say(name, args);
+        return [this.asked.sort((one, other) => (JSON.stringify(one) < JSON.stringify(other) ? -1 : 1)), said];
+    }
+
+    // Changes are told without a wish in the handshake era, and by a subscription in the stateless era.
+    async whileListening(filter, work) {
+        if (this.era === 'handshake') return work();
+        const subscription = await this.client.listen(filter);
+        try {
+            return await work();
+        } finally {
+            await subscription.close();
+        }
+    }
+}
+
+async function progress(conversation, tool) {
+    const steps = [];
+    const onprogress = ({ progress, total, message }) => {
+        steps.push([progress, total, message ?? null]);
+        if (progress === total) conversation.say('go_on', { key: tool });
+    };
+    await conversation.say(tool, { to: 3, key: tool }, { onprogress });
+    return steps;
+}
+
+const CONVERSING = {
+    progress: (conversation) => progress(conversation, 'count'),
+    blocking_progress: (conversation) => progress(conversation, 'count_blocking'),
+    async log_messages(conversation) {
+        if (conversation.era === 'handshake') await conversation.client.setLoggingLevel('info');
+        await conversation.client.callTool({ name: 'chatter', _meta: { 'io.modelcontextprotocol/logLevel': 'info' } });
+        return [await conversation.notice(), await conversation.notice()];
+    },
+    elicitation_accepted: (conversation) => conversation.asking('book', { city: 'Oslo' }),
+    elicitation_declined: (conversation) => conversation.asking('book', { city: 'Bergen' }),
+    blocking_elicitation: (conversation) => conversation.asking('book_blocking', { city: 'Oslo' }),
+    sampling: (conversation) => conversation.asking('summarise', { text: 'all' }),
+    roots: (conversation) => conversation.asking('folders'),
+    several_questions: (conversation) => conversation.asking('several'),
+    explicit_question: (conversation) => conversation.asking('explicit'),
+    async prompt_that_asks({ client }) {
+        return (await client.getPrompt({ name: 'asking_prompt' })).messages[0].content.text;
+    },
+    async resource_that_asks({ client }) {
+        return (await client.readResource({ uri: 'asking://resource' })).contents[0].text;
+    },
+    async list_changed(conversation) {
+        await conversation.whileListening({ toolsListChanged: true }, async () => {
+            await conversation.say('grow');
+            await conversation.notice();
+        });
+        const [{ tools }] = await pages(conversation.client, 'tools/list');
+        return tools.map(({ name }) => name).filter((name) => name === 'grown');
+    },
+    async resource_updated(conversation) {
+        const uri = 'asking://resource';
+        if (conversation.era === 'handshake') await conversation.client.subscribeResource({ uri });
+        return conversation.whileListening({ resourceSubscriptions: [uri] }, async () => {
+            await conversation.say('touch', { uri: 'other://one' });
+            await conversation.say('touch', { uri });
+            return (await conversation.notice())[1];
+        });
+    },
+    async cancelled_question(conversation) {
+        if (conversation.era === 'stateless') throw new Unseen('the call ended with the question');
+        const controller = new AbortController();
+        const abandoned = conversation.say('ask_in_vain', { key: 'third' }, { signal: controller.signal });
+        const ended = abandoned.catch(() => undefined);
+        await conversation.waiting;
+        controller.abort();
+        const released = await conversation.say('released', { key: 'third' });
+        await ended;
+        return released;
+    }
+};
+
+async function connect(versionNegotiation, command, options = {}, prepare = () => {}) {
     const client = new Client({ name: 'typescript-peer', version: '7' }, { versionNegotiation, ...options });
+    prepare(client);
     const transport = new StdioClientTransport({ command: command[0], args: command.slice(1) });
     const wire = { initialized: {}, latest: {} };
     await client.connect(transport, { timeout: MILLISECONDS });
@@ -227,6 +368,11 @@ async function main(era, ...command) {
     for (const [feature, work] of Object.entries(APART)) {
         await report(feature, () => work(era, command));
     }
+    const conversation = await Conversation.open(era, command);
+    for (const [feature, work] of Object.entries(CONVERSING)) {
+        await report(feature, () => work(conversation));
+    }
+    await conversation.client.close();
 }
 
 function initializeResult(client) {

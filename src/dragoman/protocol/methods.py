@@ -215,3 +215,8 @@ def declares(capabilities: Any, path: tuple[str, ...]) -> bool:
         if capabilities is None or capabilities is False:
             return False
     return True
+
+
+def exists(method: str, version: Version) -> bool:
+    """Tell whether a version has a method of the protocol's own."""
+    return any(row.name == method and row.exists_in(version) for row in METHODS)

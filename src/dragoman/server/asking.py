@@ -10,7 +10,7 @@ is ended by an exception that is no `Exception`. Whatever a handler makes of eit
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from msgspec import Raw
 
 from dragoman import types
 from dragoman.errors import (
+    Cancelled,
     DragomanError,
     InternalError,
     MissingCapability,
@@ -27,12 +28,13 @@ from dragoman.errors import (
 )
 from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import encode
-from dragoman.protocol.rounds import MOST_ROUNDS, Rounds, Subject
 from dragoman.server.call import Call
-from dragoman.server.questions import ElicitUrl, InputRequired, Question, RunEnded
+from dragoman.server.questions import Capability, ElicitUrl, InputRequired, Question, RunEnded
 
 if TYPE_CHECKING:
     import asyncio
+
+    from dragoman.protocol.rounds import Rounds
 
 TIMEOUT = 600.0
 Answers = Mapping[str, Any]
@@ -46,6 +48,7 @@ class Asking:
         self._stateless = call.request.caller.version.stateless
         self._parked: list[asyncio.Future[None]] = []
         self._stopping = False
+        self._over = False
         self._rounds: Rounds | None = None
         self._runs = 0
         self._fulfilled: dict[str, Raw] = {}
@@ -60,6 +63,9 @@ class Asking:
             InvalidParams: the client sent a state that is not that of this request.
         """
         if self._rounds is None:
+            # Sealing needs hashlib, which most servers never load.
+            from dragoman.protocol.rounds import Rounds, Subject
+
             request, principal = self._call.request, self._call.principal
             subject = Subject.of(request.method.name, request.raw_params, principal, server=self._call.server.name)
             responses = getattr(request.params, "input_responses", None)
@@ -84,22 +90,25 @@ class Asking:
         raw = self.rounds.state if self._stateless else self._state
         return None if raw is None else msgspec.json.decode(raw)
 
-    def require(self, question: Question) -> None:
-        """Refuse a question that cannot be asked here.
+    def require(self, questions: Iterable[Question]) -> None:
+        """Refuse questions that cannot be asked here.
 
         Raises:
-            MissingCapability: the client did not declare what the question needs.
-            DragomanError: the method is none in which a server may ask.
+            MissingCapability: the client did not declare what they need; it names all that is missing.
+            Cancelled: the client gave the request up, and will not answer.
+            DragomanError: the method is none in which a server may ask, or the request is answered already.
         """
-        if self._stateless and not self._call.request.method.input_required:
-            raise DragomanError(f"A handler of {self._call.request.method.name} cannot ask the client")
-        for path in question.capabilities:
-            require_capability(self._call, *path)
+        method = self._call.request.method
+        if self._call.cancelled:
+            raise Cancelled("The client cancelled the request")
+        if self._stateless and not method.input_required:
+            raise DragomanError(f"A handler of {method.name} cannot ask the client")
+        if self._stateless and self._over:
+            raise DragomanError(f"The request {method.name} is answered: its client cannot be asked any more")
+        require_capabilities(self._call, [path for question in questions for path in question.capabilities])
 
     def _recorded(self, questions: Mapping[str | None, Question], key: str | None = None) -> list[Any] | None:
         """Return the recorded answers, or None when something must be asked first (stateless)."""
-        for question in questions.values():
-            self.require(question)
         raws = [self.rounds.ask(question.request(), name or key) for name, question in questions.items()]
         found = [raw for raw in raws if raw is not None]
         if len(found) < len(raws):
@@ -115,6 +124,7 @@ class Asking:
         parks: bool = True,
     ) -> list[Any]:
         """Ask all at once, and return the answers in order; a handler in a thread does not park, but ends its run."""
+        self.require(questions.values())
         if self._stateless:
             answers = self._recorded(questions, key)
             if answers is None and parks:
@@ -122,12 +132,10 @@ class Asking:
             if answers is None:
                 raise RunEnded
             return answers
-        for question in questions.values():
-            self.require(question)
         raws = await self._request_all(questions.values(), timeout)
         return [question.read(raw) for question, raw in zip(questions.values(), raws, strict=True)]
 
-    async def _request_all(self, questions: Any, timeout: float) -> list[Raw]:
+    async def _request_all(self, questions: Iterable[Question], timeout: float) -> list[Raw]:
         import asyncio
 
         version = self._call.request.caller.version
@@ -135,11 +143,22 @@ class Asking:
             self._call.channel.request(question.method, trim(question.request().params, version) or {}, timeout)
             for question in questions
         ]
-        return [await asked[0]] if len(asked) == 1 else list(await asyncio.gather(*asked))
+        if len(asked) == 1:
+            return [await asked[0]]
+        tasks = [asyncio.ensure_future(one) for one in asked]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            # When one fails, nobody waits for the others: their requests are taken back.
+            for task in tasks:
+                task.cancel()
 
     async def _park(self) -> None:
         import asyncio
 
+        if self._stopping:
+            # Asked while the handler is being ended, as in `finally`: it is noted, and there is nothing to wait for.
+            raise asyncio.CancelledError
         loop = asyncio.get_running_loop()
         parked: asyncio.Future[None] = loop.create_future()
         self._parked.append(parked)
@@ -148,7 +167,7 @@ class Asking:
 
     def _stop(self) -> None:
         task = self._call.task
-        if task is not None and not self._stopping and not self._call.cancelled and not self._call.ended:
+        if task is not None and not self._stopping and not self._call.cancelled and not self._over:
             self._stopping = True
             task.cancel()
 
@@ -184,12 +203,11 @@ class Asking:
         for parked in self._parked:
             parked.cancel()
         self._parked.clear()
+        self._over = self._stateless
         stopped, self._stopping = self._stopping, False
         if stopped and self._call.task is not None:
             self._call.task.uncancel()
-        if isinstance(error, asyncio.CancelledError):
-            return stopped and not self._call.cancelled
-        return isinstance(error, RunEnded)
+        return isinstance(error, RunEnded) or (stopped and isinstance(error, asyncio.CancelledError))
 
     def required(self, value: InputRequired | None = None) -> types.InputRequiredResult:
         """Return the result that asks (stateless): what was asked on the way, or what the handler returned.
@@ -200,8 +218,8 @@ class Asking:
         try:
             if value is None:
                 return self.rounds.required()
+            require_capabilities(self._call, value.capabilities)
             for key, question in value.questions.items():
-                self.require(question)
                 self.rounds.ask_again(question.request(), key)
             return self.rounds.required(value.state)
         except ValidationError as error:
@@ -209,11 +227,12 @@ class Asking:
 
     async def fulfil(self, value: InputRequired) -> None:
         """Ask over the session what a handler returned, so that it can run again (handshake)."""
+        from dragoman.protocol.rounds import MOST_ROUNDS
+
         self._runs += 1
         if self._runs > MOST_ROUNDS:
             raise InternalError(f"A request may ask in at most {MOST_ROUNDS} rounds")
-        for question in value.questions.values():
-            self.require(question)
+        self.require(value.questions.values())
         raws = await self._request_all(value.questions.values(), TIMEOUT) if value.questions else []
         self._fulfilled.update(zip(value.questions, raws, strict=True))
         self._state = Raw(encode(value.state))
@@ -229,6 +248,8 @@ async def settled(call: Call, outcome: Any, run_again: Callable[[], Any]) -> Any
             return value
         asking = asking_of(call)
         by_question = asking.ended(failed)
+        if failed is not None and call.is_given_up_by(failed):
+            raise failed
         if asking.pending:
             return asking.required()
         if failed is not None and not by_question:
@@ -263,17 +284,29 @@ def asking_of(call: Call) -> Asking:
     return call.asking
 
 
-def require_capability(call: Call, *path: str) -> None:
+def require_capabilities(call: Call, paths: Iterable[Capability]) -> None:
     """Refuse what the client cannot do.
 
     Raises:
-        MissingCapability: the client did not declare the capability.
+        MissingCapability: the client did not declare some of the capabilities; it names them all.
     """
-    if not _declares(call.request.caller.capabilities, path):
-        required: types.Json = {}
-        for name in reversed(path):
-            required = {name: required}
+    required: types.Json = {}
+    for path in paths:
+        if not _declares(call.request.caller.capabilities, path):
+            level = required
+            for name in path:
+                level = level.setdefault(name, {})
+    if required:
         raise MissingCapability(required)
+
+
+def require_capability(call: Call, *path: str) -> None:
+    """Refuse the request if the client did not declare a capability.
+
+    Raises:
+        MissingCapability: it did not.
+    """
+    require_capabilities(call, [path])
 
 
 def _declares(capabilities: types.ClientCapabilities, path: tuple[str, ...]) -> bool:

@@ -39,6 +39,10 @@ class Channel(Protocol):
         """Send a notification, from any thread."""
         ...
 
+    async def room(self) -> None:
+        """Wait while the client does not take what it is sent."""
+        ...
+
     async def request(self, method: str, params: Any, timeout: float) -> Raw:
         """Ask the client and return what it answers (handshake era)."""
         ...
@@ -57,6 +61,9 @@ class Silence:
 
     def notify(self, method: str, params: Any) -> None:
         """Send nothing."""
+
+    async def room(self) -> None:
+        """Return at once: nothing is sent."""
 
     async def request(self, method: str, params: Any, timeout: float) -> Raw:  # noqa: ARG002
         """Refuse: nobody would answer."""

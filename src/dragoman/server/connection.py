@@ -3,13 +3,13 @@
 The peer machine turns bytes into events. A request whose outcome is known at once is answered in place; any other gets
 one task, which answers when it ends. Cancelling a request cancels its task, and the peer sees to it that nothing is
 answered then. Requests to the client wait for their answers here; changes are told to the session if it shook hands,
-and to the subscriptions of stateless clients.
+and to the subscriptions of stateless clients. What no request asked for waits while the client does not read: equal
+changes are one then, and the oldest message gives way when too many wait.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from types import CoroutineType
@@ -20,7 +20,7 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.errors import InternalError, RpcError, Timeout, TransportError, ValidationError
 from dragoman.protocol import eras, jsonrpc
-from dragoman.protocol.listen import RESOURCE_UPDATED, Subscription
+from dragoman.protocol.listen import MOST_WAITING, RESOURCE_UPDATED, Subscription
 from dragoman.protocol.peer import Answered, Event, Peer, Reply
 from dragoman.protocol.peer import Cancelled as GaveUp
 from dragoman.server import serving
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 
+GONE = "The client is gone, and will not answer"
 Encoded = TypeVar("Encoded", bytes, bytes | None)
 
 
@@ -44,21 +45,22 @@ class Connection:
         self._session = Session()
         self._running: dict[Any, Call] = {}
         self._subscriptions: dict[Subscription, asyncio.Future[None]] = {}
+        self._waiting: dict[Any, bytes] = {}
+        self._flushing: asyncio.Task[None] | None = None
+        self._input_ended = False
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
         server.audience.add(self)
 
     def receive(self, chunk: bytes) -> None:
         """Take in a chunk of the stream."""
-        # Line by line: what a message changes, an id that is free again or a version agreed on, holds for the next.
-        for line in chunk.splitlines(keepends=True):
-            for event in self._peer.receive(line):
-                self._take(event)
+        for event in self._peer.events(chunk):
+            self._take(event)
 
     def receive_end(self) -> None:
         """Take in the end of the stream; an unterminated last line is a line, and nobody will answer us any more."""
         for event in self._peer.receive_end():
             self._take(event)
+        self._input_ended = True
         self._fail_waiting()
         for ended in self._subscriptions.values():
             _resolve(ended, None)
@@ -74,67 +76,118 @@ class Connection:
         self._server.audience.discard(self)
         self._fail_waiting()
         self._peer.close()
+        if self._flushing is not None:
+            self._flushing.cancel()
         for call in list(self._running.values()):
             call.give_up()
 
     def _fail_waiting(self) -> None:
         for waiter in self._peer.abandon():
-            _reject(waiter, TransportError("The client is gone, and will not answer"))
+            _reject(waiter, TransportError(GONE))
+
+    async def room(self) -> None:
+        """Wait while the client does not take what it is sent; a plain function takes everything."""
+        room = getattr(self._send, "room", None)
+        if room is not None:
+            await room()
+
+    # Encoded by whoever tells, so that what cannot be JSON fails there, and what changes later is told as it was.
 
     def notify(self, method: str, params: Any) -> None:
         """Send a notification to the client, from any thread."""
-        self._in_loop(self._send_notification, method, params)
-
-    def _send_notification(self, method: str, params: Any) -> None:
-        self._send(self._peer.send_notification(method, params))
+        self._in_loop(self._write, self._peer.send_notification(method, params))
 
     def updated(self, uri: str) -> None:
         """Tell this client, from any thread, that a resource changed."""
-        self._in_loop(self._tell_updated, uri)
-
-    def _tell_updated(self, uri: str) -> None:
-        if self._session.caller is not None:
-            self._send_notification(RESOURCE_UPDATED, types.ResourceUpdatedNotificationParams(uri))
-        self._offer(RESOURCE_UPDATED, uri)
+        self._in_loop(self._change, RESOURCE_UPDATED, uri, self._encoded_change(RESOURCE_UPDATED, uri))
 
     def tell(self, method: str, uri: str | None = None) -> None:
         """Tell the client of a change, from any thread, if it wants to know."""
-        self._in_loop(self._tell, method, uri)
-
-    def _tell(self, method: str, uri: str | None) -> None:
-        followed = uri is None or uri in self._session.followed
-        if self._session.caller is not None and followed and announces(self._server.capabilities, method):
-            self._send_notification(
-                method, types.Params() if uri is None else types.ResourceUpdatedNotificationParams(uri)
-            )
-        self._offer(method, uri)
-
-    def _offer(self, method: str, uri: str | None) -> None:
-        for subscription in list(self._subscriptions):
-            if subscription.offer(method, uri):
-                for message in subscription.take():
-                    self._send(message)
+        message = self._encoded_change(method, uri)
+        follows = uri is None or uri in self._session.followed
+        is_announced = follows and announces(self._server.capabilities, method)
+        self._in_loop(self._change, method, uri, message if is_announced else None)
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
         """Send a log message, from any thread, if this client set a level that wants it."""
         if self._session.caller is not None and is_wanted(self._server, level, self._session.log_level):
-            self.notify("notifications/message", log_params(level, data, logger))
+            message = self._peer.send_notification("notifications/message", log_params(level, data, logger))
+            self._in_loop(self._log, message)
+
+    def _encoded_change(self, method: str, uri: str | None) -> bytes:
+        params = types.Params() if uri is None else types.ResourceUpdatedNotificationParams(uri)
+        return self._peer.send_notification(method, params)
+
+    def _change(self, method: str, uri: str | None, message: bytes | None) -> None:
+        for subscription in self._subscriptions:
+            subscription.offer(method, uri)
+        if message is not None and self._session.caller is not None:
+            self._let_wait((method, uri), message)
+        self._flush()
+
+    def _log(self, message: bytes) -> None:
+        self._let_wait(object(), message)
+        self._flush()
+
+    def _let_wait(self, key: Any, message: bytes) -> None:
+        self._waiting[key] = message
+        if len(self._waiting) > MOST_WAITING:
+            del self._waiting[next(iter(self._waiting))]
+
+    def _flush(self) -> None:
+        if self._flushing is not None:
+            return
+        if self._has_room():
+            self._send_waiting()
+        else:
+            self._flushing = self._loop.create_task(self._flush_later())
+
+    def _has_room(self) -> bool:
+        waiting = self.room()
+        try:
+            waiting.send(None)
+        except StopIteration:
+            return True
+        waiting.close()
+        return False
+
+    async def _flush_later(self) -> None:
+        await self.room()
+        self._flushing = None
+        self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        messages, self._waiting = self._waiting, {}
+        for message in messages.values():
+            self._send(message)
+        for subscription in list(self._subscriptions):
+            self._send_changes(subscription)
+
+    def _send_changes(self, subscription: Subscription) -> None:
+        for message in subscription.take():
+            self._send(message)
 
     def _in_loop(self, function: Callable[..., None], *args: Any) -> None:
-        if threading.get_ident() == self._thread:
+        if asyncio._get_running_loop() is self._loop:
             function(*args)
         else:
-            with suppress(RuntimeError):
+            with suppress(RuntimeError):  # the loop is closed, and so is the connection
                 self._loop.call_soon_threadsafe(function, *args)
 
     async def listen(self, subscription: Subscription) -> None:
         """Serve a subscription until the connection ends in good order."""
-        ended = self._subscriptions[subscription] = self._loop.create_future()
-        self._send(subscription.acknowledgement())
+        ended: asyncio.Future[None] = self._loop.create_future()
+        # MUST NOT send messages for a cancelled request; this one may have been, before its task began.
+        if not self._running[subscription.id].cancelled:
+            self._subscriptions[subscription] = ended
+            self._send(subscription.acknowledgement())
+        if self._input_ended:
+            _resolve(ended, None)
         try:
             await ended
+            self._send_changes(subscription)
         finally:
-            del self._subscriptions[subscription]
+            self._subscriptions.pop(subscription, None)
 
     async def request(self, method: str, params: Any, timeout: float) -> Raw:
         """Ask the client and return what it answers.
@@ -142,7 +195,10 @@ class Connection:
         Raises:
             RpcError: the client refused.
             Timeout: it did not answer in time.
+            TransportError: it is gone.
         """
+        if self._input_ended:
+            raise TransportError(GONE)
         answered: asyncio.Future[Raw] = self._loop.create_future()
         id = self._peer.next_id()
         self._send(self._peer.send_request(id, method, params, answered))
@@ -152,7 +208,7 @@ class Connection:
         except TimeoutError:
             self._write(self._peer.cancel(id, f"Timed out after {timeout:g} seconds"))
             raise Timeout(f"The client did not answer {method} within {timeout:g} seconds", id) from None
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):
             self._write(self._peer.cancel(id, "The request that asked was cancelled"))
             raise
 
@@ -172,6 +228,8 @@ class Connection:
                 pass
 
     def _cancel(self, id: Any) -> None:
+        for subscription in [one for one in self._subscriptions if one.id == id]:
+            del self._subscriptions[subscription]
         if id in self._running:
             self._running[id].give_up()
 

@@ -8,6 +8,7 @@ through `asking`, which makes it the same in both eras.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import msgspec
@@ -17,6 +18,7 @@ from dragoman import types
 from dragoman.errors import Cancelled, DragomanError, MethodNotFound
 from dragoman.protocol import eras
 from dragoman.protocol.fields import trim
+from dragoman.protocol.methods import exists
 from dragoman.runtime.blocking import blocking
 from dragoman.server.call import Call
 from dragoman.server.telling import is_wanted, log_params
@@ -30,10 +32,16 @@ TRACE_KEYS = ("traceparent", "tracestate", "baggage")
 TIMEOUT = 600.0
 
 
+def _is_further(progress: float, before: float | None) -> bool:
+    # MUST: "progress strictly increases"; and it is a number, which in JSON is finite.
+    return isfinite(progress) and (before is None or progress > before)
+
+
 class RequestFacts:
     """What both kinds of context know."""
 
     _parks = True
+    _waits = True
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -118,23 +126,26 @@ class RequestFacts:
 
         return asking_of(self._call)
 
-    def _tell_progress(self, progress: float, total: float | None, message: str | None) -> None:
+    def _tell_progress(self, progress: float, total: float | None, message: str | None) -> bool:
         call, token = self._call, self._call.request.progress_token
-        # MUST: "progress strictly increases", and "stop after completion".
-        if token is None or call.ended or call.cancelled or (call.progress is not None and progress <= call.progress):
-            return
+        if token is None or call.ended or call.cancelled or not _is_further(progress, call.progress):
+            return False
         call.progress = progress
+        total = total if total is not None and isfinite(total) else None
         params = types.ProgressNotificationParams(token, progress, total, message)
         call.channel.notify("notifications/progress", trim(params, call.request.caller.version))
+        return True
 
-    def _tell_log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
+    def _tell_log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> bool:
         call, caller = self._call, self._call.request.caller
         threshold = caller.log_level if caller.version.stateless else call.session.log_level
-        if not call.ended and not call.cancelled and is_wanted(call.server, level, threshold):
-            call.channel.notify("notifications/message", log_params(level, data, logger))
+        if call.ended or call.cancelled or not is_wanted(call.server, level, threshold):
+            return False
+        call.channel.notify("notifications/message", log_params(level, data, logger))
+        return True
 
     def _tell_complete(self, elicitation_id: str) -> None:
-        if not self._call.request.caller.version.stateless:
+        if exists("notifications/elicitation/complete", self._call.request.caller.version):
             params = types.ElicitationCompleteNotificationParams(elicitation_id)
             self._call.channel.notify("notifications/elicitation/complete", params)
 
@@ -156,43 +167,50 @@ class Context(RequestFacts):
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Say how far the request has come, if the client wants to know; `progress` must increase."""
-        self._tell_progress(progress, total, message)
+        if self._tell_progress(progress, total, message):
+            await self._room()
 
     async def log(self, level: types.LoggingLevel, data: Any, logger: str | None = None) -> None:
-        """Send a log message to the client of this request, if it wants messages of that level."""
-        self._tell_log(level, data, logger)
+        """Send a log message to the client of this request, if it wants messages of that level.
+
+        Raises:
+            ValueError: there is no such level.
+            ValidationError: the data cannot be JSON.
+        """
+        if self._tell_log(level, data, logger):
+            await self._room()
 
     async def debug(self, data: Any, logger: str | None = None) -> None:
         """Log at level debug."""
-        self._tell_log("debug", data, logger)
+        await self.log("debug", data, logger)
 
     async def info(self, data: Any, logger: str | None = None) -> None:
         """Log at level info."""
-        self._tell_log("info", data, logger)
+        await self.log("info", data, logger)
 
     async def notice(self, data: Any, logger: str | None = None) -> None:
         """Log at level notice."""
-        self._tell_log("notice", data, logger)
+        await self.log("notice", data, logger)
 
     async def warning(self, data: Any, logger: str | None = None) -> None:
         """Log at level warning."""
-        self._tell_log("warning", data, logger)
+        await self.log("warning", data, logger)
 
     async def error(self, data: Any, logger: str | None = None) -> None:
         """Log at level error."""
-        self._tell_log("error", data, logger)
+        await self.log("error", data, logger)
 
     async def critical(self, data: Any, logger: str | None = None) -> None:
         """Log at level critical."""
-        self._tell_log("critical", data, logger)
+        await self.log("critical", data, logger)
 
     async def alert(self, data: Any, logger: str | None = None) -> None:
         """Log at level alert."""
-        self._tell_log("alert", data, logger)
+        await self.log("alert", data, logger)
 
     async def emergency(self, data: Any, logger: str | None = None) -> None:
         """Log at level emergency."""
-        self._tell_log("emergency", data, logger)
+        await self.log("emergency", data, logger)
 
     async def notify_resource_updated(self, uri: str) -> None:
         """Tell the client of this request that a resource changed."""
@@ -325,6 +343,10 @@ class Context(RequestFacts):
         """
         return await self._asking.step(name, run)
 
+    async def _room(self) -> None:
+        if self._waits:
+            await self._call.channel.room()
+
     async def _ask(self, question: Question, key: str | None, timeout: float) -> Any:
         (answer,) = await self._asking.ask({None: question}, timeout=timeout, key=key, parks=self._parks)
         return answer
@@ -369,6 +391,7 @@ class BlockingContext(RequestFacts):
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         context = Context(self._call)
         context._parks = False
+        context._waits = not _is_in_place(self._call)
         work = method(context, *args, **kwargs)
         return drive(self._call, work)
 
@@ -383,16 +406,30 @@ def drive(call: Call, work: Coroutine[Any, Any, T]) -> T:
     import asyncio
     from concurrent.futures import CancelledError
 
-    if call.loop is None or asyncio._get_running_loop() is call.loop:
+    if _is_in_place(call):
         return _run_in_place(work)
-    future = asyncio.run_coroutine_threadsafe(work, call.loop)
+    assert call.loop is not None
+    try:
+        future = asyncio.run_coroutine_threadsafe(work, call.loop)
+    except RuntimeError:  # the loop is closed
+        work.close()
+        raise Cancelled("The server has ended, and with it the request") from None
     call.driven.add(future)
+    if call.cancelled:  # by whoever did not see the future yet
+        future.cancel()
     try:
         return future.result()
     except CancelledError:
         raise Cancelled("The client cancelled the request") from None
     finally:
         call.driven.discard(future)
+
+
+def _is_in_place(call: Call) -> bool:
+    """Tell whether this is the thread of the loop, which must not wait for what only the loop can do."""
+    import asyncio
+
+    return call.loop is None or asyncio._get_running_loop() is call.loop
 
 
 def _run_in_place(work: Coroutine[Any, Any, T]) -> T:

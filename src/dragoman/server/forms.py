@@ -34,7 +34,8 @@ def form_schema(schema: Mapping[str, Any], source: Any = None) -> Json:
     form: Json = {
         "type": "object",
         "properties": {
-            name: _field(name, _resolved(field, definitions), titled.get(name)) for name, field in properties.items()
+            name: _field(name, _resolved(name, field, definitions), titled.get(name))
+            for name, field in properties.items()
         },
     }
     if schema.get("required"):
@@ -42,19 +43,29 @@ def form_schema(schema: Mapping[str, Any], source: Any = None) -> Json:
     return form
 
 
-def _resolved(field: Any, definitions: Mapping[str, Any]) -> Json:
+def filled_in(form: Json, content: Json) -> Json:
+    """Return what a user filled in; before 2025-11-25 a list of choices was asked for as one choice, and comes so."""
+    lists = {name for name, field in form["properties"].items() if field.get("type") == "array"}
+    return {name: [value] if name in lists and isinstance(value, str) else value for name, value in content.items()}
+
+
+def _resolved(name: str, field: Any, definitions: Mapping[str, Any]) -> Json:
     """Follow a reference, and take the one arm of an optional field that is not null."""
     if not isinstance(field, Mapping):
-        raise DefinitionError("The fields of a form must be JSON Schemas")
+        raise DefinitionError(f"The form field {name!r} must be a JSON Schema, not {field!r}")
     words = {key: value for key, value in field.items() if key not in ("$ref", "anyOf")}
     if "$ref" in field:
-        return {**_resolved(definitions.get(str(field["$ref"]).rpartition("/")[2], {}), definitions), **words}
-    arms = [arm for arm in field.get("anyOf", ()) if not (isinstance(arm, Mapping) and arm.get("type") == "null")]
-    if len(arms) == 1:
-        return {**_resolved(arms[0], definitions), **{k: v for k, v in words.items() if v is not None}}
+        return {**_resolved(name, definitions.get(str(field["$ref"]).rpartition("/")[2], {}), definitions), **words}
+    choices = field.get("anyOf", ())
+    arms = [arm for arm in choices if not (isinstance(arm, Mapping) and arm.get("type") == "null")]
+    if len(arms) == 1 < len(choices):
+        return {
+            **_resolved(name, arms[0], definitions),
+            **{word: value for word, value in words.items() if value is not None},
+        }
     items = field.get("items")
     if isinstance(items, Mapping):
-        return {**field, "items": _resolved(items, definitions)}
+        return {**field, "items": _resolved(name, items, definitions)}
     return dict(field)
 
 
@@ -62,9 +73,10 @@ def _field(name: str, field: Json, titles: dict[Any, str] | None) -> Json:
     if "enum" in field and "type" not in field:
         field = {"type": "string", **field}
     kind = field.get("type")
-    if kind not in _KEYWORDS:
+    if not isinstance(kind, str) or kind not in _KEYWORDS or not _are_texts(field.get("enum", ())):
         raise DefinitionError(
-            f"The form field {name!r} must be text, a number, a boolean, a choice or a list of choices, not {field}"
+            f"The form field {name!r} must be text, a number, a boolean, a choice of texts or a list of such choices,"
+            f" not {field}"
         )
     if kind == "string" and field.get("format") not in (None, *_FORMATS):
         field = {key: value for key, value in field.items() if key != "format"}
@@ -76,7 +88,7 @@ def _field(name: str, field: Json, titles: dict[Any, str] | None) -> Json:
 
 def _several(name: str, field: Json, titles: dict[Any, str] | None) -> Json:
     items = field.get("items")
-    if not isinstance(items, Mapping) or not ({"enum", "anyOf"} & set(items)):
+    if not isinstance(items, Mapping) or not ({"enum", "anyOf"} & set(items)) or not _are_texts(items.get("enum", ())):
         raise DefinitionError(
             f"The form field {name!r} is a list, which must be one of choices: give its items an enum"
         )
@@ -85,6 +97,10 @@ def _several(name: str, field: Json, titles: dict[Any, str] | None) -> Json:
     if titles:
         return {**field, "items": {"anyOf": _options(items["enum"], titles)}}
     return {**field, "items": {"type": "string", "enum": items["enum"]}}
+
+
+def _are_texts(values: Any) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _with_titles(field: Json, titles: dict[Any, str]) -> Json:

@@ -8,27 +8,56 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from dragoman import types
 from dragoman.config import Configuration
 from dragoman.errors import InvalidParams, MethodNotFound, ResourceNotFound, RpcError
+from dragoman.protocol import eras
 from dragoman.server.call import Call
+from dragoman.server.serving import Handler, is_crash
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
 
-Handler = Callable[["Server", Call], Any]
 Next = Callable[[], Awaitable[Any]]
+Middleware = Callable[[eras.Request, Next], Awaitable[Any]]
 
 
-def is_observed(configuration: Configuration) -> bool:
-    """Tell whether a configuration observes requests."""
-    return configuration.around_request is not None or configuration.instrumentation_callback is not None
+def chained(server: Server, call: Call, handler: Handler, middleware: list[Middleware]) -> Next:
+    """Return a request's handler with the middleware around it, the first one outermost."""
+    chain = partial(_serve, server, call, handler)
+    for around in reversed(middleware):
+        chain = partial(_within, around, server, call, chain)
+    return chain
+
+
+async def _serve(server: Server, call: Call, handler: Handler) -> Any:
+    outcome = handler(server, call)
+    return await outcome if isinstance(outcome, CoroutineType) else outcome
+
+
+async def _within(around: Middleware, server: Server, call: Call, chain: Next) -> Any:
+    sealed: Any = UNSET
+
+    async def call_next() -> Any:
+        nonlocal sealed
+        sealed = await chain()
+        return sealed
+
+    result = await around(call.request, call_next)
+    if result is sealed:
+        return result
+    if isinstance(result, types.Result):
+        return server.seal(result, call)
+    if isinstance(result, dict):
+        return server.seal_value(result, call.request.caller.version)
+    raise TypeError(f"{around!r} must return what call_next() gives, a result of dragoman.types or a dict: {result!r}")
 
 
 async def observed(server: Server, call: Call, handler: Next, configuration: Configuration) -> Any:
@@ -57,6 +86,11 @@ class _Observation:
         self.failure: BaseException | None = None
 
     async def call_next(self) -> Any:
+        """Serve the request, once however often it is called."""
+        if self.failure is not None:
+            raise self.failure
+        if self.result is not UNSET:
+            return self.result
         try:
             self.result = await self._handler()
         except BaseException as error:
@@ -66,7 +100,7 @@ class _Observation:
         finally:
             self.data.update(_facts(self._call))
         if isinstance(self.result, types.CallToolResult) and self.result.is_error:
-            self.data["error"] = "tool_error"
+            self.data["error"] = "internal_error" if is_crash(self.result) else "tool_error"
         return self.result
 
 
@@ -77,6 +111,8 @@ async def _around(server: Server, call: Call, observation: _Observation, configu
         await configuration.around_request(observation.data, observation.call_next)
     except BaseException as error:
         if error is not observation.failure:
+            if call.is_given_up_by(error):
+                raise
             server.report(error, call)
             observation.data["error"] = "internal_error"
             if not isinstance(error, Exception):
@@ -96,12 +132,23 @@ async def _attempt(server: Server, call: Call, callback: Callable[..., Any], *ar
         server.report(error, call)
 
 
+def readable(raw: Raw) -> Any:
+    """Return what a client sent: decoded, or as text where it holds what Python cannot, such as 1e999."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return bytes(raw).decode(errors="replace")
+
+
 def _facts(call: Call) -> dict[str, Any]:
-    params, info = call.request.params, call.request.caller.info
+    params, caller = call.request.params, call.request.caller
+    if call.request.method.name == "initialize" and call.session.caller is not None:
+        caller = call.session.caller
+    info = caller.info
     facts: dict[str, Any] = {} if info is None else {"client": {"name": info.name, "version": info.version}}
     match call.request.method.name:
         case "tools/call":
-            arguments = {} if params.arguments is UNSET else msgspec.json.decode(params.arguments)
+            arguments = {} if params.arguments is UNSET else readable(params.arguments) or {}
             facts |= {"tool_name": params.name, "tool_arguments": arguments}
         case "prompts/get":
             facts["prompt_name"] = params.name

@@ -9,11 +9,11 @@ from dragoman import types
 
 
 class _Target(Protocol):
-    def log(self, level: types.LoggingLevel, data: Any, logger: str | None = None) -> None: ...
+    def log(self, level: types.LoggingLevel, data: Any, logger: str | None = None) -> Any: ...
 
 
 class LogHandler(logging.Handler):
-    """Sends the records of Python's logging to clients: those of a Server, or the one of a BlockingContext.
+    """Sends the records of Python's logging to clients: those of a Server, or the one of a request's context.
 
     Example:
         logging.getLogger("weather").addHandler(LogHandler(server))
@@ -21,12 +21,13 @@ class LogHandler(logging.Handler):
 
     def __init__(self, target: _Target, level: int = logging.NOTSET) -> None:
         super().__init__(level)
-        self._target = target
+        # Must not wait for the loop: the loop may wait for the lock under which a record is emitted.
+        self._tell = getattr(target, "_tell_log", target.log)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send one record."""
         try:
-            self._target.log(_level_of(record.levelno), self.format(record), record.name)
+            self._tell(_level_of(record.levelno), self.format(record), record.name)
         except Exception:
             self.handleError(record)
 

@@ -6,16 +6,15 @@ How it travels, by a request or by a result that asks to be asked again, is not 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
-import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
 from dragoman.errors import DefinitionError, InvalidParams, ValidationError
 from dragoman.server.annotations import Codec
-from dragoman.server.forms import form_schema
+from dragoman.server.forms import filled_in, form_schema
 
 T = TypeVar("T")
 
@@ -48,9 +47,14 @@ class Elicit:
 
     def __init__(self, message: str, schema: Any) -> None:
         self._message = message
-        self._codec = None if isinstance(schema, Mapping) else Codec(schema, "The schema of a form")
-        checked = form_schema(schema if self._codec is None else self._codec.schema, schema)
-        self._schema = dict(schema) if self._codec is None else checked
+        if isinstance(schema, Mapping):
+            form_schema(schema)
+            self._schema = dict(schema)
+            self._read: Callable[[types.Json], Any] = _reader(self._schema)
+        else:
+            codec = Codec(schema, "The schema of a form")
+            self._schema = form_schema(codec.schema, schema)
+            self._read = codec.convert
 
     capabilities: Sequence[Capability] = (("elicitation", "form"),)
     method = "elicitation/create"
@@ -64,9 +68,8 @@ class Elicit:
         result = _decode(raw, types.ElicitResult)
         if result.action != "accept":
             return ElicitResult(result.action)
-        content = result.content or {}
         try:
-            return ElicitResult("accept", content if self._codec is None else self._codec.convert(content))
+            return ElicitResult("accept", self._read(filled_in(self._schema, result.content or {})))
         except ValidationError as error:
             raise InvalidParams(f"The answer does not fit the form: {error}") from None
 
@@ -130,7 +133,7 @@ class Sample:
             temperature=temperature,
             stop_sequences=None if stop_sequences is None else list(stop_sequences),
             metadata=metadata,
-            tools=None if tools is None else [getattr(tool, "definition", tool) for tool in tools],
+            tools=None if tools is None else [_offered(tool) for tool in tools],
             tool_choice=wire_object(tool_choice, types.ToolChoice, "tool_choice"),
         )
         needs_tools = self._params.tools is not None or self._params.tool_choice is not None
@@ -181,6 +184,23 @@ class InputRequired:
         self.questions = dict(questions or {})
         self.state = state
 
+    @property
+    def capabilities(self) -> list[Capability]:
+        """What the client needs for the questions."""
+        return [path for question in self.questions.values() for path in question.capabilities]
+
+
+def _reader(schema: types.Json) -> Callable[[types.Json], types.Json]:
+    from dragoman.server.schemas import InputSchema
+
+    checked = InputSchema(schema)
+
+    def read(content: types.Json) -> types.Json:
+        checked.validate(content)
+        return content
+
+    return read
+
 
 def _decode(raw: Raw, kind: type[T]) -> T:
     try:
@@ -189,12 +209,23 @@ def _decode(raw: Raw, kind: type[T]) -> T:
         raise InvalidParams(f"The answer is malformed: {error}") from None
 
 
+def _offered(tool: Any) -> types.Tool:
+    from dragoman.server.results import wire_object
+
+    offered = getattr(tool, "definition", tool)
+    return offered if isinstance(offered, types.Tool) else wire_object(offered, types.Tool, "A tool for the model")
+
+
 def _conversation(messages: Any) -> list[types.SamplingMessage]:
+    from dragoman.server.results import wire_object
+
     if isinstance(messages, str):
         return [types.SamplingMessage("user", types.TextContent(messages))]
-    given = [messages] if isinstance(messages, types.SamplingMessage | Mapping) else list(messages)
+    given = [messages] if isinstance(messages, types.SamplingMessage | Mapping) else messages
     conversation = [
-        message if isinstance(message, types.SamplingMessage) else msgspec.convert(message, types.SamplingMessage)
+        message
+        if isinstance(message, types.SamplingMessage)
+        else wire_object(message, types.SamplingMessage, "A sampling message")
         for message in given
     ]
     _check_tool_results(conversation)
@@ -203,12 +234,14 @@ def _conversation(messages: Any) -> list[types.SamplingMessage]:
 
 def _check_tool_results(conversation: list[types.SamplingMessage]) -> None:
     """MUST (2025-11-25): a message with tool results holds nothing else, and answers every tool use before it."""
-    asked: set[str] = set()
+    asked: list[str] = []
     for message in conversation:
         blocks = message.content if isinstance(message.content, list) else [message.content]
         results = [block for block in blocks if isinstance(block, types.ToolResultContent)]
         if results and len(results) != len(blocks):
             raise DefinitionError("A sampling message with tool results must hold nothing else")
-        if {result.tool_use_id for result in results} != asked:
+        if sorted(result.tool_use_id for result in results) != asked:
             raise DefinitionError("Each tool use must be answered by one tool result in the very next message")
-        asked = {block.id for block in blocks if isinstance(block, types.ToolUseContent)}
+        asked = sorted(block.id for block in blocks if isinstance(block, types.ToolUseContent))
+    if asked:
+        raise DefinitionError("The last sampling message uses tools: add a message with their results")

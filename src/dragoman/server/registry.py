@@ -32,7 +32,8 @@ LISTS = {
 class Registry:
     """The definitions of one server."""
 
-    def __init__(self) -> None:
+    def __init__(self, require_servable: Callable[[Definition[..., Any]], None] | None = None) -> None:
+        self._require_servable = require_servable
         self.tools: dict[str, AnyTool] = {}
         self.prompts: dict[str, AnyPrompt] = {}
         self.resources: dict[str, AnyResource] = {}
@@ -74,9 +75,16 @@ class Registry:
         return self._add(table, key, definition)
 
     def _add(self, table: dict[str, Kind], key: str, definition: Kind) -> Kind:
+        if self._require_servable is not None:
+            self._require_servable(definition)
         table[key] = definition
         self.changed()
         return definition
+
+    def definitions(self) -> list[Definition[..., Any]]:
+        """Return everything that is registered."""
+        tables: tuple[dict[str, Any], ...] = (self.tools, self.prompts, self.resources, self.templates)
+        return [definition for table in tables for definition in list(table.values())]
 
     def remove(self, table: dict[str, Any], key: Any) -> None:
         """Take a definition out, by its name or URI or by itself.

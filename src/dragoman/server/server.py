@@ -2,47 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
-from types import CoroutineType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.config import Configuration
-from dragoman.config import configuration as process_configuration
-from dragoman.errors import DefinitionError, InternalError, MethodAlreadyDefined, RpcError
+from dragoman.config import PROCESS, Configuration, is_async
+from dragoman.errors import DefinitionError, InternalError, RpcError
 from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.listen import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.protocol.methods import METHODS, Method
-from dragoman.protocol.versions import VERSIONS, Version, find_version, version_names
+from dragoman.protocol.versions import Version
 from dragoman.server import serving
 from dragoman.server.call import Call
 from dragoman.server.completion import Completers
-from dragoman.server.definition import P, R
-from dragoman.server.hook import Hook
-from dragoman.server.instrument import is_observed, observed
-from dragoman.server.prompts import Prompt
-from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, PageSize, Registry
-from dragoman.server.resources import Resource, ResourceTemplate, resource
+from dragoman.server.definition import Definition
+from dragoman.server.instrument import chained, observed, readable
+from dragoman.server.registration import Registration
+from dragoman.server.registry import PageSize, Registry
 from dragoman.server.results import wire_object, wire_objects
-from dragoman.server.schemas import InputSchema, OutputSchema
-from dragoman.server.telling import Audience
-from dragoman.server.tools import Tool
+from dragoman.server.settings import Settings
+from dragoman.server.telling import Audience, is_wanted
 
 if TYPE_CHECKING:
     from dragoman.protocol.tokens import KeyRing
     from dragoman.server.connection import Connection
+    from dragoman.transports.asgi import AsgiApp
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Middleware = Callable[[eras.Request, Callable[[], Any]], Any]
 
 
-class Server:
+class Server(Registration):
     """An MCP server of every protocol version.
 
     Example:
@@ -87,25 +81,18 @@ class Server:
         self._info_bytes = Raw(encode(self._info))
         self.instructions = instructions
         self.server_context = server_context
-        self.configuration = configuration or Configuration()
-        self.registry = Registry()
+        self._configuration = configuration or Configuration()
+        self._settings = Settings.of(self._configuration, PROCESS.configuration)
+        super().__init__(Registry(self._require_carried))
         self.audience = Audience()
         self.registry.page_size = page_size
-        self.resource_lister: Hook | None = None
-        self.resource_reader: Hook | None = None
-        self.completer: Hook | None = None
-        self.subscriber: Hook | None = None
-        self.unsubscriber: Hook | None = None
-        self._roots_hooks: list[Callable[[], Any]] = []
         self._background: set[Any] = set()
-        self._merged: tuple[tuple[Configuration, Configuration], Configuration] | None = None
-        self._middleware: list[Middleware] = []
         self._secret = secret
         self._key_ring: KeyRing | None = None
         self._given_capabilities = wire_object(capabilities, types.ServerCapabilities, "capabilities")
         self._cache_hints = _cache_hints(ttl_ms, cache_scope)
-        self._custom: dict[str, serving.Handler] = {}
         self._offer: _Compiled | None = None
+        self._require_carried_itself(self._settings)
         for tool in tools:
             self.add_tool(tool)
         for prompt in prompts:
@@ -132,184 +119,41 @@ class Server:
     def page_size(self, size: PageSize) -> None:
         self.registry.page_size = size
 
-    # What authors register.
-
-    @overload
-    def tool(self, function: Callable[P, R], /) -> Tool[P, R]: ...
-    @overload
-    def tool(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        input_schema: InputSchema | types.Json | None = None,
-        output_schema: OutputSchema | types.Json | None = None,
-        annotations: types.ToolAnnotations | types.Json | None = None,
-        meta: types.Json | None = None,
-        icons: Iterable[types.Icon | types.Json] = (),
-        inline: bool = False,
-        scopes: Sequence[str] = (),
-    ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-    def tool(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-        """Register a function as a tool.
-
-        Example:
-            @server.tool(annotations={"readOnlyHint": True})
-            def add(a: int, b: int) -> int: ...
+    @property
+    def configuration(self) -> Configuration:
+        """What this server says for itself; what it leaves out is as `configure` set it for the process.
 
         Raises:
-            DefinitionError: the function cannot be a tool; the message says why.
-            ToolNotUnique: there is a tool of that name.
+            DefinitionError: by setting it, for a protocol version that is unknown or lacks what is registered.
         """
-        if function is None:
-            return lambda function: self.add_tool(Tool.define(function, **options))
-        return self.add_tool(Tool.define(function, **options))
+        return self._configuration
 
-    @overload
-    def prompt(self, function: Callable[P, R], /) -> Prompt[P, R]: ...
-    @overload
-    def prompt(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        arguments: Iterable[types.PromptArgument | types.Json] | None = None,
-        meta: types.Json | None = None,
-        icons: Iterable[types.Icon | types.Json] = (),
-        inline: bool = False,
-    ) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
-    def prompt(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-        """Register a function as a prompt.
+    @configuration.setter
+    def configuration(self, configuration: Configuration) -> None:
+        settings = Settings.of(configuration, PROCESS.configuration)
+        self._require_carried_itself(settings)
+        for definition in self.registry.definitions():
+            settings.require_definition_carried(definition)
+        self._configuration, self._settings, self._offer = configuration, settings, None
 
-        Example:
-            @server.prompt
-            def review(code: str) -> str:
-                return f"Review this: {code}"
+    @property
+    def settings(self) -> Settings:
+        """The configuration of this server and of the process, put together."""
+        settings = self._settings
+        if settings.defaults is not PROCESS.configuration:
+            settings = self._settings = Settings.of(self._configuration, PROCESS.configuration)
+            self._offer = None
+        return settings
 
-        Raises:
-            DefinitionError: the function cannot be a prompt; the message says why.
-        """
-        if function is None:
-            return lambda function: self.add_prompt(Prompt.define(function, **options))
-        return self.add_prompt(Prompt.define(function, **options))
+    def _require_carried(self, definition: Definition[..., Any]) -> None:
+        self.settings.require_definition_carried(definition)
 
-    def resource(
-        self, uri: str, /, **options: Any
-    ) -> Callable[[Callable[P, R]], Resource[P, R] | ResourceTemplate[P, R]]:
-        """Register a function as the reader of a resource, or of a template when the URI has variables.
+    def _require_carried_itself(self, settings: Settings) -> None:
+        settings.require_carried(f"The server {self.name!r}", self._info)
+        settings.require_carried(f"What the server {self.name!r} declares", self._given_capabilities)
 
-        Example:
-            @server.resource("users://{user_id}/profile")
-            def profile(user_id: int) -> dict: ...
-
-        The options are those of `dragoman.resource`.
-
-        Raises:
-            DefinitionError: the URI or the function's parameters cannot be served.
-        """
-        make = resource(uri, **options)
-        return lambda function: self.add_resource(make(function))
-
-    def method(self, name: str) -> Callable[[Function], Function]:
-        """Serve a JSON-RPC method of your own: parameters by name, or all of them as one `params`.
-
-        Example:
-            @server.method("acme/add")
-            def add(a: int, b: int) -> int:
-                return a + b
-
-        Raises:
-            MethodAlreadyDefined: the protocol or this server has a method of that name.
-        """
-        if name in self._custom or any(name == known.name for known in METHODS):
-            raise MethodAlreadyDefined(f"The method {name!r} is defined already and cannot be replaced")
-
-        def register(function: Function) -> Function:
-            self._custom[name] = serving.custom_method(function, name)
-            self.registry.changed()
-            return function
-
-        return register
-
-    def on_complete(self, function: Function) -> Function:
-        """Complete what has no completion of its own, by a function of `(ref, argument, arguments)`."""
-        self.completer = Hook(function)
-        self.registry.changed()
-        return function
-
-    def on_read_resource(self, function: Function) -> Function:
-        """Read every resource by one function of `(uri)`, instead of those registered."""
-        self.resource_reader = Hook(function)
-        return function
-
-    def on_list_resources(self, function: Function) -> Function:
-        """List resources by a function, anew for each request; pages and lifetimes are taken care of."""
-        self.resource_lister = Hook(function)
-        return function
-
-    def on_subscribe(self, function: Function) -> Function:
-        """Call a function of `(uri)` when a client asks to be told of a resource (until 2025-11-25)."""
-        self.subscriber = Hook(function)
+    def _offer_changed(self) -> None:
         self._offer = None
-        return function
-
-    def on_unsubscribe(self, function: Function) -> Function:
-        """Call a function of `(uri)` when a client does not want to be told any more (until 2025-11-25)."""
-        self.unsubscriber = Hook(function)
-        return function
-
-    def on_roots_changed(self, function: Function) -> Function:
-        """Call a function of no parameters when a client says that its roots changed (until 2025-11-25)."""
-        self._roots_hooks.append(function)
-        return function
-
-    def middleware(self, function: Function) -> Function:
-        """Let an `async def (request, call_next)` stand around every request; it returns what `call_next()` gives.
-
-        Example:
-            @server.middleware
-            async def timed(request, call_next):
-                result = await call_next()
-                return result
-        """
-        self._middleware.append(function)
-        return function
-
-    def add_tool(self, tool: Any) -> AnyTool:
-        """Register a Tool, a Tool class or a function.
-
-        Raises:
-            ToolNotUnique: there is a tool of that name.
-        """
-        return self.registry.add_tool(tool)
-
-    def add_prompt(self, prompt: Any) -> AnyPrompt:
-        """Register a Prompt, a Prompt class or a function."""
-        return self.registry.add_prompt(prompt)
-
-    def add_resource(self, definition: Any) -> Any:
-        """Register a Resource or ResourceTemplate, or a class of either."""
-        return self.registry.add_resource(definition)
-
-    def remove_tool(self, tool: AnyTool | str) -> None:
-        """Take a tool out, by itself or by its name."""
-        self.registry.remove(self.registry.tools, tool)
-
-    def remove_prompt(self, prompt: AnyPrompt | str) -> None:
-        """Take a prompt out, by itself or by its name."""
-        self.registry.remove(self.registry.prompts, prompt)
-
-    def remove_resource(self, definition: AnyResource | AnyTemplate | str) -> None:
-        """Take a resource or template out, by itself or by its URI."""
-        tables: tuple[dict[str, Any], ...] = (self.registry.templates, self.registry.resources)
-        found = next((table for table in tables if definition in table or definition in table.values()), tables[1])
-        self.registry.remove(found, definition)
-
-    # How it is served.
 
     @property
     def capabilities(self) -> types.ServerCapabilities:
@@ -322,7 +166,7 @@ class Server:
         return self._compiled().offer
 
     def _compiled(self) -> _Compiled:
-        configuration = self._configured()
+        settings = self.settings
         compiled = self._offer
         changes = self.registry.changes + Completers.changes
         if compiled is None or compiled.changes != changes:
@@ -332,7 +176,7 @@ class Server:
             )
             served = [method for method in METHODS if method.name in serving.HANDLERS]
             custom = [Method(name=name, result=types.Result) for name in self._custom]
-            offer = eras.Offer.of(capabilities, _versions(configuration), (*served, *custom))
+            offer = eras.Offer.of(capabilities, settings.versions, (*served, *custom))
             compiled = _Compiled(changes, capabilities, offer)
             self._offer = compiled
         return compiled
@@ -345,37 +189,13 @@ class Server:
         """
         name = call.request.method.name
         handler = serving.HANDLERS.get(name) or self._custom[name]
-        configuration = self._configured()
-        if self._middleware or is_observed(configuration):
-            return self._serve_observed(call, handler, configuration)
+        settings = self.settings
+        if self._middleware or settings.is_observed:
+            return self._serve_observed(call, handler, settings.configuration)
         return handler(self, call)
 
     async def _serve_observed(self, call: Call, handler: serving.Handler, configuration: Configuration) -> Any:
-        async def serve() -> Any:
-            outcome = handler(self, call)
-            return await outcome if isinstance(outcome, CoroutineType) else outcome
-
-        chain: Callable[[], Any] = serve
-        for middleware in reversed(self._middleware):
-            chain = partial(middleware, call.request, chain)
-        return await observed(self, call, chain, configuration)
-
-    def _configured(self) -> Configuration:
-        sources = self.configuration, process_configuration()
-        if self._merged is None or self._merged[0][0] is not sources[0] or self._merged[0][1] is not sources[1]:
-            self._merged = sources, sources[0].over(sources[1])
-            self._offer = None
-        return self._merged[1]
-
-    @property
-    def validates_arguments(self) -> bool:
-        """Whether arguments are compared with a schema that the author gave."""
-        return self._configured().validate_tool_call_arguments is not False
-
-    @property
-    def validates_results(self) -> bool:
-        """Whether structured results are compared with the output schema."""
-        return self._configured().validate_tool_call_results is True
+        return await observed(self, call, chained(self, call, handler, self._middleware), configuration)
 
     @property
     def key_ring(self) -> KeyRing:
@@ -390,27 +210,37 @@ class Server:
         """Take a notification that a client sent."""
         if method == "notifications/roots/list_changed":
             for hook in self._roots_hooks:
-                self._run_in_background(hook)
+                self._run_in_background(hook, method)
 
-    def _run_in_background(self, function: Callable[[], Any]) -> None:
+    def _run_in_background(self, function: Callable[[], Any], notification: str) -> None:
         import asyncio
+
+        from dragoman.runtime.offload import offload
 
         async def run() -> None:
             try:
-                outcome = function()
-                if isinstance(outcome, CoroutineType):
-                    await outcome
+                await (function() if is_async(function) else offload(function))
             except Exception as error:
-                self.report(error, None)
+                self.report(error, None, {"notification": notification})
 
         task = asyncio.get_running_loop().create_task(run())
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None = None) -> None:
-        """Send a log message to every client that set a level that wants it, from any thread."""
-        for connection in self.audience.members():
-            connection.log(level, data, logger)
+        """Send a log message to every client that set a level that wants it, from any thread.
+
+        Raises:
+            ValueError: there is no such level.
+            ValidationError: the data cannot be JSON.
+        """
+        is_wanted(self, level, None)
+        encode(data)
+        for listener in self.audience.members():
+            try:
+                listener.log(level, data, logger)
+            except Exception as error:
+                self.report(error, None, {"notification": "notifications/message"})
 
     def notify_tools_list_changed(self) -> None:
         """Tell every client, from any thread, that the tools changed."""
@@ -470,15 +300,15 @@ class Server:
         import logging
 
         logger = logging.getLogger("dragoman.server")
-        where = "a request" if call is None else f"{call.request.method.name} (request {call.request.id!r})"
+        where = _place(call, info)
         with suppress(Exception):
-            reporter = self._configured().exception_reporter
+            reporter = self.settings.configuration.exception_reporter
             if reporter is None:
                 logger.error("Unexpected error in %s", where, exc_info=error)
                 return
             try:
                 reporter(error, info or {"request": _described(call)})
-            except Exception:
+            except BaseException:
                 logger.exception("The exception reporter failed on an error in %s", where)
 
     def connect(self, send: Callable[[bytes], None]) -> Connection:
@@ -487,11 +317,56 @@ class Server:
 
         return Connection(self, send)
 
-    def run(self) -> None:
-        """Serve stdin and stdout until the client closes them."""
-        from dragoman.transports.stdio import run_stdio
+    def run(
+        self,
+        transport: Literal["stdio", "http"] = "stdio",
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        **options: Any,
+    ) -> None:
+        """Serve until the client or a signal ends it: stdin and stdout, or HTTP with the options of `asgi`.
 
-        run_stdio(self)
+        Example:
+            server.run("http", port=8000, path="/mcp")
+        """
+        if transport == "http":
+            from dragoman.server.serve_http import run_http
+
+            run_http(self.asgi(**options), host=host, port=port)
+        else:
+            from dragoman.transports.stdio import run_stdio
+
+            run_stdio(self)
+
+    def asgi(
+        self,
+        path: str = "/mcp",
+        *,
+        stateless: bool = False,
+        json_response: bool = False,
+        session_idle_timeout: float | None = 1800,
+        max_sessions: int | None = 10_000,
+        allowed_hosts: Iterable[str] | None = None,
+        allowed_origins: Iterable[str] | None = None,
+    ) -> AsgiApp:
+        """Return an ASGI application that serves Streamable HTTP, to be served alone or mounted anywhere.
+
+        Example:
+            app = Starlette(routes=[Mount("/mcp", server.asgi())])
+
+        `stateless` keeps no sessions for clients before 2026-07-28, which then cannot be asked; `json_response` answers
+        their requests by JSON alone.
+        """
+        from dragoman.server.guard import Guard
+        from dragoman.server.http import HttpService
+        from dragoman.server.sessions import Sessions
+        from dragoman.transports.asgi import AsgiApp
+
+        sessions = Sessions(self, path=path, idle_timeout=session_idle_timeout, most=max_sessions)
+        guard = Guard(allowed_hosts=allowed_hosts, allowed_origins=allowed_origins)
+        service = HttpService(self, guard=guard, sessions=None if stateless else sessions, json_response=json_response)
+        return AsgiApp(service, path=path)
 
     async def handle_json_async(self, body: bytes | str, server_context: Any = None) -> bytes | None:
         """Answer one JSON-RPC message; None for what is not answered."""
@@ -532,23 +407,17 @@ def _parsed(data: bytes | None) -> types.Json | None:
     return None if data is None else msgspec.json.decode(data)
 
 
-def _versions(configuration: Configuration) -> tuple[Version, ...]:
-    pinned = configuration.protocol_version
-    if pinned is None:
-        return VERSIONS
-    version = find_version(pinned)
-    if version is None:
-        raise DefinitionError(
-            f"There is no protocol version {pinned!r}; there are {', '.join(version_names(VERSIONS))}"
-        )
-    return (version,)
+def _place(call: Call | None, info: dict[str, Any] | None) -> str:
+    if call is not None:
+        return f"{call.request.method.name} (request {call.request.id!r})"
+    return "a request" if info is None else ", ".join(str(value) for value in info.values())
 
 
 def _described(call: Call | None) -> types.Json | None:
     if call is None:
         return None
     request = call.request
-    return {"id": request.id, "method": request.method.name, "params": msgspec.json.decode(request.raw_params)}
+    return {"id": request.id, "method": request.method.name, "params": readable(request.raw_params)}
 
 
 def _served_capabilities(*, completes: bool, subscribes: bool) -> types.ServerCapabilities:

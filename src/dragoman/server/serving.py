@@ -35,7 +35,7 @@ from dragoman.server.completion import Completers, completion_result
 from dragoman.server.definition import Definition
 from dragoman.server.hook import Hook
 from dragoman.server.listing import paginate, read_cursor
-from dragoman.server.questions import InputRequired, RunEnded
+from dragoman.server.questions import InputRequired
 from dragoman.server.results import resource_contents, wire_object
 from dragoman.server.signature import ArgumentsRejected
 from dragoman.server.tools import Tool, error_result, failure
@@ -107,7 +107,7 @@ def call_tool(server: Server, call: Call) -> Any:
         raise InvalidParams(f"Unknown tool: {params.name}")
 
     def run() -> Any:
-        return tool.run(call, params.arguments, validate=server.validates_arguments)
+        return tool.run(call, params.arguments, validate=server.settings.validates_arguments)
 
     try:
         outcome = run()
@@ -138,7 +138,7 @@ async def _finish_tool(
 
 
 def _tool_result(server: Server, call: Call, tool: Tool[..., Any], result: types.Result) -> Any:
-    if server.validates_results and isinstance(result, types.CallToolResult) and not result.is_error:
+    if server.settings.validates_results and isinstance(result, types.CallToolResult) and not result.is_error:
         try:
             tool.check(result)
         except ValidationError as error:
@@ -157,6 +157,11 @@ def _tool_failed(server: Server, call: Call, error: BaseException) -> Any:
         raise error
     server.report(error, call)
     return server.seal(failure(INTERNAL_ERROR), call)
+
+
+def is_crash(result: Any) -> bool:
+    """Tell whether a result stands for an unexpected failure of a tool."""
+    return isinstance(result, types.CallToolResult) and result.content == failure(INTERNAL_ERROR).content
 
 
 def _carries(code: int, call: Call) -> bool:
@@ -245,7 +250,9 @@ def _asked(server: Server, call: Call, run: Callable[[], Any]) -> Any:
     """Run a handler that may ask the client, and seal what it gives."""
     try:
         outcome = run()
-    except (RunEnded, UrlElicitationRequired) as error:
+    except BaseException as error:
+        if call.asking is None and not isinstance(error, UrlElicitationRequired):
+            raise
         outcome = _raise(error)
     return _seal_later(server, call, outcome, run) if _is_pending(call, outcome) else server.seal(outcome, call)
 

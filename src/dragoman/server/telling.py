@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from threading import Lock
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 from weakref import WeakSet
 
 from dragoman import types
@@ -11,7 +11,6 @@ from dragoman.protocol.listen import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCE
 from dragoman.protocol.methods import declares
 
 if TYPE_CHECKING:
-    from dragoman.server.connection import Connection
     from dragoman.server.server import Server
 
 LEVELS: tuple[types.LoggingLevel, ...] = get_args(types.LoggingLevel)
@@ -24,6 +23,8 @@ def is_wanted(server: Server, level: types.LoggingLevel, threshold: types.Loggin
     Raises:
         ValueError: there is no such level.
     """
+    if level not in LEVELS:
+        raise ValueError(f"There is no log level {level!r}; there are {', '.join(LEVELS)}")
     severity = LEVELS.index(level)
     return threshold is not None and server.capabilities.logging is not None and severity >= LEVELS.index(threshold)
 
@@ -46,24 +47,34 @@ def log_params(level: types.LoggingLevel, data: Any, logger: str | None) -> type
     return types.LoggingMessageNotificationParams(level, data, logger)
 
 
+class Listener(Protocol):
+    """Whom a server tells."""
+
+    def tell(self, method: str, uri: str | None = None) -> None:
+        """Tell of a change, from any thread."""
+
+    def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
+        """Send a log message, from any thread."""
+
+
 class Audience:
     """The connections of a server, to be told of changes from any thread."""
 
     def __init__(self) -> None:
-        self._connections: WeakSet[Connection] = WeakSet()
+        self._connections: WeakSet[Listener] = WeakSet()
         self._lock = Lock()
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: Listener) -> None:
         """Let a connection be told."""
         with self._lock:
             self._connections.add(connection)
 
-    def discard(self, connection: Connection) -> None:
+    def discard(self, connection: Listener) -> None:
         """Let it be told no more."""
         with self._lock:
             self._connections.discard(connection)
 
-    def members(self) -> list[Connection]:
+    def members(self) -> list[Listener]:
         """Return those that are there now."""
         with self._lock:
             return list(self._connections)

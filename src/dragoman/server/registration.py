@@ -1,0 +1,223 @@
+"""What authors register with a server: by decorators, by hand, and by hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar, overload
+
+from dragoman import types
+from dragoman.config import is_async
+from dragoman.errors import DefinitionError, MethodAlreadyDefined
+from dragoman.protocol.methods import METHODS
+from dragoman.server import serving
+from dragoman.server.definition import P, R
+from dragoman.server.hook import Hook
+from dragoman.server.instrument import Middleware
+from dragoman.server.prompts import Prompt
+from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, Registry
+from dragoman.server.resources import Resource, ResourceTemplate, resource
+from dragoman.server.schemas import InputSchema, OutputSchema
+from dragoman.server.tools import Tool
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Registration:
+    """The part of a Server that authors register with."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.resource_lister: Hook | None = None
+        self.resource_reader: Hook | None = None
+        self.completer: Hook | None = None
+        self.subscriber: Hook | None = None
+        self.unsubscriber: Hook | None = None
+        self._roots_hooks: list[Callable[[], Any]] = []
+        self._middleware: list[Middleware] = []
+        self._custom: dict[str, serving.Handler] = {}
+
+    def _offer_changed(self) -> None:
+        """What the server offers follows from what is registered; a server that keeps it makes it anew."""
+
+    @overload
+    def tool(self, function: Callable[P, R], /) -> Tool[P, R]: ...
+    @overload
+    def tool(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        input_schema: InputSchema | types.Json | None = None,
+        output_schema: OutputSchema | types.Json | None = None,
+        annotations: types.ToolAnnotations | types.Json | None = None,
+        meta: types.Json | None = None,
+        icons: Iterable[types.Icon | types.Json] = (),
+        inline: bool = False,
+        scopes: Sequence[str] = (),
+    ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+    def tool(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Register a function as a tool.
+
+        Example:
+            @server.tool(annotations={"readOnlyHint": True})
+            def add(a: int, b: int) -> int: ...
+
+        Raises:
+            DefinitionError: the function cannot be a tool; the message says why.
+            ToolNotUnique: there is a tool of that name.
+        """
+        if function is None:
+            return lambda function: self.add_tool(Tool.define(function, **options))
+        return self.add_tool(Tool.define(function, **options))
+
+    @overload
+    def prompt(self, function: Callable[P, R], /) -> Prompt[P, R]: ...
+    @overload
+    def prompt(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        arguments: Iterable[types.PromptArgument | types.Json] | None = None,
+        meta: types.Json | None = None,
+        icons: Iterable[types.Icon | types.Json] = (),
+        inline: bool = False,
+    ) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
+    def prompt(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Register a function as a prompt.
+
+        Example:
+            @server.prompt
+            def review(code: str) -> str:
+                return f"Review this: {code}"
+
+        Raises:
+            DefinitionError: the function cannot be a prompt; the message says why.
+        """
+        if function is None:
+            return lambda function: self.add_prompt(Prompt.define(function, **options))
+        return self.add_prompt(Prompt.define(function, **options))
+
+    def resource(
+        self, uri: str, /, **options: Any
+    ) -> Callable[[Callable[P, R]], Resource[P, R] | ResourceTemplate[P, R]]:
+        """Register a function as the reader of a resource, or of a template when the URI has variables.
+
+        Example:
+            @server.resource("users://{user_id}/profile")
+            def profile(user_id: int) -> dict: ...
+
+        The options are those of `dragoman.resource`.
+
+        Raises:
+            DefinitionError: the URI or the function's parameters cannot be served.
+        """
+        make = resource(uri, **options)
+        return lambda function: self.add_resource(make(function))
+
+    def method(self, name: str) -> Callable[[Function], Function]:
+        """Serve a JSON-RPC method of your own: parameters by name, or all of them as one `params`.
+
+        Example:
+            @server.method("acme/add")
+            def add(a: int, b: int) -> int:
+                return a + b
+
+        Raises:
+            MethodAlreadyDefined: the protocol or this server has a method of that name.
+        """
+        if name in self._custom or any(name == known.name for known in METHODS):
+            raise MethodAlreadyDefined(f"The method {name!r} is defined already and cannot be replaced")
+
+        def register(function: Function) -> Function:
+            self._custom[name] = serving.custom_method(function, name)
+            self.registry.changed()
+            return function
+
+        return register
+
+    def on_complete(self, function: Function) -> Function:
+        """Complete what has no completion of its own, by a function of `(ref, argument, arguments)`."""
+        self.completer = Hook(function)
+        self.registry.changed()
+        return function
+
+    def on_read_resource(self, function: Function) -> Function:
+        """Read every resource by one function of `(uri)`, instead of those registered."""
+        self.resource_reader = Hook(function)
+        return function
+
+    def on_list_resources(self, function: Function) -> Function:
+        """List resources by a function, anew for each request; pages and lifetimes are taken care of."""
+        self.resource_lister = Hook(function)
+        return function
+
+    def on_subscribe(self, function: Function) -> Function:
+        """Call a function of `(uri)` when a client asks to be told of a resource (until 2025-11-25)."""
+        self.subscriber = Hook(function)
+        self._offer_changed()
+        return function
+
+    def on_unsubscribe(self, function: Function) -> Function:
+        """Call a function of `(uri)` when a client does not want to be told any more (until 2025-11-25)."""
+        self.unsubscriber = Hook(function)
+        return function
+
+    def on_roots_changed(self, function: Function) -> Function:
+        """Call a function of no parameters when a client says that its roots changed (until 2025-11-25)."""
+        self._roots_hooks.append(function)
+        return function
+
+    def middleware(self, function: Function) -> Function:
+        """Let an `async def (request, call_next)` stand around every request; it returns what `call_next()` gives.
+
+        Example:
+            @server.middleware
+            async def timed(request, call_next):
+                result = await call_next()
+                return result
+
+        Raises:
+            DefinitionError: the function is not async.
+        """
+        if not is_async(function):
+            raise DefinitionError(
+                f"Middleware must be async, and {function!r} is not: write `async def around(request, call_next)` and"
+                " return what call_next() gives"
+            )
+        self._middleware.append(function)
+        return function
+
+    def add_tool(self, tool: Any) -> AnyTool:
+        """Register a Tool, a Tool class or a function.
+
+        Raises:
+            ToolNotUnique: there is a tool of that name.
+        """
+        return self.registry.add_tool(tool)
+
+    def add_prompt(self, prompt: Any) -> AnyPrompt:
+        """Register a Prompt, a Prompt class or a function."""
+        return self.registry.add_prompt(prompt)
+
+    def add_resource(self, definition: Any) -> Any:
+        """Register a Resource or ResourceTemplate, or a class of either."""
+        return self.registry.add_resource(definition)
+
+    def remove_tool(self, tool: AnyTool | str) -> None:
+        """Take a tool out, by itself or by its name."""
+        self.registry.remove(self.registry.tools, tool)
+
+    def remove_prompt(self, prompt: AnyPrompt | str) -> None:
+        """Take a prompt out, by itself or by its name."""
+        self.registry.remove(self.registry.prompts, prompt)
+
+    def remove_resource(self, definition: AnyResource | AnyTemplate | str) -> None:
+        """Take a resource or template out, by itself or by its URI."""
+        tables: tuple[dict[str, Any], ...] = (self.registry.templates, self.registry.resources)
+        found = next((table for table in tables if definition in table or definition in table.values()), tables[1])
+        self.registry.remove(found, definition)

@@ -1,0 +1,517 @@
+"""Asking the client while a request is served: one handler, the same in every era."""
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dragoman import (
+    BlockingContext,
+    Configuration,
+    Context,
+    Elicit,
+    InputRequired,
+    ListRoots,
+    Sample,
+    Server,
+    types,
+)
+from dragoman.testing.wire import WirePeer
+
+ERAS = ["2025-06-18", "2025-11-25", "stateless"]
+DEADLINE = 10
+CAPABILITIES: types.Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
+
+
+@dataclass
+class Name:
+    name: str
+
+
+@dataclass
+class Count:
+    count: int
+
+
+def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 2 * DEADLINE))
+
+    return run
+
+
+every_era = pytest.mark.parametrize("era", ERAS)
+
+
+class User:
+    """Answers what a server asks: names in the order given, counts by counting, roots and models always alike."""
+
+    def __init__(self, *names: str, action: str = "accept") -> None:
+        self.names = list(names) or ["Ada", "Grace", "Edith"]
+        self.action = action
+        self.asked: list[str] = []
+        self.rounds = 0
+
+    def answer(self, asked: types.Json) -> types.Json:
+        method, params = asked["method"], asked.get("params", {})
+        self.asked.append(params.get("message", method))
+        if method == "roots/list":
+            return {"roots": [{"uri": "file:///home", "name": "home"}]}
+        if method == "sampling/createMessage":
+            return {"role": "assistant", "content": {"type": "text", "text": "a poem"}, "model": "poet"}
+        if self.action != "accept" or params.get("mode") == "url":
+            return {"action": self.action}
+        fields = params["requestedSchema"]["properties"]
+        return {"action": "accept", "content": {"name": self.names.pop(0)} if "name" in fields else {"count": 7}}
+
+
+async def converse(peer: WirePeer, user: User, method: str, params: types.Json) -> types.Json:
+    """Send a request, answer what is asked on the way, and return the response."""
+    is_stateless = peer.version is not None and peer.version.stateless
+    return await (_in_rounds if is_stateless else _over_the_session)(peer, user, method, params)
+
+
+async def _in_rounds(peer: WirePeer, user: User, method: str, params: types.Json) -> types.Json:
+    sent = params
+    while True:
+        response = await peer.request(method, sent)
+        result = response.get("result", {})
+        if result.get("resultType") != "input_required":
+            return response
+        user.rounds += 1
+        answers = {key: user.answer(asked) for key, asked in result.get("inputRequests", {}).items()}
+        sent = {**params, "inputResponses": answers, "requestState": result["requestState"]}
+
+
+async def _over_the_session(peer: WirePeer, user: User, method: str, params: types.Json) -> types.Json:
+    answered = asyncio.ensure_future(peer.response(peer.start(method, params)))
+    while True:
+        asked = asyncio.ensure_future(peer.receive())
+        await asyncio.wait([answered, asked], return_when=asyncio.FIRST_COMPLETED)
+        if not asked.done():
+            asked.cancel()
+            return answered.result()
+        message = asked.result()
+        if "id" in message:
+            peer.answer(message["id"], user.answer(message))
+
+
+async def outcome(
+    handler: Callable[..., Any], era: str, user: User | None = None, capabilities: types.Json = CAPABILITIES
+) -> types.Json:
+    """Call a tool made of a function, answer what it asks, and return the response."""
+    server = Server("asking", secret="secret")
+    server.tool(name="handler")(handler)
+    async with WirePeer(server, era, capabilities=capabilities) as peer:
+        return await converse(peer, user or User(), "tools/call", {"name": "handler"})
+
+
+def text(response: types.Json) -> str:
+    assert "result" in response, response
+    return response["result"]["content"][0]["text"]
+
+
+# The shapes of handlers.
+
+
+@every_era
+@pytest.mark.covers("ELI-01", "MRT-03")
+@scenario
+async def test_two_questions_in_a_row_are_asked_one_after_the_other(era):
+    async def handler(ctx: Context) -> str:
+        first = await ctx.elicit("First?", Name)
+        second = await ctx.elicit("Second?", Name)
+        return f"{first.content.name} {second.content.name}"
+
+    user = User()
+    assert text(await outcome(handler, era, user)) == "Ada Grace"
+    assert user.asked == ["First?", "Second?"]
+    assert user.rounds == (2 if era == "stateless" else 0)
+
+
+@every_era
+@pytest.mark.covers("MRT-03")
+@pytest.mark.parametrize(("name", "follows"), [("Ada", "roots/list"), ("Grace", "sampling/createMessage")])
+@scenario
+async def test_what_is_asked_next_may_depend_on_an_answer(era, name, follows):
+    async def handler(ctx: Context) -> str:
+        answer = await ctx.elicit("Who?", Name)
+        if answer.content.name == "Ada":
+            return (await ctx.list_roots())[0].uri
+        return (await ctx.sample("Write")).text
+
+    user = User(name)
+    assert text(await outcome(handler, era, user)) in ("file:///home", "a poem")
+    assert user.asked == ["Who?", follows]
+
+
+@every_era
+@pytest.mark.covers("ELI-10")
+@scenario
+async def test_a_handler_that_catches_every_exception_still_asks(era):
+    async def handler(ctx: Context) -> str:
+        try:
+            return (await ctx.elicit("Who?", Name)).content.name
+        except Exception:
+            return "caught"
+
+    assert text(await outcome(handler, era)) == "Ada"
+
+
+@every_era
+@pytest.mark.covers("ELI-10")
+@scenario
+async def test_an_asynchronous_handler_that_catches_even_cancellation_still_asks(era):
+    async def handler(ctx: Context) -> str:
+        try:
+            first = (await ctx.elicit("First?", Name)).content.name
+        except BaseException:
+            first = "caught"
+        return f"{first} {(await ctx.elicit('Second?', Name)).content.name}"
+
+    assert text(await outcome(handler, era)) == "Ada Grace"
+
+
+@every_era
+@pytest.mark.covers("ELI-10")
+@scenario
+async def test_a_question_may_be_asked_in_finally(era):
+    async def handler(ctx: Context) -> str:
+        try:
+            first = await ctx.elicit("First?", Name)
+        finally:
+            second = await ctx.elicit("Second?", Name)
+        return f"{first.content.name} {second.content.name}"
+
+    assert text(await outcome(handler, era)) == "Ada Grace"
+
+
+@every_era
+@pytest.mark.covers("MRT-02")
+@scenario
+async def test_questions_that_are_gathered_make_one_round(era):
+    async def handler(ctx: Context) -> str:
+        name, roots, poem = await asyncio.gather(ctx.elicit("Who?", Name), ctx.list_roots(), ctx.sample("Write"))
+        return f"{name.content.name} {roots[0].uri} {poem.text}"
+
+    user = User()
+    assert text(await outcome(handler, era, user)) == "Ada file:///home a poem"
+    assert user.rounds == (1 if era == "stateless" else 0)
+
+
+@every_era
+@pytest.mark.covers("MRT-02")
+@scenario
+async def test_questions_of_a_task_group_make_one_round(era):
+    async def handler(ctx: Context) -> str:
+        async with asyncio.TaskGroup() as group:
+            name = group.create_task(ctx.elicit("Who?", Name))
+            roots = group.create_task(ctx.list_roots())
+        return f"{name.result().content.name} {roots.result()[0].uri}"
+
+    user = User()
+    assert text(await outcome(handler, era, user)) == "Ada file:///home"
+    assert user.rounds == (1 if era == "stateless" else 0)
+
+
+@every_era
+@pytest.mark.covers("ELI-10")
+@scenario
+async def test_a_question_may_be_asked_within_a_timeout(era):
+    async def handler(ctx: Context) -> str:
+        try:
+            async with asyncio.timeout(DEADLINE):
+                return (await ctx.elicit("Who?", Name)).content.name
+        except TimeoutError:
+            return "too late"
+
+    assert text(await outcome(handler, era)) == "Ada"
+
+
+@every_era
+@pytest.mark.covers("ELI-10")
+@scenario
+async def test_a_question_may_be_shielded(era):
+    async def handler(ctx: Context) -> str:
+        return (await asyncio.shield(ctx.elicit("Who?", Name))).content.name
+
+    before = asyncio.all_tasks()
+    assert text(await outcome(handler, era)) == "Ada"
+    assert asyncio.all_tasks() == before
+
+
+@pytest.mark.covers("ELI-10")
+@scenario
+async def test_a_question_of_a_task_that_nobody_waits_for_does_not_cancel_whoever_calls_the_server():
+    kept: list[asyncio.Task[Any]] = []
+
+    async def handler(ctx: Context) -> str:
+        kept.append(asyncio.create_task(ctx.elicit("Who?", Name)))
+        await asyncio.sleep(0)
+        return "done"
+
+    server = Server("asking", tools=[handler], secret="secret")
+    meta = {types.PROTOCOL_VERSION: "2026-07-28", types.CLIENT_CAPABILITIES: CAPABILITIES}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "handler", "_meta": meta}}
+    response = await server.handle_async(message)
+    await asyncio.wait(kept, timeout=DEADLINE)
+    assert response["result"]["resultType"] == "input_required"
+    assert kept[0].cancelled()
+
+
+@pytest.mark.covers("ELI-10")
+@scenario
+async def test_nothing_can_be_asked_once_a_stateless_request_is_answered():
+    contexts: list[Context] = []
+
+    async def handler(ctx: Context) -> str:
+        contexts.append(ctx)
+        return (await ctx.elicit("Who?", Name)).content.name
+
+    assert text(await outcome(handler, "stateless")) == "Ada"
+    with pytest.raises(Exception, match="is answered"):
+        await asyncio.wait_for(contexts[-1].elicit("And?", Name), DEADLINE)
+
+
+@every_era
+@pytest.mark.covers("ELI-01", "ROO-01", "SMP-01")
+@scenario
+async def test_a_plain_function_asks_without_await(era):
+    def handler(ctx: BlockingContext) -> str:
+        name = ctx.elicit("Who?", Name)
+        answers = ctx.ask(roots=ListRoots(), poem=Sample("Write"))
+        return f"{name.content.name} {answers['roots'][0].name} {answers['poem'].text}"
+
+    user = User()
+    assert text(await outcome(handler, era, user)) == "Ada home a poem"
+    assert user.rounds == (2 if era == "stateless" else 0)
+
+
+@every_era
+@pytest.mark.covers("ELI-10")
+@scenario
+async def test_a_plain_function_that_swallows_everything_still_asks(era):
+    def handler(ctx: BlockingContext) -> str:
+        try:
+            return ctx.elicit("Who?", Name).content.name
+        except BaseException:
+            return "swallowed"
+
+    assert text(await outcome(handler, era)) == "Ada"
+
+
+@every_era
+@pytest.mark.covers("MRT-01")
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("prompts/get", {"name": "greeting"}),
+        ("resources/read", {"uri": "names://one"}),
+        ("resources/read", {"uri": "names://of/two"}),
+    ],
+)
+@pytest.mark.parametrize("is_blocking", [False, True])
+@scenario
+async def test_prompts_resources_and_templates_ask_too(era, method, params, is_blocking):
+    server = Server("asking", secret="secret")
+
+    async def greeting(ctx: Context) -> str:
+        return f"Hello {(await ctx.elicit('Who?', Name)).content.name}"
+
+    def blocking_greeting(ctx: BlockingContext) -> str:
+        return f"Hello {ctx.elicit('Who?', Name).content.name}"
+
+    async def templated(which: str, ctx: Context) -> str:
+        return await greeting(ctx)
+
+    def blocking_templated(which: str, ctx: BlockingContext) -> str:
+        return blocking_greeting(ctx)
+
+    server.prompt(name="greeting")(blocking_greeting if is_blocking else greeting)
+    server.resource("names://one")(blocking_greeting if is_blocking else greeting)
+    server.resource("names://of/{which}")(blocking_templated if is_blocking else templated)
+    async with WirePeer(server, era, capabilities=CAPABILITIES) as peer:
+        response = await converse(peer, User(), method, params)
+    assert "Hello Ada" in str(response["result"])
+
+
+@every_era
+@pytest.mark.covers("MRT-01")
+@pytest.mark.parametrize("is_explicit", [False, True])
+@scenario
+async def test_the_authors_own_reader_of_resources_asks_too(era, is_explicit):
+    server = Server("asking", secret="secret")
+
+    @server.on_read_resource
+    async def read(uri: str, ctx: Context) -> Any:
+        if not is_explicit:
+            return f"{uri} {(await ctx.elicit('Who?', Name)).content.name}"
+        if "who" not in ctx.inputs:
+            return InputRequired({"who": Elicit("Who?", Name)})
+        return f"{uri} {ctx.inputs['who']['content']['name']}"
+
+    async with WirePeer(server, era, capabilities=CAPABILITIES) as peer:
+        response = await converse(peer, User(), "resources/read", {"uri": "any://thing"})
+    assert response["result"]["contents"][0]["text"] == "any://thing Ada"
+
+
+@every_era
+@pytest.mark.covers("MRT-03")
+@pytest.mark.parametrize("is_blocking", [False, True])
+@scenario
+async def test_a_step_runs_once_however_often_its_handler_does(era, is_blocking):
+    ran: list[str] = []
+
+    def note(what: str) -> str:
+        ran.append(what)
+        return what
+
+    async def note_later() -> dict[str, str]:
+        return {"noted": note("later")}
+
+    async def handler(ctx: Context) -> str:
+        values = [await ctx.step("now", lambda: note("now")), await ctx.step("later", note_later)]
+        await ctx.elicit("First?", Name)
+        await ctx.elicit("Second?", Name)
+        return str(values)
+
+    def blocking_handler(ctx: BlockingContext) -> str:
+        values = [ctx.step("now", lambda: note("now")), ctx.step("later", lambda: {"noted": note("later")})]
+        ctx.elicit("First?", Name)
+        ctx.elicit("Second?", Name)
+        return str(values)
+
+    response = await outcome(blocking_handler if is_blocking else handler, era)
+    assert text(response) == "['now', {'noted': 'later'}]"
+    assert ran == ["now", "later"]
+
+
+@every_era
+@pytest.mark.covers("MRT-02")
+@scenario
+async def test_several_questions_are_asked_at_once_and_answered_by_name(era):
+    async def handler(ctx: Context) -> str:
+        answers = await ctx.ask(who=Elicit("Who?", Name), many=Elicit("How many?", Count), roots=ListRoots())
+        return f"{answers['who'].content.name} {answers['many'].content.count} {len(answers['roots'])}"
+
+    user = User()
+    assert text(await outcome(handler, era, user)) == "Ada 7 1"
+    assert user.rounds == (1 if era == "stateless" else 0)
+
+
+@every_era
+@pytest.mark.covers("MRT-03")
+@scenario
+async def test_a_question_with_a_key_is_found_by_it_in_whatever_order_it_is_asked(era):
+    runs: list[int] = []
+
+    async def handler(ctx: Context) -> str:
+        runs.append(1)
+        order = ["b", "a"] if len(runs) > 1 else ["a", "b"]
+        answers = {key: await ctx.elicit(f"{key}?", Name, key=key) for key in order}
+        return f"{answers['a'].content.name} {answers['b'].content.name}"
+
+    user = User()
+    response = await outcome(handler, era, user)
+    assert text(response) == "Ada Grace"
+
+
+# Asking in so many words.
+
+
+@every_era
+@pytest.mark.covers("MRT-01", "MRT-03", "MRT-08")
+@scenario
+async def test_a_handler_that_returns_what_it_needs_runs_again_with_the_answers_and_its_state(era):
+    async def handler(ctx: Context) -> Any:
+        state = ctx.state or {"names": []}
+        if "who" in ctx.inputs:
+            state["names"].append(ctx.inputs["who"]["content"]["name"])
+        if len(state["names"]) < 3:
+            return InputRequired({"who": Elicit("Who?", Name)}, state=state)
+        return " ".join(state["names"])
+
+    user = User()
+    assert text(await outcome(handler, era, user)) == "Ada Grace Edith"
+    assert user.asked == ["Who?"] * 3
+
+
+@every_era
+@pytest.mark.covers("MRT-08")
+@scenario
+async def test_a_request_asks_in_at_most_ten_rounds(era):
+    async def handler(ctx: Context) -> Any:
+        return InputRequired({"roots": ListRoots()}, state=(ctx.state or 0) + 1)
+
+    user = User()
+    error = (await outcome(handler, era, user))["error"]
+    assert error["code"] == -32603
+    assert "at most 10 rounds" in error["message"]
+    assert len(user.asked) == 10
+
+
+@every_era
+@pytest.mark.covers("MRT-01")
+@scenario
+async def test_a_handler_may_ask_to_be_run_again_with_its_state_alone(era):
+    def handler(ctx: BlockingContext) -> Any:
+        return "done" if ctx.state == {"seen": True} else InputRequired(state={"seen": True})
+
+    assert text(await outcome(handler, era)) == "done"
+
+
+@every_era
+@pytest.mark.covers("MRT-09")
+@scenario
+async def test_what_a_tool_asks_is_not_compared_with_its_output_schema(era):
+    server = Server("asking", secret="secret", configuration=Configuration(validate_tool_call_results=True))
+
+    @server.tool
+    async def handler(ctx: Context) -> Count | InputRequired:
+        if "many" not in ctx.inputs:
+            return InputRequired({"many": Elicit("How many?", Count)})
+        return Count(ctx.inputs["many"]["content"]["count"])
+
+    async with WirePeer(server, era, capabilities=CAPABILITIES) as peer:
+        response = await converse(peer, User(), "tools/call", {"name": "handler"})
+    assert response["result"]["structuredContent"] == {"count": 7}
+
+
+@pytest.mark.covers("MRT-02", "MRT-07")
+@scenario
+async def test_a_stateless_request_that_asks_is_answered_with_what_is_required():
+    async def handler(ctx: Context) -> str:
+        return str(await ctx.ask(who=Elicit("Who?", Name), roots=ListRoots()))
+
+    server = Server("asking", tools=[handler], secret="secret")
+    async with WirePeer(server, "stateless", capabilities=CAPABILITIES) as peer:
+        result = (await peer.request("tools/call", {"name": "handler"}))["result"]
+    assert result["resultType"] == "input_required"
+    assert isinstance(result["requestState"], str)
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    assert result["inputRequests"] == {
+        "who": {
+            "method": "elicitation/create",
+            "params": {"message": "Who?", "mode": "form", "requestedSchema": schema},
+        },
+        "roots": {"method": "roots/list"},
+    }
+
+
+# What the user does.
+
+
+@every_era
+@pytest.mark.covers("ELI-01")
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+@scenario
+async def test_a_user_may_decline_or_cancel(era, action):
+    async def handler(ctx: Context) -> str:
+        answer = await ctx.elicit("Who?", Name)
+        return f"{answer.action} {answer.accepted} {answer.content}"
+
+    assert text(await outcome(handler, era, User(action=action))) == f"{action} False None"
