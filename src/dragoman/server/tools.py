@@ -13,6 +13,7 @@ from msgspec import UNSET, Raw, UnsetType
 from dragoman import types
 from dragoman.errors import ToolError, ValidationError
 from dragoman.protocol import fields
+from dragoman.protocol.headers import HeaderPlan
 from dragoman.server.call import Call
 from dragoman.server.definition import Definition, P, Parameters, R, Returned, check_name
 from dragoman.server.outputs import Output
@@ -66,6 +67,7 @@ class Tool(Definition[Parameters, Returned]):
             output_schema=self._output.schema,
             annotations=wire_object(self.annotations, types.ToolAnnotations, f"The annotations of {self.name!r}"),
         )
+        self.mirrored = HeaderPlan.of(self.definition.input_schema)
         self.wraps = self._output.schema is not None and fields.wraps(self._output.schema)
 
     def run(self, call: Call, arguments: Raw | UnsetType, *, validate: bool = True) -> Any:

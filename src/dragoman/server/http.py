@@ -1,0 +1,537 @@
+"""A server over Streamable HTTP.
+
+A POST is judged by `protocol.exchange`, served as any other call, and answered as JSON, or as an event stream once the
+handler says something on the way. A stateless request runs in the task of its exchange, and is cancelled when its
+client goes away. A request of the handshake era belongs to a session and runs in a task of its own, which a broken
+connection does not end; without sessions each such request stands alone too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from threading import get_ident
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from dragoman import types
+from dragoman.errors import (
+    DragomanError,
+    HeaderMismatch,
+    InvalidRequest,
+    ParseError,
+    RpcError,
+    UnsupportedVersion,
+    ValidationError,
+)
+from dragoman.protocol import eras, headers, jsonrpc, sse
+from dragoman.protocol.exchange import (
+    ACCEPTED,
+    BAD_REQUEST,
+    JSON,
+    NOT_ACCEPTABLE,
+    NOT_FOUND,
+    OK,
+    Acceptable,
+    InSession,
+    Rejection,
+    acceptable,
+    handler_status,
+    receive,
+)
+from dragoman.protocol.listen import Subscription
+from dragoman.protocol.sse import EventId
+from dragoman.protocol.versions import ASSUMED_OVER_HTTP, find_version, version_names
+from dragoman.server import serving
+from dragoman.server.call import SILENCE, Call, Channel, Session
+from dragoman.server.guard import Guard
+from dragoman.server.sessions import EventStream, HttpSession, SessionChannel, SessionRefused, Sessions
+from dragoman.transports.asgi import CLIENT_CLOSED, Exchange, TooLarge
+
+if TYPE_CHECKING:
+    from dragoman.server.server import Server
+
+_JSON_HEADERS = ((b"content-type", JSON.encode()),)
+METHOD_NOT_ALLOWED, CONFLICT, TOO_LARGE = 405, 409, 413
+_arguments = msgspec.json.Decoder(types.Json | None)
+MOST_WAITING = 1000
+CLOSE_SECONDS = 5.0
+
+
+class HttpService:
+    """Serves the exchanges of one server."""
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        guard: Guard | None = None,
+        sessions: Sessions | None = None,
+        json_response: bool = False,
+        limits: jsonrpc.Limits = jsonrpc.DEFAULT_LIMITS,
+    ) -> None:
+        self._server = server
+        self._guard = guard or Guard()
+        self._sessions = sessions
+        self._json_response = json_response
+        self._limits = limits
+        self._listeners: set[_Listener] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(self, exchange: Exchange) -> None:
+        """Serve one exchange to its end."""
+        barred = self._guard.refuse(exchange.headers, exchange.bound_to)
+        if barred is not None:
+            await exchange.reply(barred.status, barred.body(), _JSON_HEADERS)
+            return
+        try:
+            match exchange.method, self._sessions:
+                case "POST", _:
+                    await self._serve_post(exchange)
+                case "GET", Sessions() as sessions:
+                    await self._serve_stream(exchange, sessions)
+                case "DELETE", Sessions() as sessions:
+                    sessions.end(self._checked(exchange).session_id)
+                    await exchange.reply(OK)
+                case _:
+                    await self._refuse_method(exchange)
+        except SessionRefused as refused:
+            await exchange.reply(refused.status, jsonrpc.encode_error(refused.id, refused.error), _JSON_HEADERS)
+
+    def _checked(self, exchange: Exchange) -> headers.RequestHeaders:
+        """Return the headers of what has no body."""
+        sent = headers.read(exchange.headers)
+        versions = self._server.offer.versions
+        if sent.protocol_version is not None and find_version(sent.protocol_version) not in versions:
+            raise SessionRefused(BAD_REQUEST, UnsupportedVersion(sent.protocol_version, version_names(versions)))
+        return sent
+
+    async def _refuse_method(self, exchange: Exchange) -> None:
+        allowed = b"POST" if self._sessions is None else b"GET, POST, DELETE"
+        error = InvalidRequest(f"{exchange.method} is not served here")
+        await exchange.reply(
+            METHOD_NOT_ALLOWED, jsonrpc.encode_error(None, error), (*_JSON_HEADERS, (b"allow", allowed))
+        )
+
+    async def _serve_post(self, exchange: Exchange) -> None:
+        try:
+            body = await exchange.read(self._limits.message_bytes)
+        except TooLarge:
+            limit = self._limits.message_bytes
+            error = ParseError(f"A message must not have more than {limit} bytes")
+            await exchange.reply(TOO_LARGE, jsonrpc.encode_error(None, error), _JSON_HEADERS)
+            return
+        await self._serve_body(exchange, headers.read(exchange.headers), body)
+
+    async def _serve_stream(self, exchange: Exchange, sessions: Sessions) -> None:
+        """Let a client read what belongs to no request, or take up a stream that broke."""
+        sent = self._checked(exchange)
+        session = sessions.find(sent.session_id)
+        if not acceptable(sent.accept).sse:
+            raise SessionRefused(NOT_ACCEPTABLE, InvalidRequest("The Accept header must admit text/event-stream"))
+        if sent.last_event_id is None:
+            stream, after = session.standalone(), None
+        else:
+            stream, after = _resumed(session, sent.last_event_id)
+        let_go = stream.attach(exchange, after)
+        await exchange.stream(b"")
+        await stream.flush()
+        await let_go.wait()
+        await exchange.stream(b"", last=True)
+
+    async def _serve_body(self, exchange: Exchange, sent: headers.RequestHeaders, body: bytes) -> None:
+        taken = acceptable(sent.accept)
+        match receive(sent, body, self._server.offer, self._limits):
+            case eras.Request() as request if (refusal := self._refuse_params(sent, request)) is not None:
+                await exchange.reply(refusal.status, refusal.body(), _JSON_HEADERS)
+            case eras.Request() as request:
+                await self._serve_request(exchange, request, taken)
+            case jsonrpc.Notification():
+                await exchange.reply(ACCEPTED)
+            case InSession() as messages if self._sessions is None:
+                await self._serve_alone(exchange, sent, messages, taken)
+            case InSession() as messages:
+                await self._serve_in_session(exchange, sent, messages, taken)
+            case Rejection() as refusal:
+                await exchange.reply(refusal.status, refusal.body(), _JSON_HEADERS)
+
+    def _refuse_params(self, sent: headers.RequestHeaders, request: eras.Request) -> Rejection | None:
+        """Compare the `Mcp-Param-*` headers of a tool call with its arguments."""
+        tool = self._server.registry.tools.get(request.params.name) if request.method.name == "tools/call" else None
+        if tool is None or not tool.mirrored.params:
+            return None
+        raw = request.params.arguments
+        try:
+            tool.mirrored.check({} if raw is UNSET else _arguments.decode(raw) or {}, sent.params)
+        except msgspec.DecodeError:
+            return None  # arguments that are no object are refused by the tool
+        except HeaderMismatch as error:
+            return Rejection(BAD_REQUEST, error, request.id)
+        return None
+
+    async def _serve_alone(
+        self, exchange: Exchange, sent: headers.RequestHeaders, messages: InSession, taken: Acceptable
+    ) -> None:
+        """Serve a message of the handshake era that has no session to belong to."""
+        message = messages.messages[0]
+        if messages.batch:
+            refusal = Rejection(400, InvalidRequest("Batches need a session, and this server keeps none"))
+            await exchange.reply(refusal.status, refusal.body(), _JSON_HEADERS)
+        elif not isinstance(message, jsonrpc.Request):
+            await exchange.reply(ACCEPTED)
+        else:
+            caller = eras.Caller(find_version(sent.protocol_version) or ASSUMED_OVER_HTTP)
+            try:
+                request = eras.open(message, self._server.offer, caller)
+            except RpcError as error:
+                await _answer(exchange, taken, OK, jsonrpc.encode_error(message.id, error))
+                return
+            await self._serve_request(exchange, request, taken)
+
+    async def _serve_in_session(
+        self, exchange: Exchange, sent: headers.RequestHeaders, messages: InSession, taken: Acceptable
+    ) -> None:
+        sessions = self._sessions
+        assert sessions is not None
+        message = messages.messages[0]
+        try:
+            if messages.is_initialize:
+                await self._begin_session(exchange, sessions, sent, message, taken)
+                return
+            session = sessions.find(sent.session_id)
+        except SessionRefused as refused:
+            refused.id = message.id if isinstance(message, jsonrpc.Request) and not messages.batch else None
+            raise
+        if messages.batch:
+            await self._serve_batch(exchange, session, messages.messages, taken)
+        elif isinstance(message, jsonrpc.Request):
+            await self._serve_session_request(exchange, sessions, session, message, taken)
+        else:
+            session.take(message)
+            await exchange.reply(ACCEPTED)
+
+    async def _begin_session(
+        self,
+        exchange: Exchange,
+        sessions: Sessions,
+        sent: headers.RequestHeaders,
+        message: jsonrpc.Message,
+        taken: Acceptable,
+    ) -> None:
+        sessions.refuse_second(sent.session_id)
+        data = Session()
+        reply = await self._answer_alone(message, data)
+        if data.caller is not None:
+            exchange.extra_headers = ((b"mcp-session-id", sessions.begin(data).encode()),)
+        await _answer(exchange, taken, OK, reply)
+
+    async def _serve_batch(
+        self, exchange: Exchange, session: HttpSession, messages: list[jsonrpc.Message], taken: Acceptable
+    ) -> None:
+        """Serve a batch (2025-03-26): its requests at once, answered by one JSON array."""
+        if session.data.caller is None or not session.data.caller.version.batches:
+            raise SessionRefused(BAD_REQUEST, InvalidRequest("This protocol version has no batches"))
+        for message in messages:
+            if not isinstance(message, jsonrpc.Request | jsonrpc.Invalid):
+                session.take(message)
+        asked = [message for message in messages if isinstance(message, jsonrpc.Request | jsonrpc.Invalid)]
+        answers = await asyncio.gather(
+            *(self._answer_alone(message, session.data, session.running) for message in asked)
+        )
+        given = [answer for answer in answers if answer]
+        if given:
+            await _answer(exchange, taken, OK, jsonrpc.encode_batch(given))
+        else:
+            await exchange.reply(ACCEPTED)
+
+    async def _serve_session_request(
+        self,
+        exchange: Exchange,
+        sessions: Sessions,
+        session: HttpSession,
+        message: jsonrpc.Request,
+        taken: Acceptable,
+    ) -> None:
+        if message.id in session.running:
+            await _answer(exchange, Acceptable(json=True, sse=False), CONFLICT, _in_use(message.id))
+            return
+        try:
+            request = eras.open(message, self._server.offer, session.data.caller)
+        except RpcError as error:
+            await _answer(exchange, taken, OK, jsonrpc.encode_error(message.id, error))
+            return
+        stream = session.open_stream()
+        let_go = stream.attach(exchange)
+        exchange.may_stream = taken.sse and not self._json_response
+        call = self._call(request, session.data, SessionChannel(session, stream, streams=exchange.may_stream))
+        session.running[message.id] = call
+        call.task = asyncio.create_task(self._run_in_session(sessions, session, call, stream, json=taken.json))
+        self._tasks.add(call.task)
+        call.task.add_done_callback(self._tasks.discard)
+        await let_go.wait()
+        await self._part(exchange)
+
+    async def _part(self, exchange: Exchange) -> None:
+        """End an exchange that was let go before its response: the session has ended, or the stream is read anew."""
+        if exchange.streaming:
+            await exchange.stream(b"", last=True)
+        else:
+            error = InvalidRequest("The session has ended")
+            await exchange.reply(NOT_FOUND, jsonrpc.encode_error(None, error), _JSON_HEADERS)
+
+    async def _run_in_session(
+        self, sessions: Sessions, session: HttpSession, call: Call, stream: EventStream, *, json: bool
+    ) -> None:
+        try:
+            status, data = await self._outcome(call)
+        finally:
+            call.ended = True
+            del session.running[call.request.id]
+            sessions.touch(session)
+        await _settle(call)
+        try:
+            await self._finish(session, stream, status, data, json=json)
+        finally:
+            stream.detach()
+
+    async def _finish(self, session: HttpSession, stream: EventStream, status: int, data: bytes, *, json: bool) -> None:
+        await stream.flush()
+        reader = stream.reader
+        if reader is not None and not reader.streaming and (json or not data):
+            await reader.reply(status if data else ACCEPTED, data, _JSON_HEADERS if data else ())
+            session.forget(stream)
+        elif data:
+            stream.add(data, last=True)
+            await stream.flush()
+        else:
+            session.forget(stream)
+
+    def _call(self, request: eras.Request, data: Session, channel: Channel = SILENCE) -> Call:
+        call = Call(request, data, channel, server=self._server, server_context=self._server.server_context)
+        call.loop, call.task = asyncio.get_running_loop(), asyncio.current_task()
+        return call
+
+    async def _serve_request(self, exchange: Exchange, request: eras.Request, taken: Acceptable) -> None:
+        streams = taken.sse and (request.caller.version.stateless or not self._json_response)
+        if not streams and request.method.name == "subscriptions/listen":
+            error = InvalidRequest("The Accept header must admit text/event-stream")
+            await exchange.reply(NOT_ACCEPTABLE, jsonrpc.encode_error(request.id, error), _JSON_HEADERS)
+            return
+        channel = _Channel(self, exchange, can_stream=streams)
+        call = self._call(request, Session(), channel)
+        exchange.may_stream = streams
+        if request.caller.version.stateless:
+            exchange.on_gone = call.give_up
+        try:
+            status, data = await self._outcome(call)
+            call.ended = True
+            await channel.room()
+            await _answer(exchange, taken, status, data)
+        except asyncio.CancelledError:
+            # The client may leave just when its answer is being sent.
+            self._given_up(call)
+        finally:
+            exchange.on_gone = None
+            await _settle(call)
+            await channel.close()
+
+    async def _answer_alone(
+        self, message: jsonrpc.Message, data: Session, running: dict[types.RequestId, Call] | None = None
+    ) -> bytes:
+        """Answer a message that has no stream of its own."""
+        if isinstance(message, jsonrpc.Invalid):
+            return jsonrpc.encode_error(message.id, message.error, null_id=True)
+        assert isinstance(message, jsonrpc.Request)
+        running = {} if running is None else running
+        if message.id in running:
+            return _in_use(message.id)
+        try:
+            call = self._call(eras.open(message, self._server.offer, data.caller), data)
+        except RpcError as error:
+            return jsonrpc.encode_error(message.id, error)
+        running[message.id] = call
+        try:
+            return (await self._outcome(call))[1]
+        finally:
+            call.ended = True
+            del running[message.id]
+
+    async def _outcome(self, call: Call) -> tuple[int, bytes]:
+        try:
+            outcome = self._server.serve(call)
+            result = await outcome if isinstance(outcome, CoroutineType) else outcome
+            return OK, self._encoded(call, result)
+        except BaseException as error:
+            if call.is_given_up_by(error):
+                return CLIENT_CLOSED, self._given_up(call)
+            refusal = self._server.refusal(error, call)
+            return handler_status(refusal), jsonrpc.encode_error(call.request.id, refusal)
+
+    def _encoded(self, call: Call, result: Any) -> bytes:
+        try:
+            return jsonrpc.encode_result(call.request.id, result)
+        except ValidationError as error:
+            return jsonrpc.encode_result(call.request.id, serving.unencodable(self._server, call, error))
+
+    def _given_up(self, call: Call) -> bytes:
+        """End into the void: the client is gone, and a cancellation that was ours goes no further."""
+        task = asyncio.current_task()
+        if not call.cancelled or task is None or task.uncancel():
+            raise asyncio.CancelledError
+        return b""
+
+    async def close(self) -> None:
+        """End every subscription in good order."""
+        for listener in list(self._listeners):
+            listener.end()
+        if self._sessions is not None:
+            await self._sessions.close()
+        left = [*self._tasks, *(asyncio.ensure_future(listener.sent.wait()) for listener in self._listeners)]
+        if left:
+            await asyncio.wait(left, timeout=CLOSE_SECONDS)
+
+
+async def _settle(call: Call) -> None:
+    """Take in a cancellation that was on its way when the handler ended."""
+    task = asyncio.current_task()
+    if call.cancelled and task is not None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        task.uncancel()
+
+
+def _in_use(id: types.RequestId) -> bytes:
+    return jsonrpc.encode_error(
+        id, InvalidRequest(f"The request id {id!r} is in use by a request that is still served")
+    )
+
+
+def _resumed(session: HttpSession, last_event_id: str) -> tuple[EventStream, int]:
+    cursor = EventId.decode(last_event_id)
+    stream = None if cursor is None else session.find_stream(cursor.stream)
+    if cursor is None or stream is None:
+        # Not 404, by which a client would take its session for ended.
+        raise SessionRefused(BAD_REQUEST, InvalidRequest("The stream of this Last-Event-ID is not kept here"))
+    return stream, cursor.sequence
+
+
+async def _answer(exchange: Exchange, taken: Acceptable, status: int, data: bytes) -> None:
+    """Answer with JSON, unless a stream has begun or the client takes nothing else."""
+    if exchange.streaming or not taken.json:
+        await exchange.stream(sse.encode(data), last=True)
+    else:
+        await exchange.reply(status, data, _JSON_HEADERS)
+
+
+class _Channel:
+    """The way back to the client of one POST: its own event stream."""
+
+    def __init__(self, service: HttpService, exchange: Exchange, *, can_stream: bool) -> None:
+        self._service = service
+        self._exchange = exchange
+        self._can_stream = can_stream
+        self._loop = asyncio.get_running_loop()
+        self._thread = get_ident()
+        self._waiting: deque[bytes] = deque(maxlen=MOST_WAITING)
+        self._flushing: asyncio.Task[None] | None = None
+        self._listener: _Listener | None = None
+
+    def notify(self, method: str, params: Any) -> None:
+        """Let a notification wait for `room`, or for the loop's next turn.
+
+        A client that takes no stream is told nothing. The oldest gives way when too many wait.
+        """
+        if not self._can_stream:
+            return
+        self._waiting.append(sse.encode(jsonrpc.encode_notification(method, params)))
+        if get_ident() == self._thread:
+            self._loop.call_soon(self._flush_soon)
+        else:
+            self._loop.call_soon_threadsafe(self._flush_soon)
+
+    def _flush_soon(self) -> None:
+        if self._waiting and self._flushing is None and not self._exchange.ended:
+            self._flushing = self._loop.create_task(self._flush())
+
+    async def _flush(self) -> None:
+        try:
+            await self.room()
+        finally:
+            self._flushing = None
+
+    async def room(self) -> None:
+        """Send what waits."""
+        while self._waiting:
+            waiting = b"".join(self._waiting.popleft() for _ in range(len(self._waiting)))
+            await self._exchange.stream(waiting)
+
+    async def close(self) -> None:
+        """Send no more."""
+        if self._listener is not None:
+            self._service._listeners.discard(self._listener)
+            self._listener.sent.set()
+        if self._flushing is not None:
+            self._flushing.cancel()
+            await asyncio.wait([self._flushing])
+
+    async def request(self, method: str, params: Any, timeout: float) -> Raw:  # noqa: ARG002
+        """Refuse: without a session nobody would answer."""
+        raise DragomanError(f"{method} cannot be asked here: the request came without a session")
+
+    async def listen(self, subscription: Subscription) -> None:
+        """Serve a subscription until the application ends."""
+        self._listener = listener = _Listener(subscription, self._exchange)
+        self._service._listeners.add(listener)
+        self._service._server.audience.add(listener)
+        try:
+            await listener.run()
+        finally:
+            self._service._server.audience.discard(listener)
+
+    def updated(self, uri: str) -> None:
+        """Tell those who listen; this request's own stream carries no changes."""
+        self._service._server.notify_resource_updated(uri)
+
+
+class _Listener:
+    """One subscription on its event stream."""
+
+    def __init__(self, subscription: Subscription, exchange: Exchange) -> None:
+        self._subscription = subscription
+        self._exchange = exchange
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        self._ended = False
+        self.sent = asyncio.Event()
+        """Set when its result was sent, or nothing more will be."""
+
+    def tell(self, method: str, uri: str | None = None) -> None:
+        """Tell of a change, from any thread, if the client wants to know."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._take, method, uri)
+
+    def _take(self, method: str, uri: str | None) -> None:
+        if self._subscription.offer(method, uri):
+            self._changed.set()
+
+    def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
+        """Send nothing: log messages never travel on a subscription."""
+
+    def end(self) -> None:
+        """End in good order."""
+        self._ended = True
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Send the acknowledgement and then changes, until the end."""
+        await self._exchange.stream(sse.encode(self._subscription.acknowledgement()))
+        while not self._ended:
+            await self._changed.wait()
+            self._changed.clear()
+            changes = b"".join(sse.encode(message) for message in self._subscription.take())
+            if changes:
+                await self._exchange.stream(changes)

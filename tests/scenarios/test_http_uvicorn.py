@@ -1,0 +1,178 @@
+"""HTTP through uvicorn, over sockets."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import socket
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+import uvicorn
+
+from dragoman import Context, Server
+from dragoman.transports.asgi import AsgiApp, Pace
+from scenarios.http_peer import DEADLINE, NEWEST, SECRET, STATELESS, scenario, serve
+
+PREFIX = "io.modelcontextprotocol/"
+META = {f"{PREFIX}protocolVersion": STATELESS, f"{PREFIX}clientCapabilities": {}}
+
+
+@contextlib.asynccontextmanager
+async def running(app: AsgiApp, **options) -> AsyncIterator[int]:
+    """Serve an application on a port of this machine."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, **options)
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server._serve([listening]))
+        try:
+            yield port
+        finally:
+            server.should_exit = True
+            await asyncio.wait_for(serving, DEADLINE)
+
+
+def stateless(method: str, params: dict | None = None) -> tuple[bytes, dict[str, str]]:
+    params = (params or {}) | {"_meta": META | (params or {}).get("_meta", {})}
+    headers = {"mcp-protocol-version": STATELESS, "mcp-method": method, "content-type": "application/json"}
+    if "name" in params:
+        headers["mcp-name"] = params["name"]
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode(), headers
+
+
+async def raw(port: int, body: bytes, headers: dict[str, str]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    lines = {"host": f"localhost:{port}", "content-length": str(len(body))} | headers
+    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    writer.write(f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body)
+    return reader, writer
+
+
+@pytest.fixture
+def waiting() -> Server:
+    server = Server("waiting", secret=SECRET)
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    return server
+
+
+@pytest.mark.covers("SHM-10", "SHM-14")
+@pytest.mark.parametrize("http", ["h11", "httptools"])
+@scenario
+async def test_a_client_that_hangs_up_cancels_its_request_and_nothing_is_logged(waiting, http, caplog):
+    began, cancelled = asyncio.Event(), asyncio.Event()
+
+    @waiting.tool
+    async def wait(ctx: Context) -> str:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        return ""
+
+    async with running(serve(waiting), http=http) as port:
+        body, headers = stateless("tools/call", {"name": "wait", "arguments": {}})
+        _, writer = await raw(port, body, headers)
+        await asyncio.wait_for(began.wait(), DEADLINE)
+        with caplog.at_level(logging.WARNING):
+            writer.close()
+            await asyncio.wait_for(cancelled.wait(), DEADLINE)
+            await writer.wait_closed()
+            body, headers = stateless("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
+            reader, writer = await raw(port, body, headers | {"connection": "close"})
+            answer = await asyncio.wait_for(reader.read(), DEADLINE)
+            assert answer.startswith(b"HTTP/1.1 200 OK")
+            writer.close()
+            await writer.wait_closed()
+    assert not [record for record in caplog.records if record.name != "asyncio"]
+
+
+@pytest.mark.covers("SHT-11", "SHT-13")
+@scenario
+async def test_a_stream_arrives_piece_by_piece(waiting):
+    go_on = asyncio.Event()
+
+    @waiting.tool
+    async def steps(ctx: Context) -> str:
+        await ctx.report_progress(1)
+        await go_on.wait()
+        return "there"
+
+    app = serve(waiting, pace=Pace(tick=0.001, keep_alive=0))
+    async with running(app) as port, aiohttp.ClientSession() as client:
+        params = {"name": "steps", "arguments": {}, "_meta": {"progressToken": "t"}}
+        body, headers = stateless("tools/call", params)
+        async with client.post(f"http://127.0.0.1:{port}/mcp", data=body, headers=headers) as response:
+            assert response.headers["x-accel-buffering"] == "no"
+            got = b""
+            while b":\r\n\r\n" not in got:
+                got += await response.content.readany()
+            assert b"notifications/progress" in got
+            go_on.set()
+            got += await response.content.read()
+            assert b"there" in got
+
+
+@pytest.mark.covers("SHT-05", "SHT-41")
+@scenario
+async def test_a_session_lives_through_a_broken_connection(waiting):
+    go_on = asyncio.Event()
+
+    @waiting.tool
+    async def steps(ctx: Context) -> str:
+        await ctx.report_progress(1)
+        await go_on.wait()
+        return "there"
+
+    async with running(serve(waiting)) as port, aiohttp.ClientSession() as client:
+        url = f"http://127.0.0.1:{port}/mcp"
+        introduction = {"protocolVersion": NEWEST, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": introduction}
+        async with client.post(url, json=message) as response:
+            session = {"mcp-session-id": response.headers["mcp-session-id"], "mcp-protocol-version": NEWEST}
+        params = {"name": "steps", "arguments": {}, "_meta": {"progressToken": "t"}}
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        async with client.post(url, json=call, headers=session) as response:
+            got = b""
+            while b"notifications/progress" not in got:
+                got += await response.content.readany()
+            response.close()
+        last = [line for line in got.split(b"\r\n") if line.startswith(b"id: ")][-1][4:].decode()
+        go_on.set()
+        resume = session | {"accept": "text/event-stream", "last-event-id": last}
+        async with client.get(url, headers=resume) as response:
+            rest = await asyncio.wait_for(response.content.read(), DEADLINE)
+        assert b"there" in rest
+        assert b"progress" not in rest
+        async with client.delete(url, headers=session) as response:
+            assert response.status == 200
+
+
+@pytest.mark.covers("SHT-31")
+@scenario
+async def test_a_page_of_elsewhere_reaches_nothing(waiting):
+    async with running(serve(waiting)) as port, aiohttp.ClientSession() as client:
+        url = f"http://127.0.0.1:{port}/mcp"
+        for headers, status in (({"host": "evil.example"}, 421), ({"origin": "http://evil.example"}, 403)):
+            body, mirrored = stateless("tools/list")
+            async with client.post(url, data=body, headers=mirrored | headers) as response:
+                assert response.status == status
+                assert "DRAGOMAN_ALLOWED" in (await response.json())["error"]["message"]
+
+
+@pytest.mark.covers("SHT-19")
+@scenario
+async def test_a_body_without_an_end_is_refused(waiting):
+    async with running(serve(waiting)) as port:
+        _, headers = stateless("tools/list")
+        reader, writer = await raw(port, b" " * 2**16, headers | {"content-length": str(10**9)})
+        writer.write(b" " * (5 * 2**20))
+        head = await asyncio.wait_for(reader.readline(), DEADLINE)
+        assert head.startswith(b"HTTP/1.1 413")
+        writer.transport.abort()

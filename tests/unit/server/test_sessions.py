@@ -1,0 +1,120 @@
+"""The streams of a session and the sessions of a server."""
+
+import asyncio
+import gc
+
+import pytest
+
+from dragoman import Server
+from dragoman.protocol.eras import Caller
+from dragoman.protocol.versions import find_version
+from dragoman.server.call import Session
+from dragoman.server.sessions import MOST_EVENTS, MOST_STREAMS, EventStream, HttpSession, SessionRefused, Sessions
+from scenarios.http_peer import DEADLINE, SECRET, scenario
+
+NEWEST = find_version("2025-11-25")
+
+
+class Reader:
+    """Takes what is written to it, slowly if it is told to."""
+
+    def __init__(self) -> None:
+        self.opening = b""
+        self.on_gone = None
+        self.parts: list[bytes] = []
+        self.may_take = asyncio.Event()
+        self.may_take.set()
+
+    async def stream(self, data: bytes, *, last: bool = False) -> None:
+        await asyncio.wait_for(self.may_take.wait(), DEADLINE)
+        self.parts.append(data)
+
+    @property
+    def numbers(self) -> list[int]:
+        lines = b"".join(self.parts).split(b"\r\n")
+        return [int(line.rpartition(b"-")[2]) for line in lines if line.startswith(b"id: ")]
+
+
+@scenario
+async def test_what_is_added_while_a_reader_is_slow_follows_in_order():
+    stream, reader = EventStream("s", primes=False), Reader()
+    stream.attach(reader)
+    reader.may_take.clear()
+    for _ in range(3):
+        stream.add(b"{}")
+        await asyncio.sleep(0)
+    reader.may_take.set()
+    await stream.flush()
+    assert reader.numbers == [1, 2, 3]
+    await stream.close()
+
+
+@scenario
+async def test_who_attaches_while_another_is_written_to_gets_everything_after_its_number():
+    stream, slow, newer = EventStream("s", primes=False), Reader(), Reader()
+    stream.attach(slow)
+    slow.may_take.clear()
+    stream.add(b"{}")
+    await asyncio.sleep(0)
+    stream.add(b"{}")
+    stream.attach(newer, 0)
+    slow.may_take.set()
+    await stream.flush()
+    assert newer.numbers == [1, 2]
+    await stream.close()
+
+
+@scenario
+async def test_a_number_that_was_never_given_is_taken_for_the_last():
+    stream, reader = EventStream("s", primes=False), Reader()
+    stream.attach(reader, 99)
+    stream.add(b"{}", last=True)
+    await stream.flush()
+    assert reader.numbers == [1]
+    assert stream.reader is None
+
+
+@scenario
+async def test_a_stream_keeps_the_newest_events():
+    stream, reader = EventStream("s", primes=False), Reader()
+    for _ in range(MOST_EVENTS + 5):
+        stream.add(b"{}")
+    stream.attach(reader, 0)
+    await stream.flush()
+    assert reader.numbers == list(range(6, MOST_EVENTS + 6))
+
+
+@scenario
+async def test_a_session_forgets_its_oldest_finished_streams():
+    session = HttpSession(Server(), Session(Caller(NEWEST)), worker="w-")
+    open_one = session.open_stream()
+    first = session.open_stream()
+    first.add(b"{}", last=True)
+    for _ in range(MOST_STREAMS):
+        session.open_stream().add(b"{}", last=True)
+    assert session.find_stream(first.name) is None
+    assert session.find_stream(open_one.name) is open_one
+    assert len(session._streams) == MOST_STREAMS
+
+
+@scenario
+async def test_a_session_that_ends_before_its_timeout_is_not_taken_up_again():
+    server = Server(secret=SECRET)
+    sessions = Sessions(server)
+    id = sessions.begin(Session(Caller(NEWEST)))
+    sessions.end(id)
+    with pytest.raises(SessionRefused) as refused:
+        sessions.find(id)
+    assert refused.value.status == 404
+
+
+def test_whoever_tells_after_the_loop_has_ended_tells_nobody():
+    server = Server(secret=SECRET)
+    sessions = Sessions(server)
+
+    async def begin() -> None:
+        sessions.find(sessions.begin(Session(Caller(NEWEST)))).standalone()
+
+    asyncio.run(begin())
+    server.notify_tools_list_changed()
+    gc.collect()

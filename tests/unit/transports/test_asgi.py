@@ -1,0 +1,175 @@
+"""Exchanges by ASGI, without a server behind them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dragoman.transports.asgi import AsgiApp, Exchange, Pace, TooLarge
+from scenarios.http_peer import DEADLINE, live, scenario
+from scenarios.http_peer import Exchange as Client
+
+SCOPE = {"type": "http", "method": "POST", "path": "/mcp", "root_path": "", "headers": []}
+
+
+class Service:
+    """Serves exchanges by a function."""
+
+    def __init__(self, serve: Any) -> None:
+        self._serve = serve
+        self.closed = False
+
+    async def serve(self, exchange: Exchange) -> None:
+        await self._serve(exchange)
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def begin(serve: Any, chunks: list[bytes] | None = None, *, pace: Pace | None = None, **options: Any) -> Client:
+    app = AsgiApp(Service(serve), pace=pace or Pace(tick=0.001))
+    return Client(app, dict(SCOPE), [b""] if chunks is None else chunks, **options)
+
+
+@scenario
+async def test_a_body_comes_in_pieces_up_to_a_limit():
+    async def serve(exchange: Exchange) -> None:
+        await exchange.reply(200, await exchange.read(4))
+
+    client = await begin(serve, [b"ab", b"", b"cd"]).end()
+    assert client.body == b"abcd"
+    with pytest.raises(TooLarge):
+        await begin(serve, [b"ab", b"cde"]).end()
+
+
+@scenario
+async def test_only_the_first_answer_counts():
+    async def serve(exchange: Exchange) -> None:
+        await exchange.reply(200, b"first")
+        await exchange.reply(500, b"second")
+        await exchange.stream(b"third")
+
+    client = await begin(serve).end()
+    assert (client.status, client.body) == (200, b"first")
+    assert len(client.messages) == 2
+
+
+@scenario
+async def test_a_reply_after_a_stream_has_begun_is_not_sent_and_nothing_follows_the_last_part():
+    async def serve(exchange: Exchange) -> None:
+        exchange.opening = b"opening "
+        await exchange.stream(b"a")
+        await exchange.reply(500)
+        await exchange.stream(b"b", last=True)
+        await exchange.stream(b"c")
+
+    client = await begin(serve).end()
+    assert (client.status, client.body) == (200, b"opening ab")
+
+
+@scenario
+async def test_one_who_leaves_without_a_body_to_read_is_noticed_too():
+    noticed = asyncio.Event()
+
+    async def serve(exchange: Exchange) -> None:
+        exchange.on_gone = noticed.set
+        await exchange.stream(b"")
+        await asyncio.wait_for(noticed.wait(), DEADLINE)
+        await exchange.stream(b"nobody reads this", last=True)
+
+    client = begin(serve)
+    await client.until(lambda one: one.messages)
+    client.leave()
+    await client.end()
+    assert client.body == b""
+
+
+@scenario
+async def test_one_who_left_before_anything_was_sent_gets_a_response_into_the_void():
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def serve(exchange: Exchange) -> None:
+        await exchange.read(10)
+
+    await AsgiApp(Service(serve))(dict(SCOPE), receive, send)
+    assert [message.get("status") for message in sent] == [499, None]
+
+
+@pytest.mark.parametrize("error", [OSError, RuntimeError, ConnectionResetError, BrokenPipeError])
+@scenario
+async def test_a_send_that_fails_means_that_the_client_is_gone(error):
+    lost: list[bool] = []
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        raise error
+
+    async def serve(exchange: Exchange) -> None:
+        exchange.on_gone = lambda: lost.append(True)
+        await exchange.stream(b"a")
+        await exchange.stream(b"b")
+        lost.append(exchange.gone)
+
+    await AsgiApp(Service(serve))(dict(SCOPE), receive, send)
+    assert lost == [True, True]
+
+
+@pytest.mark.covers("SHT-35")
+@scenario
+async def test_a_send_that_blocks_for_long_means_that_the_client_is_gone():
+    gone: list[bool] = []
+
+    async def serve(exchange: Exchange) -> None:
+        await exchange.stream(b"a")
+        gone.append(exchange.gone)
+
+    await begin(serve, reads=False, pace=Pace(send=0.001)).end()
+    assert gone == [True]
+
+
+@scenario
+async def test_a_stream_is_kept_alive_only_while_nothing_else_is_written():
+    async def serve(exchange: Exchange) -> None:
+        await exchange.stream(b"")
+        await asyncio.Event().wait()
+
+    client = begin(serve, pace=Pace(tick=0.001, keep_alive=0))
+    await client.until(lambda one: one.body.count(b":") >= 3)
+    client.task.cancel()
+    await asyncio.wait([client.task])
+
+
+@scenario
+async def test_a_failure_of_the_service_leaves_no_watcher():
+    async def serve(exchange: Exchange) -> None:
+        await exchange.stream(b"a")
+        raise LookupError("as the test wants")
+
+    with pytest.raises(LookupError):
+        await begin(serve).end()
+
+
+@scenario
+async def test_a_lifespan_closes_the_service():
+    service = Service(None)
+    await live(AsgiApp(service))
+    assert service.closed
+
+
+@scenario
+async def test_a_web_socket_is_closed():
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+
+    await AsgiApp(Service(None))({"type": "websocket"}, None, send)
+    assert sent == ["websocket.close"]
