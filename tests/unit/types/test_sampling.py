@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from msgspec import Raw
@@ -7,6 +9,7 @@ from msgspec import Raw
 from dragoman.types import (
     CreateMessageRequestParams,
     CreateMessageResult,
+    ImageContent,
     ListRootsResult,
     ModelHint,
     ModelPreferences,
@@ -94,3 +97,16 @@ def test_the_meta_of_a_question_outlives_content_of_an_unknown_type() -> None:
 def test_a_root_is_listed_by_its_uri() -> None:
     result = ListRootsResult(roots=[Root(uri="file:///a", name="", meta={"b": 1}), Root(uri="file:///c")])
     assert encode(result) == b'{"roots":[{"uri":"file:///a","name":"","_meta":{"b":1}},{"uri":"file:///c"}]}'
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (TextContent("one"), "one"),
+        ([TextContent("one"), ImageContent("", "image/png"), TextContent("two")], "one\ntwo"),
+        (ImageContent("", "image/png"), ""),
+        ([], ""),
+    ],
+)
+def test_the_text_of_an_answer_leaves_its_other_content_out(content: Any, text: str) -> None:
+    assert CreateMessageResult("assistant", content, "model").text == text
