@@ -199,7 +199,7 @@ async def test_a_question_fails_at_once_when_the_client_is_gone(is_blocking):
 
     async with client(blocking_handler if is_blocking else handler) as peer:
         peer.start("tools/call", CALL)
-        await peer.receive("roots/list")
+        assert "id" in await peer.receive("roots/list")
         peer._connection.receive_end()
         assert await asyncio.to_thread(ended.wait, DEADLINE)
     assert failures == ["The client is gone, and will not answer"]

@@ -421,7 +421,8 @@ def test_tool_uses_and_their_results_must_balance(messages):
 
 @pytest.mark.covers("SMP-01")
 def test_balanced_tool_uses_are_accepted():
-    Sample(conversation(("assistant", [USE, TEXT]), ("user", [ANSWERED])))
+    question = Sample(conversation(("assistant", [USE, TEXT]), ("user", [ANSWERED])))
+    assert len(question.request().params.messages) == 2
 
 
 @pytest.mark.covers("SMP-01")

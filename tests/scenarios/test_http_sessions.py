@@ -410,7 +410,7 @@ async def test_an_older_reader_that_leaves_late_takes_nothing_from_the_newer():
     older.leave()
     await older.end()
     server.notify_tools_list_changed()
-    await newer.events(1)
+    assert len(await newer.events(1)) == 1
     newer.leave()
     await newer.end()
 
@@ -428,7 +428,7 @@ async def test_a_stream_by_get_needs_a_client_that_takes_one():
 async def test_a_stream_by_get_is_kept_alive_by_comments():
     peer = await session(travels(), pace=Pace(tick=0.001, keep_alive=0))
     stream = await peer.listen()
-    await stream.until(lambda one: one.body.count(b":\r\n\r\n") >= 2)
+    assert await stream.until(lambda one: one.body.count(b":\r\n\r\n") >= 2)
     stream.leave()
     await stream.end()
 

@@ -360,6 +360,7 @@ async def test_a_handler_that_ends_well_though_its_client_left_ends_into_the_voi
     await asyncio.wait_for(began.wait(), DEADLINE)
     exchange.leave()
     await exchange.end()
+    assert exchange.task.exception() is None
 
 
 @scenario

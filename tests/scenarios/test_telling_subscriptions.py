@@ -119,6 +119,7 @@ def test_without_clients_nothing_happens(kind):
     notify(server, kind)
     server.notify_resource_updated("file:///a")
     server.log("info", "nobody hears")
+    assert server.audience.members() == []
 
 
 @pytest.mark.covers("NOT-01")

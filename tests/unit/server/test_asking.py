@@ -118,7 +118,7 @@ def test_every_missing_capability_is_named_and_no_declared_one():
 
 
 def test_a_declared_capability_is_not_missing():
-    require_capability(SomeCall(types.ClientCapabilities(roots=types.RootsCapability())), "roots")
+    assert require_capability(SomeCall(types.ClientCapabilities(roots=types.RootsCapability())), "roots") is None
 
 
 def test_a_request_that_was_given_up_asks_nothing():

@@ -74,7 +74,7 @@ def test_no_more_is_said_than_anyone_reads():
 
 
 def test_formats_are_not_enforced():
-    OutputSchema({"format": "date"}).validate_result("soon")
+    assert OutputSchema({"format": "date"}).validate_result("soon") is None
 
 
 @pytest.mark.parametrize("make", [InputSchema, OutputSchema])
@@ -147,7 +147,7 @@ def test_the_number_of_subschemas_is_bounded():
 
 
 def test_the_dialect_named_in_a_document_is_not_fetched():
-    OutputSchema({"$schema": "http://example.com/dialect", "type": "integer"}).validate_result(1)
+    assert OutputSchema({"$schema": "http://example.com/dialect", "type": "integer"}).validate_result(1) is None
 
 
 @pytest.mark.parametrize("value", [{1: 2}, {"a": {1, 2}}])

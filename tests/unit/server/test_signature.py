@@ -1293,7 +1293,7 @@ def test_a_function_has_the_schema_that_its_annotations_say(row):
 def test_a_schema_is_valid_and_accepts_the_good_call(row):
     schema = Signature.of(row.function).input_schema
     validator = jsonschema_rs.Draft202012Validator(schema, offline=True)
-    validator.validate(row.good[0])
+    assert validator.is_valid(row.good[0])
 
 
 @by_function

@@ -142,7 +142,7 @@ async def test_a_stream_is_kept_alive_only_while_nothing_else_is_written():
         await asyncio.Event().wait()
 
     client = begin(serve, pace=Pace(tick=0.001, keep_alive=0))
-    await client.until(lambda one: one.body.count(b":") >= 3)
+    assert await client.until(lambda one: one.body.count(b":") >= 3)
     client.task.cancel()
     await asyncio.wait([client.task])
 
