@@ -307,4 +307,5 @@ async def test_a_question_goes_to_the_client_that_sent_the_request():
 async def test_nothing_is_left_of_a_question_when_its_connection_closes(handler):
     async with client(handler) as peer:
         peer.start("tools/call", CALL)
-        await peer.receive("roots/list")
+        assert "id" in await peer.receive("roots/list")
+    assert peer.received == []

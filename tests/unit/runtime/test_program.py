@@ -183,8 +183,9 @@ def test_a_signal_that_is_still_on_its_way_when_the_program_has_ended_does_nothi
         handlers.append(signal.getsignal(number))
 
     run(program())
-    handlers[0](number, None)
-    handlers[0].__self__._interrupt(number)
+    assert handlers[0](number, None) is None
+    assert handlers[0].__self__._interrupt(number) is None
+    assert signal.getsignal(number) is not handlers[0]
 
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda number, frame: None], ids=["ignored", "own handler"])

@@ -104,13 +104,14 @@ def test_references_that_lead_outside_are_refused(keyword, target):
 
 
 def test_what_only_looks_like_a_reference_is_accepted():
-    OutputSchema(
-        {
-            "properties": {"$ref": {"type": "string"}, "default": {"type": "string"}},
-            "default": {"$ref": "http://example.com"},
-            "enum": [{"$ref": "http://example.com"}],
-        }
-    )
+    document = {
+        "properties": {"$ref": {"type": "string"}, "default": {"type": "string"}},
+        "default": {"$ref": "http://example.com"},
+        "enum": [{"$ref": "http://example.com"}],
+    }
+    schema = OutputSchema(document)
+    assert schema.document is document
+    assert schema.validate_result({"$ref": "http://example.com"}) is None
 
 
 @pytest.mark.parametrize(

@@ -118,3 +118,4 @@ def test_whoever_tells_after_the_loop_has_ended_tells_nobody():
     asyncio.run(begin())
     server.notify_tools_list_changed()
     gc.collect()
+    assert len(server.audience.members()) == 1

@@ -30,12 +30,13 @@ def test_a_pin_serves_one_version():
 
 def test_what_is_said_otherwise_is_not_lost():
     listed = types.Tool(name="a", input_schema={"type": "object"}, output_schema={"type": "integer"})
-    settings_of(protocol_version="2025-11-25").require_carried("The tool", listed)
-    settings_of(protocol_version="2024-11-05").require_carried("The block", types.AudioContent("AA==", "audio/wav"))
+    heard = types.AudioContent("AA==", "audio/wav")
+    assert settings_of(protocol_version="2025-11-25").require_carried("The tool", listed) is None
+    assert settings_of(protocol_version="2024-11-05").require_carried("The block", heard) is None
 
 
 def test_nothing_is_carried_by_every_version():
-    settings_of(protocol_version="2024-11-05").require_carried("Nothing", None)
+    assert settings_of(protocol_version="2024-11-05").require_carried("Nothing", None) is None
 
 
 def test_the_path_of_what_is_lost_leads_through_lists_and_objects():

@@ -456,9 +456,10 @@ def test_flushing_gives_up_on_an_other_side_that_takes_nothing(run, conduit):
         with conduit() as (_reader, writer):
             sending = open_writer(writer.fileno(), Recorder())
             sending(b"x" * CONGESTED_BYTES)
-            await sending.flush(0.05)
-            sending.close()
-            await sending.flush(DEADLINE)
+            async with asyncio.timeout(DEADLINE):
+                await sending.flush(0.05)
+                sending.close()
+                assert await sending.flush(DEADLINE) is None
 
     run(main())
 

@@ -267,7 +267,9 @@ def test_it_claims_when_no_streams_are_given(monkeypatch):
     with client() as ends:
         monkeypatch.setattr(stdio, "claim", lambda: ends.streams)
         ends.close(ends.writing)
-        run_stdio(Echo())
+        service = Echo()
+        run_stdio(service)
+    assert service.happened == ["end", "drained", "closed"]
 
 
 def test_nothing_is_claimed_where_a_loop_runs_already(monkeypatch):
