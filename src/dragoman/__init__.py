@@ -32,7 +32,9 @@ if TYPE_CHECKING:
         ValidationError,
     )
     from dragoman.server.context import BlockingContext, Context
+    from dragoman.server.httprequest import HttpRequest
     from dragoman.server.loghandler import LogHandler
+    from dragoman.server.per_request import asgi
     from dragoman.server.prompts import Prompt, prompt
     from dragoman.server.questions import Elicit, ElicitResult, ElicitUrl, InputRequired, ListRoots, Sample
     from dragoman.server.resources import Resource, ResourceTemplate, resource
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from dragoman.server.schemas import InputSchema, OutputSchema
     from dragoman.server.server import Server
     from dragoman.server.tools import Tool, tool
+    from dragoman.server.views import HttpReply
 
 _HOMES = {
     "dragoman.errors": (
@@ -49,7 +52,9 @@ _HOMES = {
     ),
     "dragoman.config": "Configuration configure",
     "dragoman.server.context": "BlockingContext Context",
+    "dragoman.server.httprequest": "HttpRequest",
     "dragoman.server.loghandler": "LogHandler",
+    "dragoman.server.per_request": "asgi",
     "dragoman.server.questions": "Elicit ElicitResult ElicitUrl InputRequired ListRoots Sample",
     "dragoman.server.prompts": "Prompt prompt",
     "dragoman.server.resources": "Resource ResourceTemplate resource",
@@ -57,6 +62,7 @@ _HOMES = {
     "dragoman.server.schemas": "InputSchema OutputSchema",
     "dragoman.server.server": "Server",
     "dragoman.server.tools": "Tool tool",
+    "dragoman.server.views": "HttpReply",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
@@ -71,6 +77,8 @@ __all__ = [
     "Elicit",
     "ElicitResult",
     "ElicitUrl",
+    "HttpReply",
+    "HttpRequest",
     "Image",
     "InputRequired",
     "InputSchema",
@@ -100,6 +108,7 @@ __all__ = [
     "UnsupportedVersion",
     "UrlElicitationRequired",
     "ValidationError",
+    "asgi",
     "configure",
     "prompt",
     "resource",

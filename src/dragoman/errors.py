@@ -13,10 +13,17 @@ DragomanError
     MissingCapability(required)     -32021
     UnsupportedVersion(...)         -32022
   TransportError                    the other side cannot be reached, or does not answer
+    ConnectError                    there is no connection, and nothing was sent
+    ServerCrashed(exit_code, ...)   the server's process ended
+    SessionExpired                  the server does not know the session any more
     Timeout(request_id)             it did not answer in time; also a TimeoutError
-  ToolError(message)                what went wrong in a tool, for the model to read
+  ToolError(message, result)        what went wrong in a tool, for the model to read
   Cancelled                         the client gave the request up; nothing is answered
+  InputNeeded(requests, state)      the server needs answers that this client cannot give by itself
   ValidationError(path)             a value does not fit its type or schema
+  NotFound(kind, name)              the server has nothing of that name; also a LookupError
+  PaginationLimit                   a list has more pages than are read, or repeats itself
+  CapabilityNotAvailable            the server does not declare what was asked of it
   DefinitionError                   a tool, prompt, resource or template that cannot be served; also a ValueError
     ToolNotUnique                   two tools have one name
     MethodAlreadyDefined            a custom method has the name of one that exists
@@ -167,6 +174,26 @@ class TransportError(DragomanError):
     """The other side cannot be reached, or does not answer."""
 
 
+class ConnectError(TransportError):
+    """There is no connection to the other side; nothing was sent."""
+
+
+class ServerCrashed(TransportError):
+    """The server's process ended; `exit_code` is negative for a signal, `stderr_tail` is the last that it wrote."""
+
+    def __init__(self, message: str, exit_code: int | None = None, stderr_tail: str = "") -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        self.stderr_tail = stderr_tail
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.args[0], self.exit_code, self.stderr_tail)
+
+
+class SessionExpired(TransportError):
+    """The server does not know the session any more."""
+
+
 class Timeout(TransportError, TimeoutError):
     """The other side did not answer in time."""
 
@@ -183,7 +210,16 @@ class ToolError(DragomanError):
 
     Example:
         raise ToolError(f"There is no city called {city}")
+
+    A client's `call_tool` raises it with the whole result as `result`.
     """
+
+    def __init__(self, message: str, result: Any = None) -> None:
+        super().__init__(message)
+        self.result = result
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.args[0], self.result)
 
 
 class Cancelled(DragomanError):
@@ -199,6 +235,44 @@ class ValidationError(DragomanError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.args[0], self.path)
+
+
+class InputNeeded(DragomanError):
+    """The server needs answers that this client has no handler for, or asked too often.
+
+    Example:
+        result = await client.call_tool("book", arguments, input_responses=answers, request_state=needed.state)
+    """
+
+    def __init__(self, message: str, requests: dict[str, Any] | None = None, state: str | None = None) -> None:
+        super().__init__(message)
+        self.requests = requests or {}
+        self.state = state
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.args[0], self.requests, self.state)
+
+
+class NotFound(DragomanError, LookupError):
+    """The server has nothing of that kind and name; `close_matches` are names that resemble it."""
+
+    def __init__(self, kind: str, name: str, close_matches: Sequence[str] = ()) -> None:
+        remedy = f"; did you mean {' or '.join(repr(match) for match in close_matches)}?" if close_matches else ""
+        super().__init__(f"The server has no {kind} {name!r}{remedy}")
+        self.kind = kind
+        self.name = name
+        self.close_matches = list(close_matches)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.kind, self.name, self.close_matches)
+
+
+class PaginationLimit(DragomanError):
+    """A list has more pages than are read, or comes back to a page that was read before."""
+
+
+class CapabilityNotAvailable(DragomanError):
+    """The server does not declare what was asked of it."""
 
 
 class DefinitionError(DragomanError, ValueError):

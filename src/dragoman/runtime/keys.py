@@ -37,7 +37,7 @@ def _key(secret: str | bytes) -> bytes:
 @cache
 def _machine_ring() -> KeyRing:
     try:
-        return KeyRing(_shared_key(_folder() / "key"))
+        return KeyRing(_shared_key(state_folder() / "key"))
     except OSError as error:
         import logging
 
@@ -47,7 +47,8 @@ def _machine_ring() -> KeyRing:
         return KeyRing(os.urandom(_KEY_BYTES))
 
 
-def _folder() -> Path:
+def state_folder() -> Path:
+    """Return where this user's programs keep what they share."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "dragoman"
 
 

@@ -22,14 +22,28 @@ if TYPE_CHECKING:
 class Session:
     """What a connection, or a session of the handshake era, remembers: data, not a task."""
 
-    __slots__ = ("caller", "followed", "id", "log_level")
+    __slots__ = ("caller", "followed", "id", "log_level", "principal")
 
-    def __init__(self, caller: eras.Caller | None = None, id: str | None = None) -> None:
+    def __init__(self, caller: eras.Caller | None = None, id: str | None = None, principal: str | None = None) -> None:
         self.caller = caller
         self.id = id
+        self.principal = principal
+        """Who the client proved to be, where that is verified."""
         self.log_level: types.LoggingLevel | None = None
         self.followed: set[str] = set()
         """The resources that the client asked to be told of."""
+
+    def set_level(self, level: types.LoggingLevel) -> None:
+        """Note from which level on the client wants log messages."""
+        self.log_level = level
+
+    def follow(self, uri: str) -> None:
+        """Note that the client wants to be told when a resource changes."""
+        self.followed.add(uri)
+
+    def unfollow(self, uri: str) -> None:
+        """Note that it wants so no longer."""
+        self.followed.discard(uri)
 
 
 class Channel(Protocol):
@@ -55,6 +69,10 @@ class Channel(Protocol):
         """Tell this client, from any thread, that a resource changed."""
         ...
 
+    async def close_stream(self) -> None:
+        """Let go of the connection that the response waits on, if the client can come back for it."""
+        ...
+
 
 class Silence:
     """The channel of a request that has no way back but its response."""
@@ -74,6 +92,9 @@ class Silence:
 
     def updated(self, uri: str) -> None:
         """Tell nobody."""
+
+    async def close_stream(self) -> None:
+        """Keep the connection: nobody could come back."""
 
 
 SILENCE = Silence()

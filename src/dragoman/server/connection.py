@@ -101,6 +101,9 @@ class Connection:
         """Tell this client, from any thread, that a resource changed."""
         self._in_loop(self._change, RESOURCE_UPDATED, uri, self._encoded_change(RESOURCE_UPDATED, uri))
 
+    async def close_stream(self) -> None:
+        """Keep the connection: there is no other to come back by."""
+
     def tell(self, method: str, uri: str | None = None) -> None:
         """Tell the client of a change, from any thread, if it wants to know."""
         message = self._encoded_change(method, uri)

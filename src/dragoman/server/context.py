@@ -216,6 +216,17 @@ class Context(RequestFacts):
         """Tell the client of this request that a resource changed."""
         self._call.channel.updated(uri)
 
+    async def close_stream(self) -> None:
+        """Let go of the HTTP connection that the client waits on; it comes back later, and misses nothing.
+
+        Example:
+            await ctx.close_stream()
+            return await a_long_computation()
+
+        Only clients of 2025-11-25 over HTTP know how to come back; for all others nothing happens.
+        """
+        await self._call.channel.close_stream()
+
     async def notify_elicitation_complete(self, elicitation_id: str) -> None:
         """Tell the client that a url elicitation came to its end (2025-11-25 only)."""
         self._tell_complete(elicitation_id)
@@ -374,6 +385,7 @@ class BlockingContext(RequestFacts):
     alert = blocking(Context.alert)
     emergency = blocking(Context.emergency)
     notify_resource_updated = blocking(Context.notify_resource_updated)
+    close_stream = blocking(Context.close_stream)
     notify_elicitation_complete = blocking(Context.notify_elicitation_complete)
     ping = blocking(Context.ping)
     elicit = blocking(Context.elicit)

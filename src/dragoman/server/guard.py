@@ -2,7 +2,8 @@
 
 A page of anywhere can make a browser send requests to a server on this machine, by a name that it points here
 (DNS rebinding). So a server that listens on a loopback address serves only requests that name one, or that name a host
-which the author allowed; and no server serves a page of another origin that was not allowed.
+which the author allowed; and no server serves a page of another origin that was not allowed. A page that was allowed
+also gets the headers without which its browser would keep the response from it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from urllib.parse import urlsplit
 from dragoman.errors import InvalidRequest
 from dragoman.protocol.exchange import Rejection
 
-FORBIDDEN, MISDIRECTED = 403, 421
+FORBIDDEN, MISDIRECTED, HEADERS_TOO_LARGE = 403, 421, 431
+MOST_HEADER_BYTES = 64 * 1024
+_EXPOSED = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 
@@ -38,11 +41,16 @@ class Guard:
     def refuse(self, headers: Iterable[tuple[bytes, bytes]], bound_to: str | None) -> Rejection | None:
         """Return why a request is refused, or None; `bound_to` is the address that the server listens on."""
         host = origin = None
+        size = 0
         for name, value in headers:
+            size += len(name) + len(value)
             if name == b"host":
                 host = value.decode("latin-1").strip().lower()
             elif name == b"origin":
                 origin = value.decode("latin-1").strip().lower()
+        if size > MOST_HEADER_BYTES:
+            error = InvalidRequest(f"The headers have {size} bytes; at most {MOST_HEADER_BYTES} are accepted")
+            return Rejection(HEADERS_TOO_LARGE, error)
         if host is not None and not self._serves_host(host, bound_to):
             return Rejection(
                 MISDIRECTED,
@@ -56,6 +64,27 @@ class Guard:
                 ),
             )
         return None
+
+    def grants(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[bytes, bytes], ...]:
+        """Return the headers by which a browser lets a page of an allowed origin use a response (CORS)."""
+        if not self._origins:
+            return ()
+        origin, asked = None, b""
+        for name, value in headers:
+            if name == b"origin":
+                origin = value
+            elif name == b"access-control-request-headers":
+                asked = value
+        if origin is None or not self._origins.intersection(("*", origin.decode("latin-1").strip().lower())):
+            return ()
+        return (
+            (b"access-control-allow-origin", origin),
+            (b"access-control-allow-methods", b"GET, POST, DELETE"),
+            (b"access-control-allow-headers", asked),
+            (b"access-control-expose-headers", _EXPOSED),
+            (b"access-control-max-age", b"86400"),
+            (b"vary", b"Origin, Access-Control-Request-Headers"),
+        )
 
     def _serves_host(self, host: str, bound_to: str | None) -> bool:
         name, _ = _split(host)

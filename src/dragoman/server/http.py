@@ -9,19 +9,17 @@ connection does not end; without sessions each such request stands alone too.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from contextlib import suppress
-from threading import get_ident
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 
 from dragoman import types
 from dragoman.errors import (
-    DragomanError,
     HeaderMismatch,
+    InternalError,
     InvalidRequest,
     ParseError,
     RpcError,
@@ -43,22 +41,26 @@ from dragoman.protocol.exchange import (
     handler_status,
     receive,
 )
-from dragoman.protocol.listen import Subscription
 from dragoman.protocol.sse import EventId
 from dragoman.protocol.versions import ASSUMED_OVER_HTTP, find_version, version_names
 from dragoman.server import serving
 from dragoman.server.call import SILENCE, Call, Channel, Session
 from dragoman.server.guard import Guard
-from dragoman.server.sessions import EventStream, HttpSession, SessionChannel, SessionRefused, Sessions
-from dragoman.transports.asgi import CLIENT_CLOSED, Exchange, TooLarge
+from dragoman.server.httprequest import Auth, verify
+from dragoman.server.post import Listener, PostChannel
+from dragoman.server.sessions import HttpSession, SessionChannel, SessionRefused, Sessions, SharedSession
+from dragoman.server.streams import EventStream
+from dragoman.server.workers import Workers
+from dragoman.transports.asgi import CLIENT_CLOSED, Exchange, Gone, TooLarge, TooSlow
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 _JSON_HEADERS = ((b"content-type", JSON.encode()),)
-METHOD_NOT_ALLOWED, CONFLICT, TOO_LARGE = 405, 409, 413
+_CLOSE = (b"connection", b"close")
+NO_CONTENT, UNAUTHORIZED, FORBIDDEN, METHOD_NOT_ALLOWED, REQUEST_TIMEOUT = 204, 401, 403, 405, 408
+CONFLICT, TOO_LARGE, INTERNAL_ERROR, UNAVAILABLE = 409, 413, 500, 503
 _arguments = msgspec.json.Decoder(types.Json | None)
-MOST_WAITING = 1000
 CLOSE_SECONDS = 5.0
 
 
@@ -70,24 +72,48 @@ class HttpService:
         server: Server,
         *,
         guard: Guard | None = None,
+        workers: Workers | None = None,
         sessions: Sessions | None = None,
         json_response: bool = False,
+        auth: Auth | None = None,
+        max_subscriptions: int | None = None,
         limits: jsonrpc.Limits = jsonrpc.DEFAULT_LIMITS,
     ) -> None:
         self._server = server
         self._guard = guard or Guard()
+        self._workers = workers or (Workers(server) if sessions is None else sessions.workers)
         self._sessions = sessions
+        self._auth = auth
+        self._max_subscriptions = max_subscriptions
         self._json_response = json_response
         self._limits = limits
-        self._listeners: set[_Listener] = set()
+        self._listeners: set[Listener] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one exchange to its end."""
+        if self._workers.needs_to_join(asyncio.get_running_loop()):
+            await self._workers.join()
         barred = self._guard.refuse(exchange.headers, exchange.bound_to)
         if barred is not None:
             await exchange.reply(barred.status, barred.body(), _JSON_HEADERS)
             return
+        exchange.extra_headers = self._guard.grants(exchange.headers)
+        if exchange.extra_headers and exchange.method == "OPTIONS":
+            await exchange.reply(NO_CONTENT)
+            return
+        try:
+            await (self._serve_admitted(exchange) if self._auth is None else self._serve_verified(exchange, self._auth))
+        except Gone:
+            raise
+        except Exception as error:
+            await self._fail(exchange, error, "a service of HTTP")
+
+    async def _fail(self, exchange: Exchange, error: Exception, place: str) -> None:
+        self._server.report(error, None, {"place": place})
+        await exchange.reply(INTERNAL_ERROR, jsonrpc.encode_error(None, InternalError("Internal error")), _JSON_HEADERS)
+
+    async def _serve_admitted(self, exchange: Exchange) -> None:
         try:
             match exchange.method, self._sessions:
                 case "POST", _:
@@ -95,7 +121,7 @@ class HttpService:
                 case "GET", Sessions() as sessions:
                     await self._serve_stream(exchange, sessions)
                 case "DELETE", Sessions() as sessions:
-                    sessions.end(self._checked(exchange).session_id)
+                    await sessions.end(self._checked(exchange).session_id, exchange.principal)
                     await exchange.reply(OK)
                 case _:
                     await self._refuse_method(exchange)
@@ -117,6 +143,24 @@ class HttpService:
             METHOD_NOT_ALLOWED, jsonrpc.encode_error(None, error), (*_JSON_HEADERS, (b"allow", allowed))
         )
 
+    async def _serve_verified(self, exchange: Exchange, auth: Auth) -> None:
+        """Serve whom the author's check lets in; the body is not read before."""
+        try:
+            exchange.principal = await verify(auth, exchange.scope)
+        except PermissionError as error:
+            refused = InvalidRequest(f"Not permitted: {error}")
+            await exchange.reply(FORBIDDEN, jsonrpc.encode_error(None, refused), _JSON_HEADERS)
+            return
+        except Exception as error:
+            await self._fail(exchange, error, "auth")
+            return
+        if exchange.principal is None:
+            refused = InvalidRequest("Authorization is required; send the header Authorization")
+            challenge = (*_JSON_HEADERS, (b"www-authenticate", b"Bearer"))
+            await exchange.reply(UNAUTHORIZED, jsonrpc.encode_error(None, refused), challenge)
+        else:
+            await self._serve_admitted(exchange)
+
     async def _serve_post(self, exchange: Exchange) -> None:
         try:
             body = await exchange.read(self._limits.message_bytes)
@@ -125,12 +169,16 @@ class HttpService:
             error = ParseError(f"A message must not have more than {limit} bytes")
             await exchange.reply(TOO_LARGE, jsonrpc.encode_error(None, error), _JSON_HEADERS)
             return
+        except TooSlow as error:
+            late = ParseError(str(error))
+            await exchange.reply(REQUEST_TIMEOUT, jsonrpc.encode_error(None, late), (*_JSON_HEADERS, _CLOSE))
+            return
         await self._serve_body(exchange, headers.read(exchange.headers), body)
 
     async def _serve_stream(self, exchange: Exchange, sessions: Sessions) -> None:
         """Let a client read what belongs to no request, or take up a stream that broke."""
         sent = self._checked(exchange)
-        session = sessions.find(sent.session_id)
+        session = await sessions.find(sent.session_id, exchange.principal)
         if not acceptable(sent.accept).sse:
             raise SessionRefused(NOT_ACCEPTABLE, InvalidRequest("The Accept header must admit text/event-stream"))
         if sent.last_event_id is None:
@@ -200,9 +248,10 @@ class HttpService:
         message = messages.messages[0]
         try:
             if messages.is_initialize:
-                await self._begin_session(exchange, sessions, sent, message, taken)
+                await sessions.refuse_second(sent.session_id, exchange.principal)
+                await self._begin_session(exchange, sessions, message, taken)
                 return
-            session = sessions.find(sent.session_id)
+            session = await sessions.find(sent.session_id, exchange.principal)
         except SessionRefused as refused:
             refused.id = message.id if isinstance(message, jsonrpc.Request) and not messages.batch else None
             raise
@@ -215,18 +264,12 @@ class HttpService:
             await exchange.reply(ACCEPTED)
 
     async def _begin_session(
-        self,
-        exchange: Exchange,
-        sessions: Sessions,
-        sent: headers.RequestHeaders,
-        message: jsonrpc.Message,
-        taken: Acceptable,
+        self, exchange: Exchange, sessions: Sessions, message: jsonrpc.Message, taken: Acceptable
     ) -> None:
-        sessions.refuse_second(sent.session_id)
-        data = Session()
+        data = SharedSession(principal=exchange.principal)
         reply = await self._answer_alone(message, data)
         if data.caller is not None:
-            exchange.extra_headers = ((b"mcp-session-id", sessions.begin(data).encode()),)
+            exchange.extra_headers += ((b"mcp-session-id", sessions.begin(data).encode()),)
         await _answer(exchange, taken, OK, reply)
 
     async def _serve_batch(
@@ -243,6 +286,7 @@ class HttpService:
             *(self._answer_alone(message, session.data, session.running) for message in asked)
         )
         given = [answer for answer in answers if answer]
+        await self._share(session.data)
         if given:
             await _answer(exchange, taken, OK, jsonrpc.encode_batch(given))
         else:
@@ -288,6 +332,7 @@ class HttpService:
     ) -> None:
         try:
             status, data = await self._outcome(call)
+            await self._share(session.data)
         finally:
             call.ended = True
             del session.running[call.request.id]
@@ -310,19 +355,25 @@ class HttpService:
         else:
             session.forget(stream)
 
+    async def _share(self, data: SharedSession) -> None:
+        """Let every process know what a session has come to remember, before its client hears that it is so."""
+        while data.unshared:
+            await self._workers.share(data.unshared.pop(0))
+
     def _call(self, request: eras.Request, data: Session, channel: Channel = SILENCE) -> Call:
-        call = Call(request, data, channel, server=self._server, server_context=self._server.server_context)
+        context = self._server.server_context
+        call = Call(request, data, channel, server=self._server, server_context=context, principal=data.principal)
         call.loop, call.task = asyncio.get_running_loop(), asyncio.current_task()
         return call
 
     async def _serve_request(self, exchange: Exchange, request: eras.Request, taken: Acceptable) -> None:
+        listens = request.method.name == "subscriptions/listen"
         streams = taken.sse and (request.caller.version.stateless or not self._json_response)
-        if not streams and request.method.name == "subscriptions/listen":
-            error = InvalidRequest("The Accept header must admit text/event-stream")
-            await exchange.reply(NOT_ACCEPTABLE, jsonrpc.encode_error(request.id, error), _JSON_HEADERS)
+        if listens and (refusal := self._refuse_listening(request, streams=streams)) is not None:
+            await exchange.reply(refusal.status, refusal.body(), _JSON_HEADERS)
             return
-        channel = _Channel(self, exchange, can_stream=streams)
-        call = self._call(request, Session(), channel)
+        channel = PostChannel(self._server, self._listeners, exchange, can_stream=streams)
+        call = self._call(request, Session(principal=exchange.principal), channel)
         exchange.may_stream = streams
         if request.caller.version.stateless:
             exchange.on_gone = call.give_up
@@ -338,6 +389,15 @@ class HttpService:
             exchange.on_gone = None
             await _settle(call)
             await channel.close()
+
+    def _refuse_listening(self, request: eras.Request, *, streams: bool) -> Rejection | None:
+        if not streams:
+            error: RpcError = InvalidRequest("The Accept header must admit text/event-stream")
+            return Rejection(NOT_ACCEPTABLE, error, request.id)
+        if self._max_subscriptions is not None and len(self._listeners) >= self._max_subscriptions:
+            error = InternalError("There are too many subscriptions; try again later")
+            return Rejection(UNAVAILABLE, error, request.id)
+        return None
 
     async def _answer_alone(
         self, message: jsonrpc.Message, data: Session, running: dict[types.RequestId, Call] | None = None
@@ -390,6 +450,7 @@ class HttpService:
             listener.end()
         if self._sessions is not None:
             await self._sessions.close()
+        await self._workers.close()
         left = [*self._tasks, *(asyncio.ensure_future(listener.sent.wait()) for listener in self._listeners)]
         if left:
             await asyncio.wait(left, timeout=CLOSE_SECONDS)
@@ -425,113 +486,3 @@ async def _answer(exchange: Exchange, taken: Acceptable, status: int, data: byte
         await exchange.stream(sse.encode(data), last=True)
     else:
         await exchange.reply(status, data, _JSON_HEADERS)
-
-
-class _Channel:
-    """The way back to the client of one POST: its own event stream."""
-
-    def __init__(self, service: HttpService, exchange: Exchange, *, can_stream: bool) -> None:
-        self._service = service
-        self._exchange = exchange
-        self._can_stream = can_stream
-        self._loop = asyncio.get_running_loop()
-        self._thread = get_ident()
-        self._waiting: deque[bytes] = deque(maxlen=MOST_WAITING)
-        self._flushing: asyncio.Task[None] | None = None
-        self._listener: _Listener | None = None
-
-    def notify(self, method: str, params: Any) -> None:
-        """Let a notification wait for `room`, or for the loop's next turn.
-
-        A client that takes no stream is told nothing. The oldest gives way when too many wait.
-        """
-        if not self._can_stream:
-            return
-        self._waiting.append(sse.encode(jsonrpc.encode_notification(method, params)))
-        if get_ident() == self._thread:
-            self._loop.call_soon(self._flush_soon)
-        else:
-            self._loop.call_soon_threadsafe(self._flush_soon)
-
-    def _flush_soon(self) -> None:
-        if self._waiting and self._flushing is None and not self._exchange.ended:
-            self._flushing = self._loop.create_task(self._flush())
-
-    async def _flush(self) -> None:
-        try:
-            await self.room()
-        finally:
-            self._flushing = None
-
-    async def room(self) -> None:
-        """Send what waits."""
-        while self._waiting:
-            waiting = b"".join(self._waiting.popleft() for _ in range(len(self._waiting)))
-            await self._exchange.stream(waiting)
-
-    async def close(self) -> None:
-        """Send no more."""
-        if self._listener is not None:
-            self._service._listeners.discard(self._listener)
-            self._listener.sent.set()
-        if self._flushing is not None:
-            self._flushing.cancel()
-            await asyncio.wait([self._flushing])
-
-    async def request(self, method: str, params: Any, timeout: float) -> Raw:  # noqa: ARG002
-        """Refuse: without a session nobody would answer."""
-        raise DragomanError(f"{method} cannot be asked here: the request came without a session")
-
-    async def listen(self, subscription: Subscription) -> None:
-        """Serve a subscription until the application ends."""
-        self._listener = listener = _Listener(subscription, self._exchange)
-        self._service._listeners.add(listener)
-        self._service._server.audience.add(listener)
-        try:
-            await listener.run()
-        finally:
-            self._service._server.audience.discard(listener)
-
-    def updated(self, uri: str) -> None:
-        """Tell those who listen; this request's own stream carries no changes."""
-        self._service._server.notify_resource_updated(uri)
-
-
-class _Listener:
-    """One subscription on its event stream."""
-
-    def __init__(self, subscription: Subscription, exchange: Exchange) -> None:
-        self._subscription = subscription
-        self._exchange = exchange
-        self._loop = asyncio.get_running_loop()
-        self._changed = asyncio.Event()
-        self._ended = False
-        self.sent = asyncio.Event()
-        """Set when its result was sent, or nothing more will be."""
-
-    def tell(self, method: str, uri: str | None = None) -> None:
-        """Tell of a change, from any thread, if the client wants to know."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._take, method, uri)
-
-    def _take(self, method: str, uri: str | None) -> None:
-        if self._subscription.offer(method, uri):
-            self._changed.set()
-
-    def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
-        """Send nothing: log messages never travel on a subscription."""
-
-    def end(self) -> None:
-        """End in good order."""
-        self._ended = True
-        self._changed.set()
-
-    async def run(self) -> None:
-        """Send the acknowledgement and then changes, until the end."""
-        await self._exchange.stream(sse.encode(self._subscription.acknowledgement()))
-        while not self._ended:
-            await self._changed.wait()
-            self._changed.clear()
-            changes = b"".join(sse.encode(message) for message in self._subscription.take())
-            if changes:
-                await self._exchange.stream(changes)

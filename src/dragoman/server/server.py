@@ -31,7 +31,11 @@ from dragoman.server.telling import Audience, is_wanted
 if TYPE_CHECKING:
     from dragoman.protocol.tokens import KeyRing
     from dragoman.server.connection import Connection
+    from dragoman.server.httprequest import Auth
+    from dragoman.server.views import Headers, HttpReply
+    from dragoman.stores import Store
     from dragoman.transports.asgi import AsgiApp
+    from dragoman.transports.wsgi import Environ, WsgiApp
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -323,17 +327,18 @@ class Server(Registration):
         *,
         host: str = "127.0.0.1",
         port: int = 8000,
+        workers: int = 1,
         **options: Any,
     ) -> None:
         """Serve until the client or a signal ends it: stdin and stdout, or HTTP with the options of `asgi`.
 
         Example:
-            server.run("http", port=8000, path="/mcp")
+            server.run("http", port=8000, workers=4)
         """
         if transport == "http":
             from dragoman.server.serve_http import run_http
 
-            run_http(self.asgi(**options), host=host, port=port)
+            run_http(self.asgi(**options), host=host, port=port, workers=workers)
         else:
             from dragoman.transports.stdio import run_stdio
 
@@ -349,6 +354,9 @@ class Server(Registration):
         max_sessions: int | None = 10_000,
         allowed_hosts: Iterable[str] | None = None,
         allowed_origins: Iterable[str] | None = None,
+        max_subscriptions: int | None = 10_000,
+        auth: Auth | None = None,
+        store: Store | None = None,
     ) -> AsgiApp:
         """Return an ASGI application that serves Streamable HTTP, to be served alone or mounted anywhere.
 
@@ -356,17 +364,73 @@ class Server(Registration):
             app = Starlette(routes=[Mount("/mcp", server.asgi())])
 
         `stateless` keeps no sessions for clients before 2026-07-28, which then cannot be asked; `json_response` answers
-        their requests by JSON alone.
+        their requests by JSON alone. `auth` tells who sends a request (see `Auth`). The processes that serve the same
+        server on one machine find each other, unless another `store` is given.
         """
         from dragoman.server.guard import Guard
         from dragoman.server.http import HttpService
         from dragoman.server.sessions import Sessions
+        from dragoman.server.workers import Workers
+        from dragoman.stores import Local
         from dragoman.transports.asgi import AsgiApp
 
-        sessions = Sessions(self, path=path, idle_timeout=session_idle_timeout, most=max_sessions)
-        guard = Guard(allowed_hosts=allowed_hosts, allowed_origins=allowed_origins)
-        service = HttpService(self, guard=guard, sessions=None if stateless else sessions, json_response=json_response)
+        workers = Workers(self, store or Local(), path=path)
+        sessions = Sessions(self, workers=workers, path=path, idle_timeout=session_idle_timeout, most=max_sessions)
+        service = HttpService(
+            self,
+            guard=Guard(allowed_hosts=allowed_hosts, allowed_origins=allowed_origins),
+            workers=workers,
+            sessions=None if stateless else sessions,
+            json_response=json_response,
+            auth=auth,
+            max_subscriptions=max_subscriptions,
+        )
         return AsgiApp(service, path=path)
+
+    def wsgi(
+        self,
+        path: str = "/mcp",
+        *,
+        allowed_hosts: Iterable[str] | None = None,
+        allowed_origins: Iterable[str] | None = None,
+        server_context: Any | Callable[[Environ], Any] = None,
+    ) -> WsgiApp:
+        """Return a WSGI application, to be served alone or mounted, that answers each request alone by JSON.
+
+        Example:
+            app.wsgi_app = DispatcherMiddleware(app.wsgi_app, {"/mcp": server.wsgi()})
+
+        Streams, sessions and questions to clients before 2026-07-28 need `asgi`. A `server_context` that can be called
+        gets the WSGI environ and returns the context of that request.
+        """
+        from dragoman.server.views import wsgi_app
+
+        return wsgi_app(self, path, allowed_hosts, allowed_origins, server_context)
+
+    async def handle_http_async(
+        self, method: str, headers: Headers, body: bytes | str, server_context: Any = None
+    ) -> HttpReply:
+        """Answer one HTTP request, for an asynchronous view; as `handle_http`."""
+        from dragoman.server.views import answer_view
+
+        return await answer_view(self, method, headers, body, server_context)
+
+    def handle_http(self, method: str, headers: Headers, body: bytes | str, server_context: Any = None) -> HttpReply:
+        """Answer one HTTP request, blocking, for a view of a web framework; each request stands alone, without streams.
+
+        Example:
+            reply = server.handle_http(request.method, request.headers, request.get_data(), server_context=user)
+            return Response(reply.body, reply.status, reply.headers)
+
+        The hosts that are served are the framework's to know (`ALLOWED_HOSTS` of Django, `TRUSTED_HOSTS` of Flask); a
+        page of another origin than the host is refused unless `DRAGOMAN_ALLOWED_ORIGINS` names it.
+
+        Raises:
+            DragomanError: called where an event loop runs; await `handle_http_async` there.
+        """
+        from dragoman.runtime.portal import run_blocking
+
+        return run_blocking(self.handle_http_async(method, headers, body, server_context))
 
     async def handle_json_async(self, body: bytes | str, server_context: Any = None) -> bytes | None:
         """Answer one JSON-RPC message; None for what is not answered."""

@@ -70,7 +70,7 @@ def acknowledge(server: Server, call: Call) -> Any:
 
 def set_level(server: Server, call: Call) -> Any:
     """Set from which level on this client is sent log messages."""
-    call.session.log_level = call.request.params.level
+    call.session.set_level(call.request.params.level)
     return server.seal(_EMPTY, call)
 
 
@@ -264,14 +264,14 @@ async def _seal_later(server: Server, call: Call, outcome: Any, run_again: Calla
 async def follow(server: Server, call: Call) -> Any:
     """Tell this client of a resource's changes from now on; the author's own function may do more."""
     result = await _told(call, server.subscriber)
-    call.session.followed.add(call.request.params.uri)
+    call.session.follow(call.request.params.uri)
     return server.seal(result, call)
 
 
 async def unfollow(server: Server, call: Call) -> Any:
     """Tell this client of a resource's changes no more."""
     result = await _told(call, server.unsubscriber)
-    call.session.followed.discard(call.request.params.uri)
+    call.session.unfollow(call.request.params.uri)
     return server.seal(result, call)
 
 

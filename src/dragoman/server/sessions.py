@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from threading import get_ident
@@ -23,21 +23,20 @@ from msgspec import Raw
 
 from dragoman import types
 from dragoman.errors import DragomanError, InvalidRequest, RpcError, Timeout, TransportError
-from dragoman.protocol import jsonrpc, sse
+from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.listen import RESOURCE_UPDATED, Subscription
-from dragoman.protocol.sse import EventId
 from dragoman.protocol.tokens import SessionTokens
 from dragoman.server.call import Call, Session
+from dragoman.server.streams import EventStream
 from dragoman.server.telling import announces, is_wanted, log_params
-from dragoman.transports.asgi import Exchange
+from dragoman.server.workers import Changed, Ended, Read, Remembered, Said, Sent, Sought, Workers
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
 
-MOST_EVENTS = 1000
 MOST_STREAMS = 100
-MOST_ENDED = 100_000
-RETRY_MILLISECONDS = 1000
+MOST_OVER = 100_000
+ENDED, LAPSED = True, False
 BAD_REQUEST, NOT_FOUND, UNAVAILABLE = 400, 404, 503
 _cancelled = msgspec.json.Decoder(types.CancelledNotificationParams)
 
@@ -53,30 +52,76 @@ class SessionRefused(DragomanError):
         """The request that is refused, if it is one."""
 
 
+class SharedSession(Session):
+    """What a session remembers, and what of it the other processes have not been told."""
+
+    __slots__ = ("unshared",)
+
+    def __init__(self, caller: eras.Caller | None = None, id: str | None = None, principal: str | None = None) -> None:
+        super().__init__(caller, id, principal)
+        self.unshared: list[Changed] = []
+
+    def set_level(self, level: types.LoggingLevel) -> None:
+        """Note from which level on the client wants log messages."""
+        super().set_level(level)
+        self._share(Changed("", log_level=level))
+
+    def follow(self, uri: str) -> None:
+        """Note that the client wants to be told when a resource changes."""
+        super().follow(uri)
+        self._share(Changed("", followed=uri))
+
+    def unfollow(self, uri: str) -> None:
+        """Note that it wants so no longer."""
+        super().unfollow(uri)
+        self._share(Changed("", unfollowed=uri))
+
+    def _share(self, change: Changed) -> None:
+        if self.id is not None:
+            change.session = self.id
+            self.unshared.append(change)
+
+    def take(self, changed: Changed) -> None:
+        """Note what another process was told."""
+        self.log_level = changed.log_level or self.log_level
+        if changed.followed is not None:
+            self.followed.add(changed.followed)
+        if changed.unfollowed is not None:
+            self.followed.discard(changed.unfollowed)
+
+
 class Sessions:
     """The sessions of one application, found by their sealed ids.
 
-    Any process that has the key can take a session up; what it then knows of it is what the id says.
+    Any process that has the key can take a session up: what it knows of it is what the id says, and what the others
+    remember. A session that nobody used for long has lapsed, unless another process still uses it.
     """
 
     def __init__(
         self,
         server: Server,
         *,
+        workers: Workers | None = None,
         path: str = "/mcp",
         idle_timeout: float | None = 1800,
         most: int | None = 10_000,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.workers = Workers(server, path=path) if workers is None else workers
         self._server = server
         self._path = path
         self._idle_timeout = idle_timeout
         self._most = most
         self._clock = clock
-        self._worker = f"{os.urandom(4).hex()}-"
         self._known: OrderedDict[str, HttpSession] = OrderedDict()
-        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._over: OrderedDict[str, bool] = OrderedDict()
         self._tokens: SessionTokens | None = None
+        self.workers.on(Sought, self._recall)
+        self.workers.on(Ended, lambda ended: self._forget(ended.session, was_ended=True))
+        self.workers.on(Changed, self._take_change)
+        self.workers.on(Read, lambda read: self._in(read.session, HttpSession.read_elsewhere))
+        self.workers.on(Said, lambda said: self._in(said.session, HttpSession.say_here, said.message))
+        self.workers.on(Sent, lambda sent: self._in(sent.session, HttpSession.take_here, sent.message))
 
     @property
     def _sealed(self) -> SessionTokens:
@@ -84,44 +129,77 @@ class Sessions:
             self._tokens = SessionTokens(self._server.key_ring, server=self._server.name, path=self._path)
         return self._tokens
 
-    def refuse_second(self, id: str | None) -> None:
+    async def refuse_second(self, id: str | None, principal: str | None = None) -> None:
         """Refuse an `initialize` inside a session.
 
         Raises:
             SessionRefused: it names a session, one that lives or one that does not.
         """
         if id is not None:
-            self.find(id)
+            await self.find(id, principal)
             raise SessionRefused(BAD_REQUEST, InvalidRequest("The session is initialized already"))
 
-    def begin(self, data: Session) -> str:
+    def begin(self, data: SharedSession) -> str:
         """Begin a session, and return its id.
 
         Raises:
             SessionRefused: there are too many.
         """
         assert data.caller is not None
-        id = self._sealed.seal(data.caller, principal=None, now=time.time(), nonce=os.urandom(12))
+        id = self._sealed.seal(data.caller, principal=data.principal, now=time.time(), nonce=os.urandom(12))
         self._keep(id, data)
         return id
 
-    def find(self, id: str | None) -> HttpSession:
-        """Return a session.
+    async def find(self, id: str | None, principal: str | None = None) -> HttpSession:
+        """Return a session of a principal.
 
         Raises:
-            SessionRefused: no id was sent, or it is foreign, forged, outdated or ended; or there are too many.
+            SessionRefused: no id was sent, or it is foreign, forged, outdated or over; or there are too many.
         """
         if id is None:
             raise SessionRefused(BAD_REQUEST, InvalidRequest("The header Mcp-Session-Id is missing; initialize first"))
         self._expire()
-        session = self._known.get(id)
-        if session is None:
-            caller = None if id in self._ended else self._sealed.open(id, principal=None, now=time.time())
-            if caller is None:
-                raise SessionRefused(NOT_FOUND, InvalidRequest("The session is not known here, or has ended"))
-            session = self._keep(id, Session(caller))
+        session = self._known.get(id) or await self._adopt(id, principal)
+        if session is None or session.data.principal != principal:
+            raise SessionRefused(NOT_FOUND, InvalidRequest("The session is not known here, or has ended"))
         self.touch(session)
         return session
+
+    async def _adopt(self, id: str, principal: str | None) -> HttpSession | None:
+        """Take up a session that began in another process, with what the others remember of it."""
+        caller = self._sealed.open(id, principal=principal, now=time.time())
+        if caller is None or self._over.get(id) is ENDED:
+            return None
+        told = await self.workers.share(Sought(id))
+        found = self._known.get(id)
+        if found is not None:
+            return found
+        living = [memory for memory in told if not memory.is_over]
+        if any(memory.was_ended for memory in told) or (not living and (told or id in self._over)):
+            return None
+        self._over.pop(id, None)
+        data = SharedSession(caller, principal=principal)
+        for memory in living:
+            data.log_level = memory.log_level or data.log_level
+            data.followed.update(memory.followed)
+        return self._keep(id, data)
+
+    def _recall(self, sought: Sought) -> Remembered | None:
+        self._expire()
+        session = self._known.get(sought.session)
+        if session is not None:
+            data = session.data
+            return Remembered(is_over=False, log_level=data.log_level, followed=list(data.followed))
+        over = self._over.get(sought.session)
+        return None if over is None else Remembered(is_over=True, was_ended=over is ENDED)
+
+    def _in(self, id: str, take: Callable[..., None], *given: Any) -> None:
+        session = self._known.get(id)
+        if session is not None:
+            take(session, *given)
+
+    def _take_change(self, changed: Changed) -> None:
+        self._in(changed.session, lambda session: session.data.take(changed))
 
     def touch(self, session: HttpSession) -> None:
         """Note that a session was used just now."""
@@ -130,17 +208,17 @@ class Sessions:
         if id is not None and id in self._known:
             self._known.move_to_end(id)
 
-    def _keep(self, id: str, data: Session) -> HttpSession:
+    def _keep(self, id: str, data: SharedSession) -> HttpSession:
         self._expire()
         if self._most is not None and len(self._known) >= self._most:
             raise SessionRefused(UNAVAILABLE, RpcError(-32603, "There are too many sessions; try again later"))
         data.id = id
-        session = self._known[id] = HttpSession(self._server, data, worker=self._worker)
+        session = self._known[id] = HttpSession(self._server, data, workers=self.workers)
         session.last_used = self._clock()
         return session
 
     def _expire(self) -> None:
-        """End those that were idle too long; the least recently used come first."""
+        """Let those lapse that were idle too long; the least recently used come first."""
         if self._idle_timeout is None:
             return
         long_ago = self._clock() - self._idle_timeout
@@ -151,23 +229,26 @@ class Sessions:
             if not session.is_busy:
                 stale.append(id)
         for id in stale:
-            self._end(id)
+            self._forget(id, was_ended=False)
 
-    def end(self, id: str | None) -> None:
-        """End a session because its client says so.
+    async def end(self, id: str | None, principal: str | None = None) -> None:
+        """End a session, in every process, because its client says so.
 
         Raises:
             SessionRefused: there is no such session.
         """
-        self.find(id)
+        await self.find(id, principal)
         assert id is not None
-        self._end(id)
+        self._forget(id, was_ended=True)
+        await self.workers.share(Ended(id))
 
-    def _end(self, id: str) -> None:
-        self._known.pop(id).end()
-        self._ended[id] = None
-        if len(self._ended) > MOST_ENDED:
-            self._ended.popitem(last=False)
+    def _forget(self, id: str, *, was_ended: bool) -> None:
+        session = self._known.pop(id, None)
+        if session is not None:
+            session.end()
+        self._over[id] = ENDED if was_ended else LAPSED
+        if len(self._over) > MOST_OVER:
+            self._over.popitem(last=False)
 
     async def close(self) -> None:
         """Let go of every session; another process may take them up."""
@@ -177,83 +258,15 @@ class Sessions:
             await session.close()
 
 
-class EventStream:
-    """The events of one request, or of none, in order; written to whoever reads them now.
-
-    What is added is kept and numbered; `flush` writes what the reader has not got yet. So it makes no difference
-    whether a reader is there, is slow, or comes back: it gets the events after the last number that it has.
-    """
-
-    def __init__(self, name: str, *, primes: bool) -> None:
-        self.name = name
-        self.finished = False
-        self.reader: Exchange | None = None
-        self._primes = primes
-        self._sequence = 0
-        self._written = 0
-        self._log: deque[tuple[int, bytes]] = deque(maxlen=MOST_EVENTS)
-        self._let_go = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        self._writing = asyncio.Lock()
-        self._flushing: asyncio.Task[None] | None = None
-
-    def attach(self, exchange: Exchange, after: int | None = None) -> asyncio.Event:
-        """Let an exchange read what comes after a number, or from now on; whoever read before is done.
-
-        Returns:
-            What is set as soon as this reader is let go.
-        """
-        self.detach()
-        self._written = self._sequence if after is None else min(after, self._sequence)
-        if self._primes and after is None:
-            exchange.opening = sse.prime(EventId(self.name, self._written).encode(), RETRY_MILLISECONDS)
-        exchange.on_gone = lambda: self.detach(exchange)
-        self.reader = exchange
-        self._let_go = asyncio.Event()
-        return self._let_go
-
-    def detach(self, exchange: Exchange | None = None) -> None:
-        """Let go of whoever reads the stream, or of this exchange if it does."""
-        if exchange is None or exchange is self.reader:
-            self.reader = None
-            self._let_go.set()
-
-    def add(self, message: bytes, *, last: bool = False) -> None:
-        """Add a message to the stream, to be written soon."""
-        self._sequence += 1
-        self._log.append((self._sequence, sse.encode(message, id=EventId(self.name, self._sequence).encode())))
-        self.finished = last
-        if self.reader is not None and (self._flushing is None or self._flushing.done()):
-            self._flushing = self._loop.create_task(self.flush())
-
-    async def flush(self) -> None:
-        """Write to the reader what it has not got yet; the last message lets it go."""
-        async with self._writing:
-            while self.reader is not None and (self._written < self._sequence or self.finished):
-                reader, last = self.reader, self.finished
-                missed = b"".join(event for sequence, event in self._log if sequence > self._written)
-                self._written = self._sequence
-                await reader.stream(missed, last=last)
-                if last:
-                    self.detach(reader)
-
-    async def close(self) -> None:
-        """Write no more."""
-        self.detach()
-        if self._flushing is not None:
-            self._flushing.cancel()
-            await asyncio.wait([self._flushing])
-
-
 class HttpSession:
     """What this process remembers of one session."""
 
-    def __init__(self, server: Server, data: Session, *, worker: str) -> None:
+    def __init__(self, server: Server, data: SharedSession, *, workers: Workers) -> None:
         self.data = data
         self.running: dict[types.RequestId, Call] = {}
         self.last_used = 0.0
         self._server = server
-        self._worker = worker
+        self._workers = workers
         self._streams: dict[str, EventStream] = {}
         self._standalone: EventStream | None = None
         self._asked: dict[types.RequestId, asyncio.Future[Raw]] = {}
@@ -274,7 +287,8 @@ class HttpSession:
 
     def open_stream(self) -> EventStream:
         """Return a new stream; the oldest finished one is forgotten when there are too many."""
-        stream = EventStream(self._mint(), primes=self._primes)
+        name = self._mint()
+        stream = EventStream(name, self._workers.store.event_log(name), primes=self._primes)
         self._streams[stream.name] = stream
         if len(self._streams) > MOST_STREAMS:
             oldest = next((kept for kept in self._streams.values() if kept.finished), None)
@@ -288,16 +302,18 @@ class HttpSession:
 
     def _mint(self) -> str:
         self._minted += 1
-        return f"{self._worker}{self._minted}"
+        return f"{self._workers.name}-{self._minted}"
 
     def find_stream(self, name: str) -> EventStream | None:
         """Return a stream that is still kept."""
         return self._streams.get(name)
 
     def standalone(self) -> EventStream:
-        """Return the stream of what belongs to no request."""
+        """Return the stream of what belongs to no request; who reads it in another process is let go."""
         if self._standalone is None:
             self._standalone = self.open_stream()
+        assert self.data.id is not None
+        self._workers.send(Read(self.data.id))
         return self._standalone
 
     async def ask(self, stream: EventStream, method: str, params: Any, timeout: float) -> Raw:
@@ -324,17 +340,40 @@ class HttpSession:
         stream.add(jsonrpc.encode_notification("notifications/cancelled", params))
 
     def take(self, message: jsonrpc.Message) -> None:
-        """Take a notification, or an answer to a request of ours."""
+        """Take a notification, or an answer to a request of ours, wherever that is served."""
         match message:
-            case jsonrpc.ResultResponse() | jsonrpc.ErrorResponse():
-                self._take_answer(message)
+            case jsonrpc.ResultResponse(id=id, result=result) if id not in self._asked:
+                self._send_answer(id, jsonrpc.encode_result(id, result))
+            case jsonrpc.ErrorResponse(id=id, error=error) if id is not None and id not in self._asked:
+                self._send_answer(id, jsonrpc.encode_error(id, error))
             case jsonrpc.Notification("notifications/cancelled", params):
-                with suppress(msgspec.DecodeError):
-                    self._cancel(_cancelled.decode(params).request_id)
+                if not self._cancel(params):
+                    self._send_on(jsonrpc.encode_notification("notifications/cancelled", params))
             case jsonrpc.Notification(method):
                 self._server.notified(method)
+            case _:
+                self._take_answer(message)
 
-    def _take_answer(self, message: jsonrpc.ResultResponse | jsonrpc.ErrorResponse) -> None:
+    def _send_answer(self, id: types.RequestId, answer: bytes) -> None:
+        worker = str(id).partition("-")[0]
+        if worker != self._workers.name:
+            self._send_on(answer, worker)
+
+    def _send_on(self, message: bytes, to: str | None = None) -> None:
+        assert self.data.id is not None
+        self._workers.send(Sent(self.data.id, message), to)
+
+    def take_here(self, data: bytes) -> None:
+        """Take a message that came to another process, if it concerns this one."""
+        message = jsonrpc.decode(data)
+        if isinstance(message, jsonrpc.Notification):
+            self._cancel(message.params)
+        else:
+            self._take_answer(message)
+
+    def _take_answer(self, message: jsonrpc.Message | jsonrpc.Batch) -> None:
+        if not isinstance(message, jsonrpc.ResultResponse | jsonrpc.ErrorResponse):
+            return
         waiting = self._asked.get(message.id) if message.id is not None else None
         if waiting is None or waiting.done():
             return
@@ -343,10 +382,15 @@ class HttpSession:
         else:
             waiting.set_result(message.result)
 
-    def _cancel(self, id: types.RequestId | None) -> None:
-        call = None if id is None else self.running.get(id)
-        if call is not None:
-            call.give_up()
+    def _cancel(self, params: Raw) -> bool:
+        """Give up the request that a cancellation names; false if it is not served here."""
+        with suppress(msgspec.DecodeError):
+            id = _cancelled.decode(params).request_id
+            call = None if id is None else self.running.get(id)
+            if call is not None:
+                call.give_up()
+                return True
+        return False
 
     def end(self) -> None:
         """End the session: what runs is given up, who waits is told, who reads is let go."""
@@ -378,18 +422,37 @@ class HttpSession:
             self.say("notifications/message", log_params(level, data, logger))
 
     def say(self, method: str, params: Any) -> None:
-        """Send a notification that belongs to no request, from any thread, if anybody ever read those."""
+        """Send a notification that belongs to no request, from any thread, if anybody here ever read those."""
+        self.say_here(jsonrpc.encode_notification(method, params))
+
+    def say_anywhere(self, method: str, params: Any) -> None:
+        """Send a notification that belongs to no request, from any thread, wherever the client reads those."""
+        message = jsonrpc.encode_notification(method, params)
+        self.say_here(message)
+        if self.data.id is not None:
+            self._in_loop(self._workers.send, Said(self.data.id, message))
+
+    def say_here(self, message: bytes) -> None:
+        """Add a message to what belongs to no request, from any thread, if anybody here ever read that."""
         if self._standalone is not None:
-            self.later(self._standalone, jsonrpc.encode_notification(method, params))
+            self.later(self._standalone, message)
+
+    def read_elsewhere(self) -> None:
+        """Let go of who reads what belongs to no request: the newest wins, and it is in another process."""
+        if self._standalone is not None:
+            self._standalone.detach()
 
     def later(self, stream: EventStream, message: bytes) -> None:
         """Add a message to a stream, from any thread."""
+        self._in_loop(stream.add, message)
+
+    def _in_loop(self, function: Callable[..., None], *given: Any) -> None:
         if self._loop.is_closed():
             return
         if get_ident() == self._loop_thread:
-            stream.add(message)
+            function(*given)
         else:
-            self._loop.call_soon_threadsafe(stream.add, message)
+            self._loop.call_soon_threadsafe(function, *given)
 
 
 class SessionChannel:
@@ -421,4 +484,9 @@ class SessionChannel:
 
     def updated(self, uri: str) -> None:
         """Tell this client, from any thread, that a resource changed."""
-        self._session.say(RESOURCE_UPDATED, types.ResourceUpdatedNotificationParams(uri))
+        self._session.say_anywhere(RESOURCE_UPDATED, types.ResourceUpdatedNotificationParams(uri))
+
+    async def close_stream(self) -> None:
+        """Let the connection go; the client comes back for the rest (2025-11-25)."""
+        if self._streams:
+            await self._stream.let_go()

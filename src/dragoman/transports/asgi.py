@@ -43,6 +43,8 @@ class Pace(Struct, frozen=True):
     """Between two comments on a stream where nothing else is sent."""
     send: float = 30.0
     """Until a client that does not read is given up."""
+    read: float = 30.0
+    """Until a client that does not send its body is given up."""
 
 
 DEFAULT_PACE = Pace()
@@ -50,6 +52,10 @@ DEFAULT_PACE = Pace()
 
 class TooLarge(TransportError):
     """The body has more bytes than are accepted."""
+
+
+class TooSlow(TransportError):
+    """The body did not come in time."""
 
 
 class Gone(TransportError):
@@ -60,10 +66,13 @@ class Exchange:
     """One HTTP request and its response."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, pace: Pace = DEFAULT_PACE) -> None:
+        self.scope = scope
         self.method: str = scope["method"]
         self.headers: Iterable[Header] = scope["headers"]
         self.bound_to: str | None = (scope.get("server") or (None,))[0]
         """The address that the server listens on."""
+        self.principal: str | None = None
+        """Who the client proved to be, once that is known."""
         self.gone = False
         self.may_stream = False
         """Whether the response may become an event stream by itself when it takes long."""
@@ -79,20 +88,26 @@ class Exchange:
         self._send = send
         self._writing = asyncio.Lock()
         self._watcher: asyncio.Task[None] | None = None
-        self._is_reading = False
+        self._reading: asyncio.Task[Any] | None = None
+        self._is_late = False
 
     async def read(self, limit: int) -> bytes:
         """Return the body.
 
         Raises:
             TooLarge: it has more than `limit` bytes.
+            TooSlow: it did not come in time.
             Gone: the client went away.
         """
-        self._is_reading = True
+        task = self._reading = asyncio.current_task()
         try:
             return await self._read(limit)
+        except asyncio.CancelledError:
+            if not self._is_late or task is None or task.uncancel():
+                raise
+            raise TooSlow(f"The body did not come within {self._pace.read:g} seconds") from None
         finally:
-            self._is_reading = False
+            self._reading = None
 
     async def _read(self, limit: int) -> bytes:
         chunks: list[bytes] = []
@@ -160,7 +175,12 @@ class Exchange:
 
     def look_after(self, now: float) -> Coroutine[Any, Any, None] | None:
         """Watch for the client's leaving, and return what must be sent to keep it waiting."""
-        if self._watcher is None and not self._is_reading:
+        if self._reading is not None:
+            if now - self.started >= self._pace.read and not self._is_late:
+                self._is_late = True
+                self._reading.cancel()
+            return None
+        if self._watcher is None:
             self._watcher = asyncio.ensure_future(self._watch())
         if self.ended or self.gone or self._writing.locked():
             return None

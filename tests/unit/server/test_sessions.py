@@ -8,8 +8,10 @@ import pytest
 from dragoman import Server
 from dragoman.protocol.eras import Caller
 from dragoman.protocol.versions import find_version
-from dragoman.server.call import Session
-from dragoman.server.sessions import MOST_EVENTS, MOST_STREAMS, EventStream, HttpSession, SessionRefused, Sessions
+from dragoman.server.sessions import MOST_STREAMS, HttpSession, SessionRefused, Sessions, SharedSession
+from dragoman.server.streams import EventStream
+from dragoman.server.workers import Workers
+from dragoman.stores.memory import MOST_EVENTS, MemoryLog
 from scenarios.http_peer import DEADLINE, SECRET, scenario
 
 NEWEST = find_version("2025-11-25")
@@ -37,7 +39,7 @@ class Reader:
 
 @scenario
 async def test_what_is_added_while_a_reader_is_slow_follows_in_order():
-    stream, reader = EventStream("s", primes=False), Reader()
+    stream, reader = EventStream("s", MemoryLog(), primes=False), Reader()
     stream.attach(reader)
     reader.may_take.clear()
     for _ in range(3):
@@ -51,7 +53,7 @@ async def test_what_is_added_while_a_reader_is_slow_follows_in_order():
 
 @scenario
 async def test_who_attaches_while_another_is_written_to_gets_everything_after_its_number():
-    stream, slow, newer = EventStream("s", primes=False), Reader(), Reader()
+    stream, slow, newer = EventStream("s", MemoryLog(), primes=False), Reader(), Reader()
     stream.attach(slow)
     slow.may_take.clear()
     stream.add(b"{}")
@@ -66,7 +68,7 @@ async def test_who_attaches_while_another_is_written_to_gets_everything_after_it
 
 @scenario
 async def test_a_number_that_was_never_given_is_taken_for_the_last():
-    stream, reader = EventStream("s", primes=False), Reader()
+    stream, reader = EventStream("s", MemoryLog(), primes=False), Reader()
     stream.attach(reader, 99)
     stream.add(b"{}", last=True)
     await stream.flush()
@@ -76,7 +78,7 @@ async def test_a_number_that_was_never_given_is_taken_for_the_last():
 
 @scenario
 async def test_a_stream_keeps_the_newest_events():
-    stream, reader = EventStream("s", primes=False), Reader()
+    stream, reader = EventStream("s", MemoryLog(), primes=False), Reader()
     for _ in range(MOST_EVENTS + 5):
         stream.add(b"{}")
     stream.attach(reader, 0)
@@ -86,7 +88,8 @@ async def test_a_stream_keeps_the_newest_events():
 
 @scenario
 async def test_a_session_forgets_its_oldest_finished_streams():
-    session = HttpSession(Server(), Session(Caller(NEWEST)), worker="w-")
+    server = Server()
+    session = HttpSession(server, SharedSession(Caller(NEWEST)), workers=Workers(server))
     open_one = session.open_stream()
     first = session.open_stream()
     first.add(b"{}", last=True)
@@ -101,10 +104,10 @@ async def test_a_session_forgets_its_oldest_finished_streams():
 async def test_a_session_that_ends_before_its_timeout_is_not_taken_up_again():
     server = Server(secret=SECRET)
     sessions = Sessions(server)
-    id = sessions.begin(Session(Caller(NEWEST)))
-    sessions.end(id)
+    id = sessions.begin(SharedSession(Caller(NEWEST)))
+    await sessions.end(id)
     with pytest.raises(SessionRefused) as refused:
-        sessions.find(id)
+        await sessions.find(id)
     assert refused.value.status == 404
 
 
@@ -113,7 +116,8 @@ def test_whoever_tells_after_the_loop_has_ended_tells_nobody():
     sessions = Sessions(server)
 
     async def begin() -> None:
-        sessions.find(sessions.begin(Session(Caller(NEWEST)))).standalone()
+        session = await sessions.find(sessions.begin(SharedSession(Caller(NEWEST))))
+        session.standalone()
 
     asyncio.run(begin())
     server.notify_tools_list_changed()

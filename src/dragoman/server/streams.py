@@ -1,0 +1,86 @@
+"""The events of a session's streams, which outlive the connections that they are read by."""
+
+from __future__ import annotations
+
+import asyncio
+
+from dragoman.protocol import sse
+from dragoman.protocol.sse import EventId
+from dragoman.stores import EventLog
+from dragoman.transports.asgi import Exchange
+
+RETRY_MILLISECONDS = 1000
+
+
+class EventStream:
+    """The events of one request, or of none, in order; written to whoever reads them now.
+
+    What is added is kept and numbered; `flush` writes what the reader has not got yet. So it makes no difference
+    whether a reader is there, is slow, or comes back: it gets the events after the last number that it has.
+    """
+
+    def __init__(self, name: str, log: EventLog, *, primes: bool) -> None:
+        self.name = name
+        self.finished = False
+        self.reader: Exchange | None = None
+        self._primes = primes
+        self._sequence = 0
+        self._written = 0
+        self._log = log
+        self._let_go = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._writing = asyncio.Lock()
+        self._flushing: asyncio.Task[None] | None = None
+
+    def attach(self, exchange: Exchange, after: int | None = None) -> asyncio.Event:
+        """Let an exchange read what comes after a number, or from now on; whoever read before is done.
+
+        Returns:
+            What is set as soon as this reader is let go.
+        """
+        self.detach()
+        self._written = self._sequence if after is None else min(after, self._sequence)
+        if self._primes and after is None:
+            exchange.opening = sse.prime(EventId(self.name, self._written).encode(), RETRY_MILLISECONDS)
+        exchange.on_gone = lambda: self.detach(exchange)
+        self.reader = exchange
+        self._let_go = asyncio.Event()
+        return self._let_go
+
+    def detach(self, exchange: Exchange | None = None) -> None:
+        """Let go of whoever reads the stream, or of this exchange if it does."""
+        if exchange is None or exchange is self.reader:
+            self.reader = None
+            self._let_go.set()
+
+    def add(self, message: bytes, *, last: bool = False) -> None:
+        """Add a message to the stream, to be written soon."""
+        self._sequence += 1
+        self._log.append(self._sequence, sse.encode(message, id=EventId(self.name, self._sequence).encode()))
+        self.finished = last
+        if self.reader is not None and (self._flushing is None or self._flushing.done()):
+            self._flushing = self._loop.create_task(self.flush())
+
+    async def flush(self) -> None:
+        """Write to the reader what it has not got yet; the last message lets it go."""
+        async with self._writing:
+            while self.reader is not None and (self._written < self._sequence or self.finished):
+                reader, last, missed = self.reader, self.finished, self._log.after(self._written)
+                self._written = self._sequence
+                await reader.stream(await missed, last=last)
+                if last:
+                    self.detach(reader)
+
+    async def let_go(self) -> None:
+        """Let the client go without its response, if it was told how to come back for it."""
+        if self._primes and self.reader is not None:
+            await self.reader.stream(b"")
+            await self.flush()
+            self.detach()
+
+    async def close(self) -> None:
+        """Write no more."""
+        self.detach()
+        if self._flushing is not None:
+            self._flushing.cancel()
+            await asyncio.wait([self._flushing])

@@ -1,0 +1,194 @@
+"""The processes that serve one server together, and what they tell each other.
+
+A request runs in the process that it came to, and so do its stream and what it asks of its client. But the client's
+next message may come to another process, which then knows whom it concerns: an answer names the process that asked,
+and everything else about a session goes to all of them. A process that meets a session for the first time asks the
+others what they remember of it. Changes and log messages for all clients go to all processes too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman import types
+from dragoman.protocol.jsonrpc import encode
+from dragoman.stores import Bus, Memory, Store
+from dragoman.stores.memory import Solitude
+
+if TYPE_CHECKING:
+    from dragoman.server.server import Server
+
+
+class Told(Struct, tag=1, array_like=True):
+    """A change that every client is told of, if it wants to know."""
+
+    method: str
+    uri: str | None
+
+
+class Logged(Struct, tag=2, array_like=True):
+    """A log message for every client that set a level that wants it."""
+
+    level: types.LoggingLevel
+    data: bytes
+    logger: str | None
+
+
+class Sought(Struct, tag=3, array_like=True):
+    """The question of what is remembered of a session; the reply is `Remembered` or nothing."""
+
+    session: str
+
+
+class Changed(Struct, tag=4, array_like=True):
+    """What a session has come to remember."""
+
+    session: str
+    log_level: types.LoggingLevel | None = None
+    followed: str | None = None
+    unfollowed: str | None = None
+
+
+class Ended(Struct, tag=5, array_like=True):
+    """A session that its client ended."""
+
+    session: str
+
+
+class Read(Struct, tag=6, array_like=True):
+    """A session whose client now reads elsewhere what belongs to no request."""
+
+    session: str
+
+
+class Said(Struct, tag=7, array_like=True):
+    """A message of a session that belongs to no request."""
+
+    session: str
+    message: bytes
+
+
+class Sent(Struct, tag=8, array_like=True):
+    """A message of a client that concerns a request in another process: an answer, or a cancellation."""
+
+    session: str
+    message: bytes
+
+
+class Remembered(Struct, array_like=True):
+    """What a process remembers of a session."""
+
+    is_over: bool
+    """It was ended, or was not used for too long."""
+    was_ended: bool = False
+    log_level: types.LoggingLevel | None = None
+    followed: list[str] = []
+
+
+Message = Told | Logged | Sought | Changed | Ended | Read | Said | Sent
+M = TypeVar("M", Told, Logged, Sought, Changed, Ended, Read, Said, Sent)
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Message)
+_remembered = msgspec.msgpack.Decoder(Remembered)
+
+
+class Workers:
+    """This process among those that serve the same server at the same path with the same key."""
+
+    def __init__(self, server: Server, store: Store | None = None, *, path: str = "/mcp") -> None:
+        self.store: Store = Memory() if store is None else store
+        self._is_alone = store is None
+        self._server = server
+        self._path = path
+        self._bus: Bus = Solitude()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._joining: tuple[asyncio.AbstractEventLoop | None, asyncio.Lock] = None, asyncio.Lock()
+        self._takers: dict[type, Callable[[Any], Remembered | None]] = {
+            Told: self._take_told,
+            Logged: self._take_logged,
+        }
+        self._sending: set[asyncio.Task[Any]] = set()
+
+    @property
+    def name(self) -> str:
+        """What the ids that this process makes begin with."""
+        return self._bus.name
+
+    def on(self, kind: type[M], take: Callable[[M], Remembered | None]) -> None:
+        """Let messages of a kind be taken by a function."""
+        self._takers[kind] = take
+
+    def needs_to_join(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Tell whether `join` must be awaited before anything is served in a loop."""
+        return self._loop is not loop and not self._is_alone
+
+    async def join(self) -> None:
+        """Find the others; a process does so when it serves first, for only then it has its loop."""
+        loop = asyncio.get_running_loop()
+        if self._joining[0] is not loop:
+            self._joining = loop, asyncio.Lock()
+        async with self._joining[1]:
+            if self.needs_to_join(loop):
+                bus = self.store.bus(self._group())
+                await bus.open(self._receive)
+                self._bus, self._loop = bus, loop
+                self._server.audience.add(self)
+
+    def _group(self) -> str:
+        """Name what only those have in common who share a key, a server, a path, a folder and a machine."""
+        place = "\0".join([self._server.name, self._path, str(Path.cwd()), socket.gethostname()])
+        return self._server.key_ring.seal("group", place.encode())
+
+    def _receive(self, data: bytes) -> bytes:
+        message = _decoder.decode(data)
+        take = self._takers.get(type(message))
+        reply = None if take is None else take(message)
+        return b"" if reply is None else _encoder.encode(reply)
+
+    def send(self, message: Message, to: str | None = None) -> None:
+        """Send a message to the others, or to one, without waiting for it."""
+        if self._loop is not None:
+            task = self._loop.create_task(self._bus.publish(_encoder.encode(message), to))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+
+    async def share(self, message: Message) -> list[Remembered]:
+        """Send a message to the others, and wait until they have it; return what they say to it."""
+        return [_remembered.decode(reply) for reply in await self._bus.publish(_encoder.encode(message)) if reply]
+
+    def tell(self, method: str, uri: str | None = None) -> None:
+        """Let the others tell their clients of a change, from any thread."""
+        self._later(Told(method, uri))
+
+    def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
+        """Let the others send a log message to their clients, from any thread."""
+        self._later(Logged(level, encode(data), logger))
+
+    def _later(self, message: Message) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.send, message)
+
+    def _take_told(self, told: Told) -> None:
+        for listener in self._server.audience.members():
+            if not isinstance(listener, Workers):
+                listener.tell(told.method, told.uri)
+
+    def _take_logged(self, logged: Logged) -> None:
+        for listener in self._server.audience.members():
+            if not isinstance(listener, Workers):
+                listener.log(logged.level, Raw(logged.data), logged.logger)
+
+    async def close(self) -> None:
+        """Leave the others."""
+        self._server.audience.discard(self)
+        self._loop = None
+        if self._sending:
+            await asyncio.wait(list(self._sending))
+        await self._bus.close()

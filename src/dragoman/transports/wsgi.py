@@ -1,0 +1,133 @@
+"""HTTP by WSGI (PEP 3333), with no meaning of its own: requests come in, and a service answers each with one body.
+
+A server calls the application from as many threads as it likes. A body ends after `CONTENT_LENGTH` bytes; one without a
+length ends by itself only where the server says so (`wsgi.input_terminated`), and elsewhere must not be read at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from dragoman.errors import TransportError
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Any]
+
+_CHUNK_BYTES = 65_536
+
+
+class UnreadableBody(TransportError):
+    """The body cannot be read; `status` is what to answer."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class WsgiReply(Struct, frozen=True):
+    """A response."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+class WsgiRequest:
+    """One request, whose body is read on demand."""
+
+    def __init__(self, environ: Environ) -> None:
+        self.environ = environ
+        self.method: str = environ["REQUEST_METHOD"]
+        self.bound_to: str | None = environ.get("SERVER_NAME")
+        """The address or name that the server listens on."""
+
+    @property
+    def headers(self) -> list[tuple[str, str]]:
+        """The headers, with lower-case names; WSGI does not tell an underscore in a name from a hyphen."""
+        named = [
+            (key.removeprefix("HTTP_").replace("_", "-").lower(), value)
+            for key, value in self.environ.items()
+            if key.startswith("HTTP_") and key not in ("HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH")
+        ]
+        kind = self.environ.get("CONTENT_TYPE")
+        return [*named, ("content-type", kind)] if kind else named
+
+    def read(self, most: int) -> bytes:
+        """Return the body, or as many bytes of it.
+
+        Raises:
+            UnreadableBody: its length is no number, is missing where it is needed, or is not what was sent.
+        """
+        length = self._length()
+        wanted = most if length is None else min(length, most)
+        try:
+            body = _read(self.environ["wsgi.input"], wanted)
+        except OSError as error:
+            raise UnreadableBody(400, "The body could not be read to its end") from error
+        if length is not None and len(body) < wanted:
+            raise UnreadableBody(400, f"The body ended after {len(body)} of {length} bytes")
+        return body
+
+    def _length(self) -> int | None:
+        """Return how many bytes the body has, or None where it ends by itself."""
+        declared = str(self.environ.get("CONTENT_LENGTH") or "").strip()
+        chunked = "chunked" in self.environ.get("HTTP_TRANSFER_ENCODING", "").lower()
+        if chunked and self.environ.get("wsgi.input_terminated"):
+            return None
+        if chunked:
+            raise UnreadableBody(411, "This server reads no chunked bodies; send the body with a Content-Length")
+        if not declared:
+            return 0
+        if not (declared.isascii() and declared.isdigit()) or len(declared) > 18:
+            raise UnreadableBody(400, "The Content-Length is not a number of bytes")
+        return int(declared)
+
+
+def _read(stream: Any, most: int) -> bytes:
+    chunks: list[bytes] = []
+    left = most
+    while left > 0 and (chunk := stream.read(min(left, _CHUNK_BYTES))):
+        chunks.append(chunk)
+        left -= len(chunk)
+    return b"".join(chunks)
+
+
+class Service(Protocol):
+    """What answers requests."""
+
+    def answer(self, request: WsgiRequest) -> WsgiReply:
+        """Return the answer to a request, blocking; called from many threads at once."""
+
+
+class WsgiApp:
+    """A WSGI application that serves one path, alone or mounted."""
+
+    def __init__(self, service: Service, *, path: str = "/mcp") -> None:
+        self._service = service
+        self._path = "/" + path.strip("/")
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Serve one request."""
+        if self._is_ours(environ):
+            reply = self._service.answer(WsgiRequest(environ))
+        else:
+            reply = WsgiReply(404, [("content-length", "0")], b"")
+        start_response(f"{reply.status} {_phrase(reply.status)}", reply.headers)
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [reply.body]
+
+    def _is_ours(self, environ: Environ) -> bool:
+        # PEP 3333 hands over the bytes of a path as if they were latin-1.
+        path = environ.get("PATH_INFO", "").encode("latin-1").decode(errors="replace")
+        mounted_here = bool(environ.get("SCRIPT_NAME", "").strip("/")) and path in ("", "/")
+        return mounted_here or path.rstrip("/") == self._path.rstrip("/")
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Unknown"
