@@ -9,20 +9,41 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
+    from dragoman.client.approval import Approval
+    from dragoman.client.blocking import BoundPrompt, BoundResource, BoundResourceTemplate, BoundTool, Call, Client
+    from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
+    from dragoman.client.client import AsyncClient
+    from dragoman.client.elicitation import Accept, Cancel, Decline, ElicitationRequest
+    from dragoman.client.notifications import LogMessage, Notification
+    from dragoman.client.results import CallResult
+    from dragoman.client.roots import Roots
+    from dragoman.client.sampling import Rejected, Sampling, SamplingRequest
+    from dragoman.client.target import register_transport
     from dragoman.config import Configuration, configure
     from dragoman.errors import (
+        AuthError,
+        AuthRequired,
         Cancelled,
+        CapabilityNotAvailable,
+        ConnectError,
         DefinitionError,
         DragomanError,
+        HeaderMismatch,
+        HttpError,
+        InputNeeded,
         InternalError,
         InvalidParams,
         InvalidRequest,
         MethodAlreadyDefined,
         MethodNotFound,
         MissingCapability,
+        NotFound,
+        PaginationLimit,
         ParseError,
         ResourceNotFound,
         RpcError,
+        ServerCrashed,
+        SessionExpired,
         Timeout,
         ToolError,
         ToolNotUnique,
@@ -43,13 +64,27 @@ if TYPE_CHECKING:
     from dragoman.server.server import Server
     from dragoman.server.tools import Tool, tool
     from dragoman.server.views import HttpReply
+    from dragoman.transports.http import Network
 
 _HOMES = {
     "dragoman.errors": (
-        "Cancelled DefinitionError DragomanError InternalError InvalidParams InvalidRequest MethodAlreadyDefined"
-        " MethodNotFound MissingCapability ParseError ResourceNotFound RpcError Timeout ToolError ToolNotUnique"
-        " TransportError UnsupportedVersion UrlElicitationRequired ValidationError"
+        "AuthError AuthRequired Cancelled CapabilityNotAvailable ConnectError DefinitionError DragomanError"
+        " HeaderMismatch HttpError InputNeeded InternalError InvalidParams InvalidRequest MethodAlreadyDefined"
+        " MethodNotFound MissingCapability NotFound PaginationLimit ParseError ResourceNotFound RpcError ServerCrashed"
+        " SessionExpired Timeout ToolError ToolNotUnique TransportError UnsupportedVersion UrlElicitationRequired"
+        " ValidationError"
     ),
+    "dragoman.client.approval": "Approval",
+    "dragoman.client.blocking": "BoundPrompt BoundResource BoundResourceTemplate BoundTool Call Client",
+    "dragoman.client.bound": "AsyncBoundPrompt AsyncBoundResource AsyncBoundResourceTemplate AsyncBoundTool",
+    "dragoman.client.client": "AsyncClient",
+    "dragoman.client.elicitation": "Accept Cancel Decline ElicitationRequest",
+    "dragoman.client.notifications": "LogMessage Notification",
+    "dragoman.client.results": "CallResult",
+    "dragoman.client.roots": "Roots",
+    "dragoman.client.sampling": "Rejected Sampling SamplingRequest",
+    "dragoman.client.target": "register_transport",
+    "dragoman.transports.http": "Network",
     "dragoman.config": "Configuration configure",
     "dragoman.server.context": "BlockingContext Context",
     "dragoman.server.httprequest": "HttpRequest",
@@ -67,19 +102,43 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
+    "Accept",
+    "Approval",
+    "AsyncBoundPrompt",
+    "AsyncBoundResource",
+    "AsyncBoundResourceTemplate",
+    "AsyncBoundTool",
+    "AsyncClient",
     "Audio",
+    "AuthError",
+    "AuthRequired",
     "BlockingContext",
+    "BoundPrompt",
+    "BoundResource",
+    "BoundResourceTemplate",
+    "BoundTool",
+    "Call",
+    "CallResult",
+    "Cancel",
     "Cancelled",
+    "CapabilityNotAvailable",
+    "Client",
     "Configuration",
+    "ConnectError",
     "Context",
+    "Decline",
     "DefinitionError",
     "DragomanError",
     "Elicit",
     "ElicitResult",
     "ElicitUrl",
+    "ElicitationRequest",
+    "HeaderMismatch",
+    "HttpError",
     "HttpReply",
     "HttpRequest",
     "Image",
+    "InputNeeded",
     "InputRequired",
     "InputSchema",
     "InternalError",
@@ -87,18 +146,29 @@ __all__ = [
     "InvalidRequest",
     "ListRoots",
     "LogHandler",
+    "LogMessage",
     "MethodAlreadyDefined",
     "MethodNotFound",
     "MissingCapability",
+    "Network",
+    "NotFound",
+    "Notification",
     "OutputSchema",
+    "PaginationLimit",
     "ParseError",
     "Prompt",
+    "Rejected",
     "Resource",
     "ResourceNotFound",
     "ResourceTemplate",
+    "Roots",
     "RpcError",
     "Sample",
+    "Sampling",
+    "SamplingRequest",
     "Server",
+    "ServerCrashed",
+    "SessionExpired",
     "Timeout",
     "Tool",
     "ToolError",
@@ -111,6 +181,7 @@ __all__ = [
     "asgi",
     "configure",
     "prompt",
+    "register_transport",
     "resource",
     "tool",
 ]

@@ -16,6 +16,9 @@ DragomanError
     ConnectError                    there is no connection, and nothing was sent
     ServerCrashed(exit_code, ...)   the server's process ended
     SessionExpired                  the server does not know the session any more
+    HttpError(status, body)         an HTTP server answered with a status that is no answer
+    AuthError                       the server does not let this client in
+      AuthRequired(challenge)       it wants credentials
     Timeout(request_id)             it did not answer in time; also a TimeoutError
   ToolError(message, result)        what went wrong in a tool, for the model to read
   Cancelled                         the client gave the request up; nothing is answered
@@ -192,6 +195,34 @@ class ServerCrashed(TransportError):
 
 class SessionExpired(TransportError):
     """The server does not know the session any more."""
+
+
+class HttpError(TransportError):
+    """An HTTP server answered with a status that is no answer; `body` is the beginning of what it said."""
+
+    def __init__(self, message: str, status: int, body: bytes = b"") -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = body
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.args[0], self.status, self.body)
+
+
+class AuthError(TransportError):
+    """The server does not let this client in."""
+
+
+class AuthRequired(AuthError):
+    """The server wants credentials; `status` is 401 or 403 and `challenge` its `WWW-Authenticate` header."""
+
+    def __init__(self, message: str, status: int = 401, challenge: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.challenge = challenge
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.args[0], self.status, self.challenge)
 
 
 class Timeout(TransportError, TimeoutError):

@@ -92,8 +92,6 @@ class HttpService:
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one exchange to its end."""
-        if self._workers.needs_to_join(asyncio.get_running_loop()):
-            await self._workers.join()
         barred = self._guard.refuse(exchange.headers, exchange.bound_to)
         if barred is not None:
             await exchange.reply(barred.status, barred.body(), _JSON_HEADERS)
@@ -103,6 +101,8 @@ class HttpService:
             await exchange.reply(NO_CONTENT)
             return
         try:
+            if self._workers.needs_to_join(asyncio.get_running_loop()):
+                await self._workers.join()
             await (self._serve_admitted(exchange) if self._auth is None else self._serve_verified(exchange, self._auth))
         except Gone:
             raise
@@ -111,7 +111,11 @@ class HttpService:
 
     async def _fail(self, exchange: Exchange, error: Exception, place: str) -> None:
         self._server.report(error, None, {"place": place})
-        await exchange.reply(INTERNAL_ERROR, jsonrpc.encode_error(None, InternalError("Internal error")), _JSON_HEADERS)
+        failure = jsonrpc.encode_error(None, InternalError("Internal error"))
+        if exchange.streaming:
+            await exchange.stream(sse.encode(failure), last=True)
+        else:
+            await exchange.reply(INTERNAL_ERROR, failure, _JSON_HEADERS)
 
     async def _serve_admitted(self, exchange: Exchange) -> None:
         try:
@@ -147,12 +151,13 @@ class HttpService:
         """Serve whom the author's check lets in; the body is not read before."""
         try:
             exchange.principal = await verify(auth, exchange.scope)
-        except PermissionError as error:
-            refused = InvalidRequest(f"Not permitted: {error}")
-            await exchange.reply(FORBIDDEN, jsonrpc.encode_error(None, refused), _JSON_HEADERS)
-            return
         except Exception as error:
-            await self._fail(exchange, error, "auth")
+            # One that the system raised is a failure of the check, and its text is not for clients.
+            if isinstance(error, PermissionError) and error.errno is None:
+                refused = InvalidRequest(f"Not permitted: {error}")
+                await exchange.reply(FORBIDDEN, jsonrpc.encode_error(None, refused), _JSON_HEADERS)
+            else:
+                await self._fail(exchange, error, "auth")
             return
         if exchange.principal is None:
             refused = InvalidRequest("Authorization is required; send the header Authorization")
@@ -331,14 +336,14 @@ class HttpService:
         self, sessions: Sessions, session: HttpSession, call: Call, stream: EventStream, *, json: bool
     ) -> None:
         try:
-            status, data = await self._outcome(call)
-            await self._share(session.data)
-        finally:
-            call.ended = True
-            del session.running[call.request.id]
-            sessions.touch(session)
-        await _settle(call)
-        try:
+            try:
+                status, data = await self._outcome(call)
+                await self._share(session.data)
+            finally:
+                call.ended = True
+                del session.running[call.request.id]
+                sessions.touch(session)
+            await _settle(call)
             await self._finish(session, stream, status, data, json=json)
         finally:
             stream.detach()
@@ -358,7 +363,11 @@ class HttpService:
     async def _share(self, data: SharedSession) -> None:
         """Let every process know what a session has come to remember, before its client hears that it is so."""
         while data.unshared:
-            await self._workers.share(data.unshared.pop(0))
+            change = data.unshared.pop(0)
+            try:
+                await self._workers.share(change)
+            except Exception as error:
+                self._server.report(error, None, {"place": "telling other workers"})
 
     def _call(self, request: eras.Request, data: Session, channel: Channel = SILENCE) -> Call:
         context = self._server.server_context
@@ -451,9 +460,11 @@ class HttpService:
         if self._sessions is not None:
             await self._sessions.close()
         await self._workers.close()
-        left = [*self._tasks, *(asyncio.ensure_future(listener.sent.wait()) for listener in self._listeners)]
-        if left:
-            await asyncio.wait(left, timeout=CLOSE_SECONDS)
+        sending = [asyncio.ensure_future(listener.sent.wait()) for listener in self._listeners]
+        if sending or self._tasks:
+            await asyncio.wait([*self._tasks, *sending], timeout=CLOSE_SECONDS)
+        for unsent in sending:
+            unsent.cancel()
 
 
 async def _settle(call: Call) -> None:

@@ -1,7 +1,8 @@
 """Serving an ASGI application with uvicorn, in one process or several, until a signal ends it quietly.
 
 With several workers the first process binds the socket, forks, and then only looks after the others: a signal is passed
-on to them, and one that dies is replaced, unless they die as fast as they are started.
+on to them, and one that dies is replaced, unless they die as fast as they are started. A second signal ends those that
+have not ended yet at once; and workers whose first process is gone end by themselves.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import time
 from contextlib import suppress
 from types import FrameType
@@ -17,7 +19,7 @@ from typing import Any
 
 import uvicorn
 
-from dragoman.errors import DragomanError
+from dragoman.errors import DefinitionError, DragomanError
 from dragoman.transports.asgi import AsgiApp
 
 GRACE_SECONDS = 5
@@ -30,41 +32,62 @@ _logger = logging.getLogger("dragoman.server")
 class _Uvicorn(uvicorn.Server):
     """Ends our streams before it waits for connections, which would wait for them."""
 
-    def __init__(self, config: uvicorn.Config, app: AsgiApp) -> None:
+    def __init__(self, config: uvicorn.Config, app: AsgiApp, *, parent: int | None = None) -> None:
         super().__init__(config)
         self._app = app
+        self._parent = parent
+        """The process that looks after this one, if there is one."""
 
     async def shutdown(self, sockets: Any = None) -> None:
+        for listening in self.servers:
+            listening.close()
         await self._app.close()
         await super().shutdown(sockets)
+
+    async def on_tick(self, counter: int) -> bool:
+        is_orphan = self._parent is not None and os.getppid() != self._parent
+        return is_orphan or await super().on_tick(counter)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        # Ctrl-C reaches all processes of a terminal, and the first one passes it on: taken twice, it would be an order
+        # to end without waiting for anybody.
+        if self._parent is None or not self.should_exit:
+            super().handle_exit(sig, frame)
+
+    def run_quietly(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until a signal comes, which may be before the loop runs.
+
+        When it has ended, uvicorn raises the signal again; with the usual handlers that were a traceback.
+        """
+        before = {number: signal.signal(number, self.handle_exit) for number in _ENDING}
+        if self._parent is not None:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+        try:
+            self.run(sockets)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def run_http(app: AsgiApp, *, host: str, port: int, workers: int = 1) -> None:
     """Serve an application; SIGINT and SIGTERM end it, with exit code 0.
 
     Raises:
+        DefinitionError: the number of workers is not positive.
         DragomanError: there is no fork on this system, or every worker dies as soon as it starts.
     """
+    if workers < 1:
+        raise DefinitionError(f"workers must be at least 1, not {workers!r}")
     config = uvicorn.Config(
         app, host=host, port=port, log_level="warning", lifespan="off", timeout_graceful_shutdown=GRACE_SECONDS
     )
     if workers == 1:
-        _serve(config, app)
+        _Uvicorn(config, app).run_quietly()
     elif not hasattr(os, "fork"):
         raise DragomanError("Several workers need fork, which this system has not; start several processes instead")
     else:
         with config.bind_socket() as shared:
             _Workers(config, app, shared, workers).run()
-
-
-def _serve(config: uvicorn.Config, app: AsgiApp, sockets: list[socket.socket] | None = None) -> None:
-    # uvicorn raises the signal again when it has ended, which would end the process with a traceback.
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in _ENDING}
-    try:
-        _Uvicorn(config, app).run(sockets)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class _Workers:
@@ -94,24 +117,29 @@ class _Workers:
             raise DragomanError("The workers die as soon as they start; what they wrote to stderr says why")
 
     def _start(self) -> None:
+        if self._is_ending:
+            return
+        parent = os.getpid()
+        # A signal that came to the child before it has handlers of its own would be taken by ours.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         pid = os.fork()
         if pid == 0:
-            self._serve_as_worker()
+            self._serve_as_worker(parent)
         self._started[pid] = time.monotonic()
-        if self._is_ending:
-            self._pass_on(signal.SIGTERM)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
 
-    def _serve_as_worker(self) -> None:
+    def _serve_as_worker(self, parent: int) -> None:
         status = 1
         try:
-            for number in _ENDING:
-                signal.signal(number, signal.SIG_DFL)
-            _serve(self._config, self._app, [self._shared])
+            _Uvicorn(self._config, self._app, parent=parent).run_quietly([self._shared])
             status = 0
         except BaseException:
             _logger.exception("A worker failed")
         finally:
             # What the parent registered to be done at its exit is not to be done by its children.
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(Exception):
+                    stream.flush()
             os._exit(status)
 
     def _wait(self) -> None:
@@ -131,13 +159,11 @@ class _Workers:
             self._start()
 
     def _end(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        ending = signal.SIGKILL if self._is_ending else signal.SIGTERM
         self._is_ending = True
-        self._pass_on(signal.SIGTERM)
-
-    def _pass_on(self, number: int) -> None:
         for pid in list(self._started):
             with suppress(ProcessLookupError):
-                os.kill(pid, number)
+                os.kill(pid, ending)
 
 
 def _exit_code(status: int) -> int:

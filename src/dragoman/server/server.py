@@ -338,6 +338,7 @@ class Server(Registration):
         if transport == "http":
             from dragoman.server.serve_http import run_http
 
+            _ = self.key_ring  # made before workers are forked, so that all have the same
             run_http(self.asgi(**options), host=host, port=port, workers=workers)
         else:
             from dragoman.transports.stdio import run_stdio

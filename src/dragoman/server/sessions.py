@@ -115,6 +115,7 @@ class Sessions:
         self._clock = clock
         self._known: OrderedDict[str, HttpSession] = OrderedDict()
         self._over: OrderedDict[str, bool] = OrderedDict()
+        self._adopting: dict[str, list[Changed]] = {}
         self._tokens: SessionTokens | None = None
         self.workers.on(Sought, self._recall)
         self.workers.on(Ended, lambda ended: self._forget(ended.session, was_ended=True))
@@ -170,10 +171,16 @@ class Sessions:
         caller = self._sealed.open(id, principal=principal, now=time.time())
         if caller is None or self._over.get(id) is ENDED:
             return None
-        told = await self.workers.share(Sought(id))
+        missed = self._adopting.setdefault(id, [])
+        try:
+            told = await self.workers.share(Sought(id))
+        finally:
+            self._adopting.pop(id, None)
         found = self._known.get(id)
         if found is not None:
             return found
+        if self._over.get(id) is ENDED:
+            return None
         living = [memory for memory in told if not memory.is_over]
         if any(memory.was_ended for memory in told) or (not living and (told or id in self._over)):
             return None
@@ -182,6 +189,8 @@ class Sessions:
         for memory in living:
             data.log_level = memory.log_level or data.log_level
             data.followed.update(memory.followed)
+        for change in missed:
+            data.take(change)
         return self._keep(id, data)
 
     def _recall(self, sought: Sought) -> Remembered | None:
@@ -199,6 +208,9 @@ class Sessions:
             take(session, *given)
 
     def _take_change(self, changed: Changed) -> None:
+        # Whoever told what it remembers may have been told more before that was taken in here.
+        if changed.session in self._adopting:
+            self._adopting[changed.session].append(changed)
         self._in(changed.session, lambda session: session.data.take(changed))
 
     def touch(self, session: HttpSession) -> None:

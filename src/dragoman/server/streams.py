@@ -73,10 +73,11 @@ class EventStream:
 
     async def let_go(self) -> None:
         """Let the client go without its response, if it was told how to come back for it."""
-        if self._primes and self.reader is not None:
-            await self.reader.stream(b"")
+        reader = self.reader
+        if self._primes and reader is not None:
+            await reader.stream(b"")
             await self.flush()
-            self.detach()
+            self.detach(reader)
 
     async def close(self) -> None:
         """Write no more."""

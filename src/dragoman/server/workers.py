@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -109,6 +110,7 @@ class Workers:
         self._path = path
         self._bus: Bus = Solitude()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._has_joined = False
         self._joining: tuple[asyncio.AbstractEventLoop | None, asyncio.Lock] = None, asyncio.Lock()
         self._takers: dict[type, Callable[[Any], Remembered | None]] = {
             Told: self._take_told,
@@ -132,18 +134,24 @@ class Workers:
     async def join(self) -> None:
         """Find the others; a process does so when it serves first, for only then it has its loop."""
         loop = asyncio.get_running_loop()
-        if self._joining[0] is not loop:
-            self._joining = loop, asyncio.Lock()
-        async with self._joining[1]:
+        async with self._lock(loop):
             if self.needs_to_join(loop):
                 bus = self.store.bus(self._group())
                 await bus.open(self._receive)
-                self._bus, self._loop = bus, loop
+                self._bus, self._loop, self._has_joined = bus, loop, True
                 self._server.audience.add(self)
+
+    def _lock(self, loop: asyncio.AbstractEventLoop) -> asyncio.Lock:
+        if self._joining[0] is not loop:
+            self._joining = loop, asyncio.Lock()
+        return self._joining[1]
 
     def _group(self) -> str:
         """Name what only those have in common who share a key, a server, a path, a folder and a machine."""
-        place = "\0".join([self._server.name, self._path, str(Path.cwd()), socket.gethostname()])
+        folder = ""
+        with suppress(OSError):  # the folder may have been removed
+            folder = str(Path.cwd())
+        place = "\0".join([self._server.name, self._path, folder, socket.gethostname()])
         return self._server.key_ring.seal("group", place.encode())
 
     def _receive(self, data: bytes) -> bytes:
@@ -154,7 +162,7 @@ class Workers:
 
     def send(self, message: Message, to: str | None = None) -> None:
         """Send a message to the others, or to one, without waiting for it."""
-        if self._loop is not None:
+        if self._has_joined and self._loop is not None:
             task = self._loop.create_task(self._bus.publish(_encoder.encode(message), to))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
@@ -172,7 +180,7 @@ class Workers:
         self._later(Logged(level, encode(data), logger))
 
     def _later(self, message: Message) -> None:
-        if self._loop is not None and not self._loop.is_closed():
+        if self._has_joined and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.send, message)
 
     def _take_told(self, told: Told) -> None:
@@ -186,9 +194,10 @@ class Workers:
                 listener.log(logged.level, Raw(logged.data), logged.logger)
 
     async def close(self) -> None:
-        """Leave the others."""
-        self._server.audience.discard(self)
-        self._loop = None
-        if self._sending:
-            await asyncio.wait(list(self._sending))
-        await self._bus.close()
+        """Leave the others; what is served in this loop from now on is served alone."""
+        async with self._lock(asyncio.get_running_loop()):
+            self._server.audience.discard(self)
+            self._has_joined = False
+            if self._sending:
+                await asyncio.wait(list(self._sending))
+            await self._bus.close()

@@ -3,8 +3,8 @@
 Each process of a group listens on a Unix socket in a folder that only its user may enter, beside the key file. A
 process that joins makes its own socket first and then greets everyone whose socket is there: of two that join at once,
 at least one finds the other. One connection serves both ways. Every message is replied to, so that a sender knows when
-everybody has it; whoever does not reply in time is not waited for. The socket of a process that died refuses
-connections, and is removed by the next who finds it.
+everybody has it; whoever does not reply in time is not waited for again until it does. The socket of a process that
+died refuses connections, and is removed by the next who finds it; so a socket gets its name only when it listens.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import asyncio
 import hashlib
 import logging
 import os
+import socket
+import stat
 import struct
 import tempfile
 from collections.abc import Callable
@@ -27,6 +29,8 @@ REPLIED_WITHIN = 1.0
 LARGEST_FRAME = 8 * 1024 * 1024
 MOST_UNSENT = 32 * 1024 * 1024
 LONGEST_SOCKET_PATH = 100
+BACKLOG = 128
+LAST_NUMBER = 2**32 - 1
 _HEAD = struct.Struct("!IBI")
 _HELLO, _MESSAGE, _REPLY = range(3)
 
@@ -65,6 +69,7 @@ class LocalBus:
         self._links: set[_Link] = set()
         self._server: asyncio.Server | None = None
         self._socket: Path | None = None
+        self._has_left = False
         self._receive: Callable[[bytes], bytes] = _ignore
 
     async def open(self, receive: Callable[[bytes], bytes]) -> None:
@@ -73,8 +78,8 @@ class LocalBus:
         try:
             folder = _private_folder(self._given_folder, self._group)
             self._socket = folder / self.name
-            loop = asyncio.get_running_loop()
-            self._server = await loop.create_unix_server(lambda: _Link(self), str(self._socket))
+            listening = _listening_socket(self._socket)
+            self._server = await asyncio.get_running_loop().create_unix_server(lambda: _Link(self), sock=listening)
         except OSError as error:
             _logger.warning("The workers of this machine cannot hear of each other: %s", error)
             return
@@ -82,10 +87,11 @@ class LocalBus:
 
     async def _greet(self, path: Path) -> None:
         try:
-            _, link = await asyncio.get_running_loop().create_unix_connection(lambda: _Link(self), str(path))
+            async with asyncio.timeout(REPLIED_WITHIN):
+                _, link = await asyncio.get_running_loop().create_unix_connection(lambda: _Link(self), str(path))
         except ConnectionRefusedError:
             _remove(path)
-        except OSError as error:
+        except OSError as error:  # TimeoutError is one
             _logger.debug("The worker %s cannot be reached: %s", path.name, error)
         else:
             self.know(path.name, link)
@@ -93,6 +99,9 @@ class LocalBus:
 
     async def publish(self, message: bytes, to: str | None = None) -> list[bytes]:
         """Send a message to every other process, or to one, and return the replies of those who gave one in time."""
+        if len(message) > LARGEST_FRAME:
+            _logger.warning("A message of %d bytes is too large for the other workers", len(message))
+            return []
         links = list(self._peers.values()) if to is None else [self._peers[to]] if to in self._peers else []
         replies = await asyncio.gather(*(link.deliver(_MESSAGE, message) for link in links))
         return [reply for reply in replies if reply is not None]
@@ -110,8 +119,10 @@ class LocalBus:
         return b""
 
     def opened(self, link: _Link) -> None:
-        """Keep a link."""
+        """Keep a link, unless this process is about to leave."""
         self._links.add(link)
+        if self._has_left:
+            link.leave()
 
     def lost(self, link: _Link) -> None:
         """Forget a link whose other end is gone."""
@@ -121,17 +132,14 @@ class LocalBus:
 
     async def close(self) -> None:
         """Leave the group."""
+        self._has_left = True
         server, self._server = self._server, None
         if server is None:
             return
         server.close()
         if self._socket is not None:
             _remove(self._socket)
-        links = list(self._links)
-        for link in links:
-            link.leave()
-        for link in links:
-            await link.closed.wait()
+        await asyncio.gather(*(link.part() for link in list(self._links)))
 
 
 class _Link(asyncio.Protocol):
@@ -144,6 +152,7 @@ class _Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._sent = 0
+        self._is_late = False
         self._unreplied: dict[int, asyncio.Future[bytes | None]] = {}
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -164,6 +173,16 @@ class _Link(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    async def part(self) -> None:
+        """Close the connection, and wait until it is closed; what the other end does not read in time is dropped."""
+        self.leave()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REPLIED_WITHIN):
+                await self.closed.wait()
+        if self._transport is not None:
+            self._transport.abort()
+            await self.closed.wait()
+
     def put(self, kind: int, number: int, body: bytes) -> bool:
         """Send a frame; false when the other end does not read."""
         if self._transport is None or self._transport.get_write_buffer_size() + len(body) > MOST_UNSENT:
@@ -173,14 +192,17 @@ class _Link(asyncio.Protocol):
 
     async def deliver(self, kind: int, body: bytes) -> bytes | None:
         """Send a frame and return its reply, or None when the other end is gone or too slow."""
-        self._sent += 1
-        number = self._sent
+        self._sent = number = self._sent % LAST_NUMBER + 1
+        if not self.put(kind, number, body) or self._is_late:
+            return None
         replied = self._unreplied[number] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(REPLIED_WITHIN):
-                return await replied if self.put(kind, number, body) else None
+                return await replied
         except TimeoutError:
-            _logger.warning("The worker %s did not reply within %g s", self.peer, REPLIED_WITHIN)
+            if not self._is_late:
+                self._is_late = True
+                _logger.warning("The worker %s did not reply within %g s", self.peer, REPLIED_WITHIN)
             return None
         finally:
             del self._unreplied[number]
@@ -202,6 +224,7 @@ class _Link(asyncio.Protocol):
 
     def _take(self, kind: int, number: int, body: bytes) -> None:
         if kind == _REPLY:
+            self._is_late = False
             waiting = self._unreplied.get(number)
             if waiting is not None and not waiting.done():
                 waiting.set_result(body)
@@ -215,7 +238,23 @@ class _Link(asyncio.Protocol):
 
 
 def _sockets(folder: Path) -> list[Path]:
-    return list(folder.iterdir())
+    return [path for path in folder.iterdir() if not path.name.startswith(".")]
+
+
+def _listening_socket(path: Path) -> socket.socket:
+    """Return a socket that listens already when it gets its name: one that does not is taken for a dead one."""
+    unnamed = path.with_name("." + path.name)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listening.bind(str(unnamed))
+        listening.listen(BACKLOG)
+        unnamed.rename(path)
+    except OSError:
+        listening.close()
+        _remove(unnamed)
+        raise
+    listening.settimeout(0)
+    return listening
 
 
 def _remove(path: Path) -> None:
@@ -231,12 +270,11 @@ def _ignore(message: bytes) -> bytes:  # noqa: ARG001
 def _private_folder(given: Path | None, group: str) -> Path:
     """Return the folder of a group, which nobody else may enter; its paths must fit into a socket's address."""
     folder = (given or state_folder() / "bus") / group
-    if len(os.fsencode(folder)) > LONGEST_SOCKET_PATH - len("/12345678"):
+    if len(os.fsencode(folder)) > LONGEST_SOCKET_PATH - len("/.12345678"):
         folder = Path(tempfile.gettempdir()) / f"dragoman-{os.getuid()}" / group
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for part in (folder.parent, folder):
-        with suppress(PermissionError):
-            part.chmod(0o700)
-        if part.is_symlink() or part.stat().st_uid != os.getuid() or part.stat().st_mode & 0o077:
-            raise PermissionError(f"{part} belongs to somebody else, or others may enter it")
+        part.mkdir(parents=True, exist_ok=True, mode=0o700)
+        found = part.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+            raise PermissionError(f"{part} must be a folder that nobody else may enter (chmod 700)")
     return folder

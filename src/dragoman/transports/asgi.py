@@ -89,7 +89,10 @@ class Exchange:
         self._writing = asyncio.Lock()
         self._watcher: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[Any] | None = None
+        self._read_until: float | None = None
         self._is_late = False
+        self._is_read = self.method != "POST"
+        """Whether nothing of a body is left that a watcher could take for itself."""
 
     async def read(self, limit: int) -> bytes:
         """Return the body.
@@ -108,6 +111,7 @@ class Exchange:
             raise TooSlow(f"The body did not come within {self._pace.read:g} seconds") from None
         finally:
             self._reading = None
+            self._is_read = True
 
     async def _read(self, limit: int) -> bytes:
         chunks: list[bytes] = []
@@ -176,17 +180,23 @@ class Exchange:
     def look_after(self, now: float) -> Coroutine[Any, Any, None] | None:
         """Watch for the client's leaving, and return what must be sent to keep it waiting."""
         if self._reading is not None:
-            if now - self.started >= self._pace.read and not self._is_late:
-                self._is_late = True
-                self._reading.cancel()
+            self._hurry(self._reading, now)
             return None
-        if self._watcher is None:
+        if self._watcher is None and (self._is_read or self.streaming):
             self._watcher = asyncio.ensure_future(self._watch())
         if self.ended or self.gone or self._writing.locked():
             return None
         if self.streaming:
             return self.stream(sse.KEEP_ALIVE) if now - self._last_sent >= self._pace.keep_alive else None
         return self.stream(b"") if self.may_stream and now - self.started >= self._pace.stream_after else None
+
+    def _hurry(self, reading: asyncio.Task[Any], now: float) -> None:
+        """Give up a body that does not come; its time begins when it is read, which a check may precede."""
+        if self._read_until is None:
+            self._read_until = now + self._pace.read
+        if now >= self._read_until and not self._is_late:
+            self._is_late = True
+            reading.cancel()
 
     async def _watch(self) -> None:
         while not self.ended:

@@ -1,0 +1,222 @@
+"""Tools, prompts, resources and templates of a server, bound to the client that found them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from dragoman import types
+from dragoman.client.results import CallResult
+from dragoman.protocol.uritemplate import UriTemplate
+
+if TYPE_CHECKING:
+    from dragoman.client.client import AsyncClient
+
+D = TypeVar("D", bound=types.Tool | types.Prompt | types.Resource | types.ResourceTemplate)
+
+
+class View(Generic[D]):
+    """What the server said of something."""
+
+    definition: D
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.definition.name
+
+    @property
+    def title(self) -> str | None:
+        """Its name for people."""
+        return self.definition.title
+
+    @property
+    def description(self) -> str | None:
+        """What the server says of it."""
+        return self.definition.description
+
+    @property
+    def icons(self) -> list[types.Icon]:
+        """Its icons."""
+        return self.definition.icons or []
+
+    @property
+    def meta(self) -> types.Json:
+        """What else the server attached."""
+        return self.definition.meta or {}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+
+class Bound(Generic[D]):
+    """Something of a server, and the client to use it by."""
+
+    def __init__(self, client: AsyncClient, definition: D) -> None:
+        self._client = client
+        self.definition = definition
+
+
+class ToolView(View[types.Tool]):
+    """What the server said of a tool."""
+
+    @property
+    def input_schema(self) -> types.Json:
+        """The JSON Schema of its arguments."""
+        return self.definition.input_schema
+
+    @property
+    def output_schema(self) -> types.Json | None:
+        """The JSON Schema of its structured results."""
+        return self.definition.output_schema
+
+    @property
+    def annotations(self) -> types.ToolAnnotations:
+        """The server's hints about it, which are worth as much as the server is trusted."""
+        return self.definition.annotations or types.ToolAnnotations()
+
+
+class AsyncBoundTool(Bound[types.Tool], ToolView):
+    """A tool of a server.
+
+    Example:
+        forecast = await client.tool("forecast")
+        result = await forecast(city="Oslo")
+    """
+
+    async def __call__(self, /, **arguments: Any) -> CallResult:
+        """Call the tool; options are given to `call`."""
+        return await self.call(arguments)
+
+    async def call(self, /, arguments: Mapping[str, Any] | None = None, **options: Any) -> CallResult:
+        """Call the tool with the options of `call_tool`."""
+        return await self._client.call_tool(self, arguments, **options)
+
+
+class PromptView(View[types.Prompt]):
+    """What the server said of a prompt."""
+
+    @property
+    def arguments(self) -> list[types.PromptArgument]:
+        """The arguments that it takes."""
+        return self.definition.arguments or []
+
+
+class AsyncBoundPrompt(Bound[types.Prompt], PromptView):
+    """A prompt of a server.
+
+    Example:
+        greet = await client.prompt("greet")
+        messages = (await greet.fetch(name="Jo")).messages
+    """
+
+    async def fetch(self, /, **arguments: Any) -> types.GetPromptResult:
+        """Return the prompt with its arguments filled in."""
+        return await self._client.get_prompt(self.name, arguments)
+
+    async def complete(self, argument: str, value: str, context: Mapping[str, str] | None = None) -> types.Completion:
+        """Return how an argument may go on."""
+        return await self._client.complete(types.PromptReference(self.name), argument, value, context)
+
+
+class ResourceView(View[types.Resource]):
+    """What the server said of a resource."""
+
+    @property
+    def uri(self) -> str:
+        """Its address."""
+        return self.definition.uri
+
+    @property
+    def mime_type(self) -> str | None:
+        """What it is."""
+        return self.definition.mime_type
+
+    @property
+    def size(self) -> int | None:
+        """How many bytes it has."""
+        return self.definition.size
+
+
+class AsyncBoundResource(Bound[types.Resource], ResourceView):
+    """A resource of a server; what it holds is kept until the server says that it changed.
+
+    Example:
+        readme = await client.resource("readme")
+        print(await readme.content())
+    """
+
+    def __init__(self, client: AsyncClient, definition: types.Resource) -> None:
+        super().__init__(client, definition)
+        self._contents: list[types.ResourceContents] | None = None
+
+    async def contents(self, *, refresh: bool = False) -> list[types.ResourceContents]:
+        """Return all that the resource holds."""
+        contents = None if refresh else self._contents
+        if contents is None:
+            self._client.watch_updates(self.uri, self)
+            contents = (await self._client.read_resource(self.uri)).contents
+            self._contents = contents
+        return contents
+
+    async def content(self, *, refresh: bool = False) -> str | bytes:
+        """Return what the resource holds: text, or bytes."""
+        return joined(await self.contents(refresh=refresh))
+
+    async def subscribe(self, on_update: Callable[[str], Any] | None = None) -> None:
+        """Be told when the resource changes; what was read of it is then read anew."""
+        self._client.watch_updates(self.uri, self)
+        await self._client.subscribe(self.uri, on_update)
+
+    async def unsubscribe(self) -> None:
+        """Be told no more."""
+        await self._client.unsubscribe(self.uri)
+
+    def forget(self) -> None:
+        """Keep no longer what was read."""
+        self._contents = None
+
+
+class ResourceTemplateView(View[types.ResourceTemplate]):
+    """What the server said of a template."""
+
+    @property
+    def uri_template(self) -> str:
+        """The template of the addresses."""
+        return self.definition.uri_template
+
+    @property
+    def mime_type(self) -> str | None:
+        """What such a resource is."""
+        return self.definition.mime_type
+
+    def uri(self, /, **arguments: Any) -> str:
+        """Return the address for some arguments."""
+        return UriTemplate(self.uri_template).expand({key: str(value) for key, value in arguments.items()})
+
+
+class AsyncBoundResourceTemplate(Bound[types.ResourceTemplate], ResourceTemplateView):
+    """A family of resources of a server.
+
+    Example:
+        logs = await client.resource_template("logs")
+        print(await logs.fetch(date="2026-07-28"))
+    """
+
+    async def fetch(self, /, **arguments: Any) -> str | bytes:
+        """Return what the resource for some arguments holds: text, or bytes."""
+        return joined((await self._client.read_resource(self.uri(**arguments))).contents)
+
+    async def complete(self, argument: str, value: str, context: Mapping[str, str] | None = None) -> types.Completion:
+        """Return how an argument may go on."""
+        reference = types.ResourceTemplateReference(self.uri_template)
+        return await self._client.complete(reference, argument, value, context)
+
+
+def joined(contents: list[types.ResourceContents]) -> str | bytes:
+    """Return contents as text, or as bytes if any of them is no text."""
+    from base64 import b64decode
+
+    if all(part.blob is None for part in contents):
+        return "\n".join(part.text or "" for part in contents)
+    return b"".join(b64decode(part.blob) if part.blob is not None else (part.text or "").encode() for part in contents)

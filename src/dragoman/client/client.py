@@ -1,0 +1,570 @@
+"""The asynchronous client; the blocking one drives it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
+
+from dragoman import types
+from dragoman.client.approval import Approval, decide
+from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
+from dragoman.client.catalog import Kind, KnownTool, shortest
+from dragoman.client.connection import Connection, OnProgress, Options
+from dragoman.client.core import CONNECT_SECONDS, TIMEOUT_SECONDS, Core, Watcher, Watchers, offers, seconds
+from dragoman.client.credentials import Credentials
+from dragoman.client.handlers import Handlers
+from dragoman.client.lifeline import Status
+from dragoman.client.opening import Speech
+from dragoman.client.options import ClientOptions, check
+from dragoman.client.results import CallResult
+from dragoman.client.roots import Roots
+from dragoman.client.target import Surroundings, Target, way_to
+from dragoman.errors import (
+    CapabilityNotAvailable,
+    HeaderMismatch,
+    NotFound,
+    PaginationLimit,
+    RpcError,
+    TransportError,
+    ValidationError,
+)
+from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
+
+if TYPE_CHECKING:
+    from typing import Self, Unpack
+
+ToolLike = str | types.Tool | AsyncBoundTool | Any
+Page = TypeVar("Page", bound=types.PaginatedResult)
+MOST_PAGES = 1000
+
+_LISTS: dict[Kind, tuple[str, type[types.PaginatedResult], str]] = {
+    "tools": ("tools/list", types.ListToolsResult, "tools"),
+    "prompts": ("prompts/list", types.ListPromptsResult, "prompts"),
+    "resources": ("resources/list", types.ListResourcesResult, "resources"),
+    "resource_templates": ("resources/templates/list", types.ListResourceTemplatesResult, "resources"),
+}
+_WIRE_NAMES: dict[str, str] = {"resource_templates": "resourceTemplates"}
+_WATCHED: dict[Kind, str] = {
+    "tools": "tools_list_changed",
+    "prompts": "prompts_list_changed",
+    "resources": "resources_list_changed",
+    "resource_templates": "resources_list_changed",
+}
+
+
+class AsyncClient:
+    """A client of any MCP server: of a URL, a command, a script, or a `Server` of this process.
+
+    Example:
+        async with AsyncClient("https://example.com/mcp") as client:
+            result = await client.call_tool("forecast", {"city": "Oslo"})
+            print(result.text)
+
+    The first request connects, and one after the connection was lost connects again. The options are those of
+    `ClientOptions`.
+
+    Raises:
+        TypeError: there is no such option, or the target is nothing that a client can be pointed at.
+        ValueError: an option has a value that makes no sense.
+    """
+
+    def __init__(self, target: Target, **options: Unpack[ClientOptions]) -> None:
+        check(options)
+        given = cast("dict[str, Any]", options)
+        self.roots = Roots(given.get("roots") or ())
+        self.roots.on_change = self._roots_changed
+        self._strict = bool(given.get("strict"))
+        self._trusted = bool(given.get("trusted"))
+        self._on_approval = given.get("on_approval")
+        self._approval_timeout = given.get("approval_timeout")
+        self._max_pages = given.get("max_pages", MOST_PAGES)
+        credentials = Credentials(_with_token(given.get("headers"), given.get("auth")))
+        limits = Limits(given.get("max_message_bytes", DEFAULT_LIMITS.message_bytes), DEFAULT_LIMITS.nesting)
+        around = Surroundings(
+            credentials,
+            network=given.get("network"),
+            transport=given.get("transport"),
+            env=given.get("env"),
+            inherit_env=given.get("inherit_env", True),
+            cwd=given.get("cwd"),
+            limits=limits,
+        )
+        self._core = Core(
+            way_to(target, around),
+            info=types.Implementation(given.get("name") or "dragoman", given.get("version") or _own_version()),
+            speech=Speech.of(given.get("mode", "auto"), given.get("protocol_version")),
+            handlers=Handlers(
+                on_sampling=given.get("on_sampling"), on_elicitation=given.get("on_elicitation"), roots=self.roots
+            ),
+            watchers=Watchers(**{name: given[name] for name in Watchers.__struct_fields__ if name in given}),
+            credentials=credentials,
+            timeout=seconds(given.get("timeout"), "DRAGOMAN_TIMEOUT", TIMEOUT_SECONDS),
+            total_timeout=given.get("total_timeout"),
+            connect_timeout=seconds(given.get("connect_timeout"), "DRAGOMAN_CONNECT_TIMEOUT", CONNECT_SECONDS),
+            meta=given.get("meta"),
+            limits=limits,
+        )
+
+    # Its life.
+
+    async def start(self) -> Self:
+        """Connect, if there is no connection.
+
+        Raises:
+            TransportError: the server cannot be reached, or does not answer.
+            RpcError: it refuses.
+        """
+        self._core.lifeline.restart()
+        await self._core.start()
+        return self
+
+    async def stop(self) -> None:
+        """End the connection; safe from any task, in any state, more than once."""
+        await self._core.stop()
+
+    async def restart(self) -> Self:
+        """End the connection, and connect anew."""
+        await self.stop()
+        return await self.start()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    @property
+    def status(self) -> Status:
+        """How it is: new, connecting, ready, lost, failed or stopped."""
+        return self._core.lifeline.status
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a connection."""
+        return self._core.lifeline.current is not None
+
+    def _connection(self) -> Connection | None:
+        return self._core.lifeline.current
+
+    @property
+    def server_info(self) -> types.Implementation | None:
+        """Who the server says it is, while there is a connection."""
+        connection = self._connection()
+        return None if connection is None else connection.server_info
+
+    @property
+    def capabilities(self) -> types.ServerCapabilities:
+        """What the server offers, while there is a connection."""
+        connection = self._connection()
+        return types.ServerCapabilities() if connection is None else connection.capabilities
+
+    @property
+    def instructions(self) -> str | None:
+        """What the server wants the model to know, while there is a connection."""
+        connection = self._connection()
+        return None if connection is None else connection.instructions
+
+    @property
+    def protocol_version(self) -> str | None:
+        """The version that is spoken, while there is a connection."""
+        connection = self._connection()
+        return None if connection is None else connection.version.name
+
+    async def ping(self, timeout: float | None = None) -> bool:
+        """Tell whether the server answers."""
+        try:
+            connection = await self._core.start()
+            method = "server/discover" if connection.version.stateless else "ping"
+            await self._core.request_raw(method, {}, Options(timeout=timeout))
+        except (TransportError, RpcError):
+            return False
+        return True
+
+    # Tools.
+
+    async def tools(self, *, refresh: bool = False) -> list[AsyncBoundTool]:
+        """Return every tool of the server; kept as long as the server says that it holds.
+
+        Raises:
+            PaginationLimit: there are too many pages.
+        """
+        return [AsyncBoundTool(self, tool) for tool in await self._all("tools", refresh=refresh)]
+
+    async def tool(self, name: str) -> AsyncBoundTool:
+        """Return a tool.
+
+        Raises:
+            NotFound: the server has none of that name.
+        """
+        return _find("tool", name, await self.tools(), lambda tool: (tool.name,))
+
+    async def list_tools(
+        self, cursor: str | None = None, *, meta: Mapping[str, Any] | None = None, timeout: float | None = None
+    ) -> types.ListToolsResult:
+        """Return one page of tools."""
+        return cast("types.ListToolsResult", await self._page("tools", cursor, Options(meta=meta, timeout=timeout)))
+
+    async def call_tool(
+        self,
+        tool: ToolLike,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        total_timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+        progress_token: types.ProgressToken | None = None,
+        headers: Mapping[str, str] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        raise_on_error: bool = True,
+        idempotent: bool | None = None,
+        input_responses: Mapping[str, Any] | None = None,
+        request_state: str | None = None,
+    ) -> CallResult:
+        """Call a tool and return its result.
+
+        Example:
+            result = await client.call_tool("forecast", {"city": "Oslo"}, on_progress=print, timeout=5)
+
+        `idempotent` says that the call may be repeated when the connection breaks. `input_responses` and
+        `request_state` take up a call that raised `InputNeeded`.
+
+        Raises:
+            ToolError: the tool failed, unless `raise_on_error` is False; or the call was not approved.
+            RpcError: the server refused the call.
+            Timeout: nothing was heard of it in time.
+            TransportError: the connection was lost, and the call may have run.
+            ValidationError: the structured content does not fit its schema, and the client is strict.
+        """
+        name = tool if isinstance(tool, str) else str(tool.name)
+        given = await self._approved(name, dict(arguments or {}))
+        params: dict[str, Any] = {"name": name, "arguments": given}
+        if input_responses is not None:
+            params["inputResponses"] = dict(input_responses)
+        if request_state is not None:
+            params["requestState"] = request_state
+        options = Options(
+            timeout=timeout,
+            total_timeout=total_timeout,
+            on_progress=on_progress,
+            progress_token=progress_token,
+            headers=headers,
+            meta=meta,
+        )
+        try:
+            result = await self._call(name, params, options, idempotent=idempotent)
+        except HeaderMismatch:
+            # The tool may mirror arguments in headers that are not known here, or not any more.
+            await self._all("tools", refresh=True)
+            result = await self._call(name, params, options, idempotent=idempotent)
+        outcome = await self._checked(name, result)
+        if raise_on_error:
+            outcome.raise_for_error()
+        return outcome
+
+    async def _approved(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Let the author decide about a call, and return the arguments that were approved."""
+        if self._on_approval is None:
+            return arguments
+        known = self._core.catalog.tool(name)
+        approval = Approval(name, arguments, tool=None if known is None else known.tool, server=self._server_name())
+        await decide(self._on_approval, approval, self._approval_timeout)
+        return dict(approval.arguments)
+
+    def _server_name(self) -> str | None:
+        info = self.server_info
+        return None if info is None else info.name
+
+    async def _call(
+        self, name: str, params: dict[str, Any], options: Options, *, idempotent: bool | None
+    ) -> types.CallToolResult:
+        connection = await self._core.start()
+        known = self._core.catalog.tool(name)
+        if known is not None and connection.link.is_http and connection.version.stateless:
+            mirrored = known.plan.build(params["arguments"])
+            if mirrored:
+                options = msgspec.structs.replace(options, headers={**mirrored, **(options.headers or {})})
+        is_safe = self._is_idempotent(known) if idempotent is None else idempotent
+        return await self._core.request("tools/call", params, types.CallToolResult, options, is_safe=is_safe)
+
+    def _is_idempotent(self, known: KnownTool | None) -> bool:
+        hints = None if known is None else known.tool.annotations
+        return self._trusted and hints is not None and bool(hints.idempotent_hint or hints.read_only_hint)
+
+    async def _checked(self, name: str, result: types.CallToolResult) -> CallResult:
+        """Return the result of a call, with its structured content as the output schema has it."""
+        outcome = CallResult.of(result)
+        if outcome.is_error or not outcome.has_structured:
+            return outcome
+        known = self._core.catalog.tool(name) or await self._look_up(name)
+        if known is None:
+            return outcome
+        try:
+            known.check(outcome.structured)
+        except ValidationError as error:
+            if self._strict:
+                raise
+            self._core.warn("%s", error)
+        return CallResult.of(result, wrapped=known.is_wrapped)
+
+    async def _look_up(self, name: str) -> KnownTool | None:
+        try:
+            await self._all("tools", refresh=False)
+        except (RpcError, PaginationLimit, ValidationError):
+            return None
+        return self._core.catalog.tool(name)
+
+    # Prompts.
+
+    async def prompts(self, *, refresh: bool = False) -> list[AsyncBoundPrompt]:
+        """Return every prompt of the server; kept as long as the server says that it holds."""
+        return [AsyncBoundPrompt(self, prompt) for prompt in await self._all("prompts", refresh=refresh)]
+
+    async def prompt(self, name: str) -> AsyncBoundPrompt:
+        """Return a prompt.
+
+        Raises:
+            NotFound: the server has none of that name.
+        """
+        return _find("prompt", name, await self.prompts(), lambda prompt: (prompt.name,))
+
+    async def list_prompts(
+        self, cursor: str | None = None, *, meta: Mapping[str, Any] | None = None, timeout: float | None = None
+    ) -> types.ListPromptsResult:
+        """Return one page of prompts."""
+        return cast("types.ListPromptsResult", await self._page("prompts", cursor, Options(meta=meta, timeout=timeout)))
+
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> types.GetPromptResult:
+        """Return a prompt with its arguments filled in; what is no text is sent as JSON.
+
+        Raises:
+            RpcError: there is no such prompt, or an argument is missing.
+        """
+        texts = {key: _as_text(value) for key, value in (arguments or {}).items()}
+        params = {"name": name, "arguments": texts}
+        options = Options(timeout=timeout, headers=headers, meta=meta)
+        return await self._core.request("prompts/get", params, types.GetPromptResult, options)
+
+    # Resources.
+
+    async def resources(self, *, refresh: bool = False) -> list[AsyncBoundResource]:
+        """Return every resource of the server; kept as long as the server says that it holds."""
+        return [AsyncBoundResource(self, resource) for resource in await self._all("resources", refresh=refresh)]
+
+    async def resource(self, name: str) -> AsyncBoundResource:
+        """Return a resource, by its name or URI.
+
+        Raises:
+            NotFound: the server has none of that name.
+        """
+        return _find("resource", name, await self.resources(), lambda resource: (resource.name, resource.uri))
+
+    async def list_resources(
+        self, cursor: str | None = None, *, meta: Mapping[str, Any] | None = None, timeout: float | None = None
+    ) -> types.ListResourcesResult:
+        """Return one page of resources."""
+        page = await self._page("resources", cursor, Options(meta=meta, timeout=timeout))
+        return cast("types.ListResourcesResult", page)
+
+    async def resource_templates(self, *, refresh: bool = False) -> list[AsyncBoundResourceTemplate]:
+        """Return every resource template of the server; kept as long as the server says that it holds."""
+        found = await self._all("resource_templates", refresh=refresh)
+        return [AsyncBoundResourceTemplate(self, template) for template in found]
+
+    async def resource_template(self, name: str) -> AsyncBoundResourceTemplate:
+        """Return a resource template, by its name or URI template.
+
+        Raises:
+            NotFound: the server has none of that name.
+        """
+        templates = await self.resource_templates()
+        return _find("resource template", name, templates, lambda template: (template.name, template.uri_template))
+
+    async def list_resource_templates(
+        self, cursor: str | None = None, *, meta: Mapping[str, Any] | None = None, timeout: float | None = None
+    ) -> types.ListResourceTemplatesResult:
+        """Return one page of resource templates."""
+        page = await self._page("resource_templates", cursor, Options(meta=meta, timeout=timeout))
+        return cast("types.ListResourceTemplatesResult", page)
+
+    async def read_resource(
+        self,
+        uri: str,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> types.ReadResourceResult:
+        """Return what a resource holds.
+
+        Raises:
+            RpcError: there is no such resource.
+        """
+        options = Options(timeout=timeout, headers=headers, meta=meta)
+        return await self._core.request("resources/read", {"uri": uri}, types.ReadResourceResult, options)
+
+    async def subscribe(self, uri: str, on_update: Callable[[str], Any] | None = None) -> None:
+        """Be told when a resource changes: `on_update`, and the client's `on_resource_updated`, get its URI.
+
+        Raises:
+            CapabilityNotAvailable: the server does not tell of that.
+        """
+        connection = await self._core.start()
+        if not offers(connection, "resources", "subscribe"):
+            raise CapabilityNotAvailable("The server does not tell when resources change (resources.subscribe)")
+        await self._core.follow(uri, on_update)
+
+    async def unsubscribe(self, uri: str) -> None:
+        """Be told no more when a resource changes."""
+        await self._core.unfollow(uri)
+
+    def watch_updates(self, uri: str, watcher: Watcher) -> None:
+        """Let somebody forget what a resource held when the server says that it changed."""
+        self._core.watch(uri, watcher)
+
+    async def complete(
+        self,
+        ref: types.PromptReference | types.ResourceTemplateReference | types.Json,
+        argument: str,
+        value: str,
+        context: Mapping[str, str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> types.Completion:
+        """Return how an argument of a prompt or resource template may go on.
+
+        Example:
+            await client.complete({"type": "ref/prompt", "name": "greet"}, "name", "jo")
+
+        Raises:
+            CapabilityNotAvailable: the server completes nothing.
+        """
+        connection = await self._core.start()
+        if not offers(connection, "completions"):
+            raise CapabilityNotAvailable("The server completes no arguments (completions)")
+        params: dict[str, Any] = {"ref": ref, "argument": {"name": argument, "value": value}}
+        if context:
+            params["context"] = {"arguments": dict(context)}
+        result = await self._core.request("completion/complete", params, types.CompleteResult, Options(timeout=timeout))
+        return result.completion
+
+    async def request(
+        self, method: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> types.Json:
+        """Make a request of a method that the server added, and return its result.
+
+        Raises:
+            RpcError: the server refused.
+        """
+        raw = await self._core.request_raw(method, dict(params or {}), Options(timeout=timeout))
+        return cast("types.Json", msgspec.json.decode(raw))
+
+    async def set_log_level(self, level: types.LoggingLevel) -> None:
+        """Say from which level on log messages are wanted."""
+        await self._core.set_log_level(level)
+
+    # Lists.
+
+    async def _page(self, kind: Kind, cursor: str | None, options: Options) -> types.PaginatedResult:
+        method, result, capability = _LISTS[kind]
+        connection = await self._core.start()
+        if not offers(connection, capability):
+            return msgspec.convert({_WIRE_NAMES.get(kind, kind): []}, result)
+        params = {} if cursor is None else {"cursor": cursor}
+        page = await self._core.request(method, params, result, options)
+        if kind == "tools":
+            mirrors = connection.link.is_http and connection.version.stateless
+            page = cast("types.ListToolsResult", page)
+            page.tools = self._core.catalog.learn(page.tools, mirrors=mirrors)
+        return page
+
+    async def _all(self, kind: Kind, *, refresh: bool) -> list[Any]:
+        connection = await self._core.start()
+        catalog, listening = self._core.catalog, self._core.listening
+        identity = await self._core.identity()
+        holds = not connection.version.stateless or bool(getattr(listening.heard, _WATCHED[kind]))
+        found = None if refresh else catalog.find(kind, identity, holds=holds)
+        if found is not None:
+            return found
+        if connection.version.stateless and offers(connection, _LISTS[kind][2], "list_changed"):
+            listening.want(connection, **{_WATCHED[kind]: True})
+        items, ttl_ms = await self._fetch(kind)
+        catalog.keep(kind, identity, items, ttl_ms)
+        return items
+
+    async def _fetch(self, kind: Kind) -> tuple[list[Any], int | None]:
+        items: list[Any] = []
+        ttl_ms: int | None = None
+        cursor: str | None = None
+        seen: set[str] = set()
+        for _ in range(self._max_pages):
+            page = await self._page(kind, cursor, Options())
+            items += getattr(page, kind)
+            ttl_ms = shortest(ttl_ms, page.ttl_ms)
+            cursor = page.next_cursor
+            if cursor is None:
+                return items, ttl_ms
+            if cursor in seen:
+                raise PaginationLimit(f"The pages of {kind} come back to the cursor {cursor!r}")
+            seen.add(cursor)
+        raise PaginationLimit(f"There are more than {self._max_pages} pages of {kind}; raise max_pages")
+
+    def _roots_changed(self) -> None:
+        self._core.roots_changed()
+
+    def call_in_threads(self) -> None:
+        """Call the author's plain functions in threads, where they may use a blocking client."""
+        self._core.call_in_threads()
+
+
+Found = TypeVar("Found", bound=AsyncBoundTool | AsyncBoundPrompt | AsyncBoundResource | AsyncBoundResourceTemplate)
+
+
+def _find(kind: str, name: str, items: Sequence[Found], names: Callable[[Found], tuple[str, ...]]) -> Found:
+    from difflib import get_close_matches
+
+    for item in items:
+        if name in names(item):
+            return item
+    raise NotFound(kind, name, get_close_matches(name, [known for item in items for known in names(item)]))
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _with_token(headers: Any, auth: Any) -> Any:
+    """Return the headers with a bearer token, which may be given anew for each request."""
+    if auth is None:
+        return headers
+    if isinstance(auth, str) and (headers is None or isinstance(headers, Mapping)):
+        return {**(headers or {}), "Authorization": f"Bearer {auth}"}
+    if not isinstance(auth, str) and not callable(auth):
+        raise TypeError(f"auth must be a bearer token or a function that gives one, not {type(auth).__name__}")
+    return _TokenHeaders(headers, auth)
+
+
+class _TokenHeaders:
+    """Headers and a bearer token, given anew for each request."""
+
+    def __init__(self, headers: Any, token: Any) -> None:
+        self._headers = Credentials(headers)
+        self._token = Credentials({"Authorization": token})
+
+    async def __call__(self) -> dict[str, str]:
+        token = (await self._token.headers())["Authorization"]
+        return {**await self._headers.headers(), "Authorization": f"Bearer {token}"}
+
+
+def _own_version() -> str:
+    return str(sys.modules["dragoman"].__version__)

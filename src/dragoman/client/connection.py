@@ -1,0 +1,312 @@
+"""One living connection to a server: requests in flight, and what the server says and asks meanwhile.
+
+The peer machine matches answers, progress and cancellations; this file adds time. A request has a clock that counts
+while nothing is heard of it: progress winds it up again, and it stands still while the server waits for an answer of
+ours. A request whose clock runs out, or whose caller is cancelled, is given up, and the server is told so. When the
+connection ends, every request that waits fails at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+from msgspec import Raw, Struct
+
+from dragoman import types
+from dragoman.client.link import Link, Outgoing
+from dragoman.errors import ConnectError, RpcError, Timeout, TransportError
+from dragoman.protocol import jsonrpc
+from dragoman.protocol.fields import trim
+from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
+from dragoman.protocol.peer import CANCELLED, Answered, Cancelled, Event, Peer, Progressed, Reply
+from dragoman.protocol.versions import LATEST_HANDSHAKE, Version
+
+OnProgress = Callable[..., Any]
+
+
+class Options(Struct, kw_only=True):
+    """How one request is sent, and how long it is waited for; None is as the client has it."""
+
+    timeout: float | None = None
+    """Seconds without any sign of it."""
+    total_timeout: float | None = None
+    on_progress: OnProgress | None = None
+    progress_token: types.ProgressToken | None = None
+    headers: Mapping[str, str] | None = None
+    meta: Mapping[str, Any] | None = None
+
+
+class Host(Protocol):
+    """The client, as its connection sees it."""
+
+    info: types.Implementation
+
+    def capabilities_for(self, version: Version) -> types.ClientCapabilities:
+        """Return what the client can do for a server of a version."""
+
+    def log_level_for(self, version: Version) -> types.LoggingLevel | None:
+        """Return from which level on log messages are wanted with each request."""
+
+    async def answer(self, request: jsonrpc.Request) -> Any:
+        """Answer a request of the server."""
+
+    def notified(self, notification: jsonrpc.Notification) -> None:
+        """Take a notification of the server."""
+
+    def progressed(self, on_progress: OnProgress | None, params: types.ProgressNotificationParams) -> None:
+        """Take a sign of progress of a request."""
+
+    def lost(self, connection: Connection, error: Exception) -> None:
+        """Take note that a connection has ended by itself."""
+
+
+class _Pending:
+    """A request that waits for its answer."""
+
+    __slots__ = ("clock", "future", "on_progress", "timeout")
+
+    def __init__(self, future: asyncio.Future[Raw], options: Options) -> None:
+        self.future = future
+        self.timeout = options.timeout
+        self.on_progress = options.on_progress
+        self.clock: asyncio.Timeout | None = None
+
+    def wind(self, now: float) -> None:
+        """Let the clock count from now."""
+        if self.clock is not None and self.timeout is not None and not self.clock.expired():
+            self.clock.reschedule(now + self.timeout)
+
+    def stop(self) -> None:
+        """Let the clock stand still."""
+        if self.clock is not None and not self.clock.expired():
+            self.clock.reschedule(None)
+
+
+class Connection:
+    """A connection, from its opening to its end."""
+
+    def __init__(self, link: Link, host: Host, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.link = link
+        self.capabilities = types.ServerCapabilities()
+        self.server_info: types.Implementation | None = None
+        self.instructions: str | None = None
+        self.has_introduced = False
+        """Whether the server said what it can do."""
+        self.error: Exception | None = None
+        """Why it has ended."""
+        self._host = host
+        self._peer = Peer(limits)
+        self._version = LATEST_HANDSHAKE
+        self._envelope: dict[str, Raw] = {}
+        self._pending: set[_Pending] = set()
+        self._serving: dict[types.RequestId, asyncio.Task[None]] = {}
+        self._answering = 0
+        self._background: set[asyncio.Task[Any]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._is_closed = False
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether requests may be sent."""
+        return self.error is None and not self._is_closed
+
+    @property
+    def version(self) -> Version:
+        """The version that is spoken."""
+        return self._version
+
+    async def open(self) -> None:
+        """Open the link."""
+        await self.link.open(self.receive, self._lost)
+
+    def speak(self, version: Version) -> None:
+        """Speak a version from now on."""
+        self._version = version
+        self.link.version = version
+        self._peer.version = version
+        self._envelope = self._introduction(version) if version.stateless else {}
+
+    def _introduction(self, version: Version) -> dict[str, Raw]:
+        said = {
+            types.PROTOCOL_VERSION: version.name,
+            types.CLIENT_CAPABILITIES: trim(self._host.capabilities_for(version), version),
+            types.CLIENT_INFO: self._host.info,
+            types.LOG_LEVEL: self._host.log_level_for(version),
+        }
+        return {key: Raw(jsonrpc.encode(value)) for key, value in said.items() if value is not None}
+
+    async def request(
+        self,
+        method: str,
+        params: dict[str, Any],
+        options: Options,
+        *,
+        name: str | None = None,
+        tells_progress: bool = False,
+        may_cancel: bool = True,
+    ) -> Raw:
+        """Send a request and return its result as it came.
+
+        Raises:
+            RpcError: the server answered with an error.
+            Timeout: nothing was heard of it in time.
+            TransportError: the connection is gone.
+        """
+        if self.error is not None or self._is_closed:
+            raise ConnectError(f"The connection to the server has ended: {self.error or 'it was closed'}")
+        pending = _Pending(self._loop.create_future(), options)
+        id = options.progress_token if options.progress_token is not None else self._peer.next_id()
+        if id in self._peer.waiting:
+            raise ValueError(f"The progress token {id!r} is in use by a request that waits for its answer")
+        meta = self._meta(options.meta, id if tells_progress else None)
+        if meta:
+            params = {**params, "_meta": meta}
+        data = self._peer.send_request(id, method, params, pending)
+        message = Outgoing(data, method, id, name, options.headers, pending.future)
+        self._pending.add(pending)
+        answered = False
+        try:
+            result = await self._in_time(message, pending, options.total_timeout)
+            answered = True
+            return result
+        finally:
+            self._pending.discard(pending)
+            if not answered:
+                self._abandon(message, pending, may_cancel=may_cancel)
+
+    def _meta(self, given: Mapping[str, Any] | None, token: types.ProgressToken | None) -> dict[str, Any]:
+        meta: dict[str, Any] = {**given, **self._envelope} if given else dict(self._envelope)
+        if token is not None:
+            meta["progressToken"] = token
+        return meta
+
+    async def _in_time(self, message: Outgoing, pending: _Pending, total: float | None) -> Raw:
+        try:
+            async with asyncio.timeout(total):
+                try:
+                    async with asyncio.timeout(None if self._answering else pending.timeout) as clock:
+                        pending.clock = clock
+                        await self.link.send(message)
+                        return await pending.future
+                except TimeoutError:
+                    if not clock.expired():
+                        raise
+                    raise self._late(message, pending.timeout, "nothing was heard of it for") from None
+        except TimeoutError as error:
+            if isinstance(error, Timeout):
+                raise
+            raise self._late(message, total, "it was not answered within") from None
+
+    def _late(self, message: Outgoing, seconds: float | None, what: str) -> Timeout:
+        return Timeout(f"{message.method} timed out: {what} {seconds:g} seconds", message.id)
+
+    def _abandon(self, message: Outgoing, pending: _Pending, *, may_cancel: bool) -> None:
+        if pending.future.done() and not pending.future.cancelled():
+            pending.future.exception()
+        assert message.id is not None
+        notice = self._peer.cancel(message.id, "The client does not wait for it any more")
+        closes = self.link.is_http and self._version.stateless
+        if notice is not None and may_cancel and self.is_alive and not closes:
+            self._start(self._tell(Outgoing(notice, CANCELLED)))
+
+    async def notify(self, method: str, params: Any = jsonrpc.NO_PARAMS) -> None:
+        """Send a notification.
+
+        Raises:
+            TransportError: it could not be sent.
+        """
+        await self.link.send(Outgoing(self._peer.send_notification(method, params), method))
+
+    async def _tell(self, message: Outgoing) -> None:
+        with suppress(TransportError, RpcError):
+            await self.link.send(message)
+
+    def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = self._loop.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+    def receive(self, data: bytes) -> None:
+        """Take a message of the server."""
+        for event in self._peer.receive_message(data):
+            self._take(event)
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case Answered(waiter, outcome):
+                _settle(waiter.future, outcome)
+            case Progressed(waiter, params):
+                if not self._answering:
+                    waiter.wind(self._loop.time())
+                self._host.progressed(waiter.on_progress, params)
+            case jsonrpc.Notification():
+                self._host.notified(event)
+            case jsonrpc.Request():
+                self._serving[event.id] = self._start(self._serve(event))
+            case Cancelled(id):
+                # After its first step, which is scheduled already: a task that never began would not clean up.
+                self._loop.call_soon(self._serving[id].cancel)
+            case Reply(data):
+                self._start(self._tell(Outgoing(data)))
+
+    async def _serve(self, request: jsonrpc.Request) -> None:
+        """Answer a request of the server; the clocks of ours stand still meanwhile."""
+        self._answering += 1
+        for pending in self._pending:
+            pending.stop()
+        try:
+            reply = await self._reply(request)
+        finally:
+            del self._serving[request.id]
+            self._answering -= 1
+            if not self._answering:
+                for pending in self._pending:
+                    pending.wind(self._loop.time())
+        if reply is not None:
+            await self._tell(Outgoing(reply))
+
+    async def _reply(self, request: jsonrpc.Request) -> bytes | None:
+        try:
+            return self._peer.send_result(request.id, await self._host.answer(request))
+        except RpcError as error:
+            return self._peer.send_error(request.id, error)
+        except asyncio.CancelledError:
+            self._peer.drop(request.id)
+            raise
+
+    def _lost(self, error: Exception | None) -> None:
+        if not self.is_alive:
+            return
+        self.error = error or TransportError("The server closed the connection")
+        if not self.link.is_http:
+            self._fail(self.error)
+        self._host.lost(self, self.error)
+
+    def _fail(self, error: Exception) -> None:
+        for pending in self._peer.close():
+            if not pending.future.done():
+                pending.future.set_exception(error)
+
+    async def close(self) -> None:
+        """End the connection; what waits for an answer fails."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._fail(TransportError("The client was closed while a request waited for its answer"))
+            for task in list(self._background):
+                task.cancel()
+        await self.link.close()
+        if self._background:
+            await asyncio.wait(list(self._background))
+
+
+def _settle(future: asyncio.Future[Raw], outcome: Raw | RpcError) -> None:
+    if future.done():
+        return
+    if isinstance(outcome, RpcError):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)

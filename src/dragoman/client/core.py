@@ -1,0 +1,401 @@
+"""What stands behind a client's methods: the connection that heals, the server's messages, the rounds of input.
+
+A request goes out over the lifeline's connection. In the stateless era its result may say that input is required: the
+handlers answer, and the request is made again with the answers, a bounded number of times. What the server tells is
+given to the author's functions in order, and a request returns only after what the server told before its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
+
+import msgspec
+from msgspec import Raw
+
+from dragoman import types
+from dragoman.client.catalog import Catalog
+from dragoman.client.connection import Connection, OnProgress, Options
+from dragoman.client.credentials import Credentials
+from dragoman.client.handlers import Handlers
+from dragoman.client.lifeline import Lifeline, pause
+from dragoman.client.listening import Listening
+from dragoman.client.notifications import Deliveries, LogMessage, Notification, log_here
+from dragoman.client.opening import Opening, Speech, Way
+from dragoman.client.results import read
+from dragoman.errors import DragomanError, InputNeeded, RpcError, TransportError, ValidationError
+from dragoman.protocol import jsonrpc
+from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
+from dragoman.protocol.listen import ACKNOWLEDGED, PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
+from dragoman.protocol.methods import METHODS, declares
+from dragoman.protocol.versions import Version
+from dragoman.types import decode
+
+R = TypeVar("R", bound=types.Result)
+
+MOST_ROUNDS = 10
+TIMEOUT_SECONDS, CONNECT_SECONDS = 60.0, 10.0
+LOG = "notifications/message"
+_CHANGED: dict[str, tuple[Any, ...]] = {
+    TOOLS_CHANGED: ("tools",),
+    PROMPTS_CHANGED: ("prompts",),
+    RESOURCES_CHANGED: ("resources", "resource_templates"),
+}
+_ROWS = {method.name: method for method in METHODS if "client" in method.sender}
+_params = msgspec.json.Decoder(types.Json)
+_logger = logging.getLogger("dragoman.client")
+
+
+class Watchers(msgspec.Struct, kw_only=True):
+    """The author's functions that are told of things."""
+
+    on_log: Callable[[LogMessage], Any] | None = None
+    log_level: types.LoggingLevel = "warning"
+    on_progress: OnProgress | None = None
+    on_notification: Callable[[Notification], Any] | None = None
+    on_list_changed: Callable[[str], Any] | None = None
+    on_resource_updated: Callable[[str], Any] | None = None
+    on_reconnect: Callable[[], Any] | None = None
+
+
+class Watcher(Protocol):
+    """Whoever keeps what a resource held."""
+
+    def forget(self) -> None:
+        """Keep it no longer."""
+
+
+class Core:
+    """One client's inside."""
+
+    def __init__(
+        self,
+        way: Way,
+        *,
+        info: types.Implementation,
+        speech: Speech,
+        handlers: Handlers,
+        watchers: Watchers,
+        credentials: Credentials,
+        timeout: float | None,
+        total_timeout: float | None,
+        connect_timeout: float,
+        meta: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self.info = info
+        self.handlers = handlers
+        self.watchers = watchers
+        self.credentials = credentials
+        self.catalog = Catalog()
+        self.listening = Listening()
+        self.followed: set[str] = set()
+        self._followers: dict[str, list[Callable[[str], Any]]] = {}
+        self._watches: dict[str, WeakSet[Watcher]] = {}
+        self.timeout = timeout
+        self.total_timeout = total_timeout
+        self._meta = meta
+        self._deliveries = Deliveries()
+        opening = Opening(way, self, speech, limits, timeout=connect_timeout)
+        self.lifeline = Lifeline(opening.connect, self._welcome)
+        self._background: set[asyncio.Task[Any]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.listening.on_gap = self._missed_changes
+
+    # What a connection asks of its host.
+
+    def capabilities_for(self, version: Version) -> types.ClientCapabilities:  # noqa: ARG002
+        """Return what this client can do for a server."""
+        return self.handlers.capabilities()
+
+    def log_level_for(self, version: Version) -> types.LoggingLevel | None:
+        """Return from which level on log messages are wanted with each request."""
+        return self.watchers.log_level if version.stateless and self.watchers.on_log is not None else None
+
+    async def answer(self, request: jsonrpc.Request) -> Any:
+        """Answer a request of the server."""
+        return await self.handlers.answer(request.method, request.params)
+
+    def progressed(self, on_progress: OnProgress | None, params: types.ProgressNotificationParams) -> None:
+        """Tell of progress: whoever made the call, else whoever made the client."""
+        told = on_progress or self.watchers.on_progress
+        if told is not None:
+            self._deliveries.put(told, params.progress, params.total, params.message)
+
+    def notified(self, notification: jsonrpc.Notification) -> None:
+        """Take a notification of the server."""
+        try:
+            params = _params.decode(notification.params)
+            self._take(notification.method, notification.params, params)
+        except (msgspec.DecodeError, ValidationError, RecursionError) as error:
+            _logger.warning("A notification %s of the server cannot be read: %s", notification.method, error)
+
+    def _take(self, method: str, raw: Raw, params: types.Json) -> None:
+        watchers = self.watchers
+        if method in _CHANGED:
+            self.catalog.forget(*_CHANGED[method])
+            for kind in _CHANGED[method]:
+                self._tell(watchers.on_list_changed, kind)
+        elif method == RESOURCE_UPDATED:
+            uri = decode(raw, types.ResourceUpdatedNotificationParams).uri
+            self._forget_content(uri)
+            for follower in self._followers.get(uri, ()):
+                self._tell(follower, uri)
+            self._tell(watchers.on_resource_updated, uri)
+        elif method == LOG:
+            said = decode(raw, types.LoggingMessageNotificationParams)
+            self._tell(watchers.on_log or log_here, LogMessage(said.level, said.data, said.logger))
+        elif method == ACKNOWLEDGED:
+            self.listening.acknowledge(decode(raw, types.SubscriptionsAcknowledgedNotificationParams).notifications)
+        self._tell(watchers.on_notification, Notification(method, params))
+
+    def _tell(self, function: Callable[..., Any] | None, *given: Any) -> None:
+        if function is not None:
+            self._deliveries.put(function, *given)
+
+    def lost(self, connection: Connection, error: Exception) -> None:
+        """Take note that the connection has ended by itself; who waits for changes gets a new one at once."""
+        _logger.info("The connection to the server was lost: %s", error)
+        self.lifeline.lost(connection)
+        if self.followed or self.listening.wanted != types.SubscriptionFilter():
+            self._start(self._reconnect())
+
+    async def _reconnect(self) -> None:
+        try:
+            await self.lifeline.connection()
+        except DragomanError as error:
+            _logger.warning("The connection to the server cannot be made again: %s", error)
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    def _missed_changes(self) -> None:
+        self.catalog.forget()
+        self._forget_content()
+
+    async def _welcome(self, connection: Connection, again: bool) -> None:  # noqa: FBT001
+        """Tell a new connection all that the server is to know."""
+        self._missed_changes()
+        if connection.version.stateless:
+            self.listening.begin(connection)
+        else:
+            await self._prepare_session(connection)
+        if again:
+            self._tell(self.watchers.on_reconnect)
+
+    async def _prepare_session(self, connection: Connection) -> None:
+        requests: list[tuple[str, dict[str, Any]]] = [("resources/subscribe", {"uri": uri}) for uri in self.followed]
+        if self.watchers.on_log is not None and connection.capabilities.logging is not None:
+            requests.append(("logging/setLevel", {"level": self.watchers.log_level}))
+        for method, params in requests:
+            try:
+                await connection.request(method, params, Options(timeout=self.timeout))
+            except RpcError as error:
+                _logger.warning("The server refused %s: %s", method, error)
+
+    # What the client's methods ask for.
+
+    async def start(self) -> Connection:
+        """Return the connection, made now if there is none.
+
+        Raises:
+            DragomanError: the client belongs to another event loop that still runs.
+        """
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            if self._loop is not None and self._loop.is_running() and self.lifeline.current is not None:
+                raise DragomanError("The client is connected in another event loop; use one client per loop")
+            self._loop = loop
+        return await self.lifeline.connection()
+
+    async def request(
+        self, method: str, params: dict[str, Any], kind: type[R], options: Options, *, is_safe: bool | None = None
+    ) -> R:
+        """Make a request, with as many rounds of input as it takes, and return its result.
+
+        Raises:
+            RpcError: the server refused.
+            Timeout: nothing was heard of it in time.
+            TransportError: the connection was lost.
+            InputNeeded: the server needs answers that nobody here gives.
+        """
+        for turn in range(1, MOST_ROUNDS + 2):
+            raw = await self.request_raw(method, params, options, is_safe=is_safe)
+            result = read(raw, kind, method)
+            if not isinstance(result, types.InputRequiredResult):
+                return result
+            needed = result.input_requests or {}
+            if turn > MOST_ROUNDS:
+                raise InputNeeded(f"{method} asked for input {MOST_ROUNDS} times", needed, result.request_state)
+            if not needed:
+                await pause(turn)
+            params = {**params, "inputResponses": await self._answers(method, result)}
+            params.pop("requestState", None)
+            if result.request_state is not None:
+                params["requestState"] = result.request_state
+        raise AssertionError("a round returns or raises")
+
+    async def _answers(self, method: str, result: types.InputRequiredResult) -> dict[str, Any]:
+        """Answer everything that is asked, at once."""
+        asked = result.input_requests or {}
+        given = await asyncio.gather(*(self._answer(request) for request in asked.values()), return_exceptions=True)
+        for outcome in given:
+            if isinstance(outcome, RpcError):
+                raise InputNeeded(
+                    f"{method} needs input that this client does not give: {outcome}", asked, result.request_state
+                ) from outcome
+            if isinstance(outcome, BaseException):
+                raise outcome
+        return dict(zip(asked, given, strict=True))
+
+    async def _answer(self, request: types.InputRequest) -> Any:
+        name = str(type(request).__struct_config__.tag)
+        params = request.params
+        return await self.handlers.answer(name, b"{}" if params is None else jsonrpc.encode(params))
+
+    async def request_raw(
+        self, method: str, params: dict[str, Any], options: Options, *, is_safe: bool | None = None
+    ) -> Raw:
+        """Make one request, and return its result as it came."""
+        row = _ROWS.get(method)
+        name = None if row is None or row.name_from is None else params.get(row.name_from)
+        tells_progress = row is not None and row.input_required
+        filled = self._filled(options)
+        await self.start()
+
+        async def work(connection: Connection) -> Raw:
+            return await connection.request(method, params, filled, name=name, tells_progress=tells_progress)
+
+        safe = method != "tools/call" and row is not None if is_safe is None else is_safe
+        result = await self.lifeline.run(work, is_safe=safe)
+        await self._deliveries.settled()
+        return result
+
+    def _filled(self, options: Options) -> Options:
+        meta = self._meta() if callable(self._meta) else self._meta
+        traced = _trace_context()
+        if traced or meta:
+            meta = {**traced, **(meta or {}), **(options.meta or {})}
+        return msgspec.structs.replace(
+            options,
+            timeout=self.timeout if options.timeout is None else options.timeout,
+            total_timeout=self.total_timeout if options.total_timeout is None else options.total_timeout,
+            meta=meta or options.meta,
+        )
+
+    async def notify(self, method: str, params: Any = jsonrpc.NO_PARAMS) -> None:
+        """Send a notification, if there is a connection."""
+        connection = self.lifeline.current
+        if connection is not None:
+            try:
+                await connection.notify(method, params)
+            except TransportError as error:
+                _logger.info("%s could not be sent: %s", method, error)
+
+    async def follow(self, uri: str, on_update: Callable[[str], Any] | None = None) -> None:
+        """Let the server tell when a resource changes."""
+        self.followed.add(uri)
+        if on_update is not None:
+            self._followers.setdefault(uri, []).append(on_update)
+        connection = await self.start()
+        if connection.version.stateless:
+            self.listening.want(connection, resource_subscriptions=sorted(self.followed))
+            await self.listening.acknowledged(self.timeout or TIMEOUT_SECONDS)
+        else:
+            await self.request_raw("resources/subscribe", {"uri": uri}, Options())
+
+    async def unfollow(self, uri: str) -> None:
+        """Let the server tell so no more."""
+        self.followed.discard(uri)
+        self._followers.pop(uri, None)
+        connection = await self.start()
+        if connection.version.stateless:
+            self.listening.want(connection, resource_subscriptions=sorted(self.followed) or None)
+        else:
+            await self.request_raw("resources/unsubscribe", {"uri": uri}, Options())
+
+    def watch(self, uri: str, watcher: Watcher) -> None:
+        """Let somebody forget what a resource held when it changes."""
+        self._watches.setdefault(uri, WeakSet()).add(watcher)
+
+    def _forget_content(self, uri: str | None = None) -> None:
+        for watched in [self._watches.get(uri, ())] if uri is not None else self._watches.values():
+            for bound in list(watched):
+                bound.forget()
+
+    async def set_log_level(self, level: types.LoggingLevel) -> None:
+        """Say from which level on log messages are wanted."""
+        self.watchers.log_level = level
+        connection = await self.start()
+        if connection.version.stateless:
+            connection.speak(connection.version)
+        else:
+            await self.request_raw("logging/setLevel", {"level": level}, Options())
+
+    def roots_changed(self) -> None:
+        """Tell the server, from any thread, that the roots changed."""
+        connection = self.lifeline.current
+        if connection is not None and not connection.version.stateless and self._loop is not None:
+            asyncio.run_coroutine_threadsafe(self.notify("notifications/roots/list_changed"), self._loop)
+
+    def warn(self, text: str, *given: Any) -> None:
+        """Write a warning to the client's logger."""
+        _logger.warning(text, *given)
+
+    def call_in_threads(self) -> None:
+        """Call the author's plain functions in threads, for a client that is driven by threads."""
+        self._deliveries.threads = True
+
+    async def identity(self, headers: Mapping[str, str] | None = None) -> Hashable:
+        """Return what tells apart those whom the server may show different lists."""
+        if self.credentials.are_fixed and not headers:
+            return None
+        return tuple(sorted({**await self.credentials.headers(), **(headers or {})}.items()))
+
+    async def stop(self) -> None:
+        """End everything."""
+        await self.listening.close()
+        for task in list(self._background):
+            task.cancel()
+        await self.lifeline.stop()
+        await self._deliveries.close()
+        self.catalog.forget()
+        if self._background:
+            await asyncio.wait(list(self._background))
+
+
+def offers(connection: Connection, *path: str) -> bool:
+    """Tell whether a server offers something, or did not say what it offers."""
+    return not connection.has_introduced or declares(connection.capabilities, path)
+
+
+def seconds(given: float | None, variable: str, default: float) -> float:
+    """Return a time: as given, or as the environment says, or by default.
+
+    Raises:
+        ValueError: it is no positive number.
+    """
+    text = os.environ.get(variable)
+    try:
+        value = float(text) if given is None and text else default if given is None else float(given)
+    except ValueError:
+        raise ValueError(f"{variable} must be a number of seconds, not {text!r}") from None
+    if value <= 0:
+        raise ValueError(f"A time-out must be more than 0 seconds, not {value:g}")
+    return value
+
+
+def _trace_context() -> dict[str, str]:
+    """Return the trace that is under way, where OpenTelemetry is in use."""
+    propagate = sys.modules.get("opentelemetry.propagate")
+    carrier: dict[str, str] = {}
+    if propagate is not None:
+        propagate.inject(carrier)
+    return carrier

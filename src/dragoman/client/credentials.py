@@ -1,0 +1,47 @@
+"""What a client says of itself in the headers of each request."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from inspect import isawaitable
+from typing import Any
+
+HeaderValue = str | Callable[[], str | Awaitable[str]]
+Headers = Mapping[str, HeaderValue] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+
+
+class Credentials:
+    """Headers that are fixed, or that functions give anew for each request.
+
+    Example:
+        Credentials({"Authorization": fetch_token})
+    """
+
+    def __init__(self, headers: Headers | None = None) -> None:
+        self._headers = headers
+        self._fixed: dict[str, str] | None = None
+        if headers is None:
+            self._fixed = {}
+        elif isinstance(headers, Mapping) and not any(callable(value) for value in headers.values()):
+            self._fixed = {name: str(value) for name, value in headers.items()}
+
+    @property
+    def are_fixed(self) -> bool:
+        """Whether every request has the same."""
+        return self._fixed is not None
+
+    async def headers(self) -> dict[str, str]:
+        """Return the headers of a request that is sent now."""
+        if self._fixed is not None:
+            return self._fixed
+        given = self._headers
+        if callable(given):
+            return dict(await _given_by(given))
+        assert given is not None
+        return {name: await _given_by(value) if callable(value) else value for name, value in given.items()}
+
+
+async def _given_by(function: Callable[[], Any]) -> Any:
+    """Call in place, where the context variables of whoever sends are seen."""
+    found = function()
+    return await found if isawaitable(found) else found

@@ -1,0 +1,136 @@
+"""The ways to a server, as a connection sees them.
+
+A link carries messages out and gives those that come back to `receive`. Over a duplex link a message is sent when
+`send` returns, and its answer comes whenever it comes. Over HTTP (`http.py`) the answer comes back on the exchange of
+its request, so that `send` returns when the request is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from inspect import isawaitable
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from dragoman import types
+from dragoman.config import is_async
+from dragoman.errors import ConnectError, TransportError
+from dragoman.protocol.versions import Version
+from dragoman.runtime.offload import offload
+from dragoman.transports.contract import Transport
+
+
+class Outgoing(Struct):
+    """A message on its way to the server."""
+
+    data: bytes
+    method: str | None = None
+    """None for an answer."""
+    id: types.RequestId | None = None
+    """None for what is not answered."""
+    name: str | None = None
+    """What the request is about: the name of a tool or prompt, or the URI of a resource."""
+    headers: Mapping[str, str] | None = None
+    """For this message alone, where there are headers."""
+    answered: asyncio.Future[Any] | None = None
+    """Done when the request has its answer."""
+
+
+class Link(Protocol):
+    """A way to a server."""
+
+    version: Version | None
+    """What was agreed on, or is being tried; None while nothing is known."""
+    is_http: bool
+
+    async def open(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:
+        """Make ready; `closed` is called once if it ends by itself."""
+
+    async def send(self, message: Outgoing) -> None:
+        """Send a message.
+
+        Raises:
+            ConnectError: it was not sent.
+            TransportError: it may have been sent, but there will be no answer.
+        """
+
+    def settle(self) -> None:
+        """Do what begins when both sides have agreed on a version."""
+
+    async def close(self) -> None:
+        """End the link."""
+
+
+class DuplexLink:
+    """A link over a transport that carries messages both ways."""
+
+    is_http = False
+
+    def __init__(self, transport: Transport) -> None:
+        self.version: Version | None = None
+        self.transport = transport
+
+    async def open(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:
+        """Open the transport."""
+        await self.transport.open(receive, closed)
+
+    async def send(self, message: Outgoing) -> None:
+        """Send a message; its answer comes later."""
+        await self.transport.send(message.data)
+
+    def settle(self) -> None:
+        """Do nothing: what the server says comes anyway."""
+
+    async def close(self) -> None:
+        """Close the transport."""
+        await self.transport.close()
+
+
+class OneMethodLink:
+    """A link over an object with nothing but `send_request(request) -> response`, plain or async.
+
+    Notifications go to its `send_notification`, if it has one; the server cannot say anything by itself.
+    """
+
+    is_http = False
+
+    def __init__(self, transport: Any) -> None:
+        self.version: Version | None = None
+        self.transport = transport
+        self._receive: Callable[[bytes], None] | None = None
+
+    async def open(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:  # noqa: ARG002
+        """Let the transport connect, if it knows how to."""
+        self._receive = receive
+        await self._call("connect")
+
+    async def send(self, message: Outgoing) -> None:
+        """Let the transport send a request, and receive what it returns."""
+        if self._receive is None:
+            raise ConnectError("The transport is closed")
+        body = msgspec.json.decode(message.data)
+        if message.id is None:
+            await self._call("send_notification", body)
+            return
+        response = await self._call("send_request", body)
+        if not isinstance(response, Mapping):
+            raise TransportError(f"send_request must return a response as a dict, not {response!r}")
+        self._receive(msgspec.json.encode({"jsonrpc": "2.0", "id": message.id, **response}))
+
+    async def _call(self, name: str, *given: Any) -> Any:
+        method = getattr(self.transport, name, None)
+        if method is None:
+            return None
+        result = method(*given) if is_async(method) else await offload(method, *given)
+        return await result if isawaitable(result) else result
+
+    def settle(self) -> None:
+        """Do nothing: the server cannot say anything by itself."""
+
+    async def close(self) -> None:
+        """Let the transport close, if it knows how to."""
+        self._receive = None
+        await self._call("close")

@@ -1,0 +1,105 @@
+"""What comes back from a server, as a client's author gets it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, Struct
+
+from dragoman import types
+from dragoman.errors import ToolError, TransportError, ValidationError
+from dragoman.types import Dropped, decode
+from dragoman.types.decoding import decoder
+
+R = TypeVar("R", bound=types.Result)
+_logger = logging.getLogger("dragoman.client")
+COMPLETE, INPUT_REQUIRED = "complete", "input_required"
+
+
+def read(raw: Raw, kind: type[R], method: str) -> R | types.InputRequiredResult:
+    """Return a result, or what is needed before there is one; malformed list entries are left out, with a warning.
+
+    Raises:
+        ValidationError: the result cannot be read.
+        TransportError: it is of a type that this client does not know.
+    """
+    try:
+        result = decoder(kind).decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        needed = _input_required(raw)
+        if needed is not None:
+            return needed
+        result = _repaired(raw, kind, method)
+    # MUST (2026-07-28): an absent type means complete, and an unrecognized one makes the result invalid.
+    if result.result_type not in (None, COMPLETE):
+        needed = _input_required(raw)
+        if needed is None:
+            raise TransportError(f"The result of {method} is of the unknown type {result.result_type!r}")
+        return needed
+    return result  # type: ignore[no-any-return]
+
+
+def _repaired(raw: Raw, kind: type[R], method: str) -> R:
+    dropped: list[Dropped] = []
+    try:
+        result = decode(raw, kind, dropped)
+    except ValidationError as error:
+        raise ValidationError(f"The result of {method} cannot be read: {error}", error.path) from None
+    for entry in dropped:
+        name = entry.entry.get("name") if isinstance(entry.entry, dict) else None
+        _logger.warning("%s: %s was left out: %s", method, entry.path if name is None else repr(name), entry.reason)
+    return result
+
+
+def _input_required(raw: Raw) -> types.InputRequiredResult | None:
+    try:
+        needed = decode(raw, types.InputRequiredResult)
+    except ValidationError:
+        return None
+    return needed if needed.result_type == INPUT_REQUIRED else None
+
+
+class CallResult(Struct, frozen=True):
+    """What a tool gave back.
+
+    Example:
+        result = client.call_tool("forecast", {"city": "Oslo"})
+        print(result.text, result.structured)
+    """
+
+    content: list[types.ContentBlock]
+    structured: Any = None
+    """The structured content; None if there is none."""
+    is_error: bool = False
+    meta: types.Json | None = None
+    has_structured: bool = False
+
+    @classmethod
+    def of(cls, result: types.CallToolResult, *, wrapped: bool = False) -> CallResult:
+        """Return the result of a call; what was wrapped for the sake of an old version is unwrapped."""
+        structured = result.structured_content
+        has_structured = structured is not UNSET
+        if wrapped and isinstance(structured, dict) and structured.keys() == {"result"}:
+            structured = structured["result"]
+        return cls(
+            result.content, structured if has_structured else None, bool(result.is_error), result.meta, has_structured
+        )
+
+    @property
+    def text(self) -> str:
+        """The text of the content."""
+        return "\n".join(block.text for block in self.content if isinstance(block, types.TextContent))
+
+    def raise_for_error(self) -> None:
+        """Raise what the tool said went wrong.
+
+        Raises:
+            ToolError: the result is an error; it has the whole result as `result`.
+        """
+        if self.is_error:
+            raise ToolError(self.text or "The tool failed and did not say why", self)
+
+    def __str__(self) -> str:
+        return self.text

@@ -1,0 +1,280 @@
+"""Questions of a server to the client's model.
+
+A request passes the guard, gets its model, and is completed; each step may refuse it, and all of them together have one
+time limit. However it ends, there is one answer: a message, a rejection, or an error that tells nothing of the cause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman import types
+from dragoman.client.calling import LOGGER, call, handler
+from dragoman.errors import DragomanError, InternalError, InvalidParams, RpcError, ValidationError
+
+USER_REJECTED = -1
+REJECTED = "Sampling request was rejected"
+UNKNOWN_MODEL = "unknown"
+
+
+class Rejected(DragomanError):
+    """Raise it in a sampling handler to refuse the request; the server is told the message.
+
+    Example:
+        raise Rejected("Not while I am in a meeting")
+    """
+
+    def __init__(self, message: str = REJECTED) -> None:
+        super().__init__(message)
+
+
+class SamplingRequest(Struct, kw_only=True):
+    """What a server asks of the client's model.
+
+    Example:
+        def on_sampling(request: SamplingRequest) -> str:
+            return my_model(request.message, system=request.system_prompt, max_tokens=request.max_tokens)
+
+    `model` is what was chosen for it, if anything was; `server` is the name of the server that asks.
+    """
+
+    messages: list[types.SamplingMessage]
+    max_tokens: int
+    system_prompt: str | None = None
+    temperature: float | None = None
+    stop_sequences: list[str] | None = None
+    model_preferences: types.ModelPreferences | None = None
+    include_context: Literal["none", "thisServer", "allServers"] | None = None
+    tools: list[types.Tool] | None = None
+    tool_choice: types.ToolChoice | None = None
+    metadata: types.Json | None = None
+    model: str | None = None
+    server: str | None = None
+
+    @property
+    def message(self) -> str:
+        """The text of all messages, without their other content."""
+        blocks = [block for message in self.messages for block in _blocks(message)]
+        return "\n".join(block.text for block in blocks if isinstance(block, types.TextContent))
+
+    @property
+    def hints(self) -> list[str]:
+        """The names, or parts of names, of models that the server would like, the best first."""
+        hints = self.model_preferences.hints if self.model_preferences else None
+        return [hint.name for hint in hints or () if hint.name]
+
+
+class Sampling:
+    """A handler of sampling requests, with what it lets through and what it can do.
+
+    Example:
+        sampling = Sampling(complete, guard=lambda request: ask_user(request.message), preferred_model="gpt-4.1")
+        client = Client(target, on_sampling=sampling)
+
+    `complete(request)` returns the text of the answer, a `types.CreateMessageResult` or a dict of one, or content
+    blocks; it raises `Rejected` to refuse. `guard(request)` returns False to reject. `preferred_model` is the name
+    of a model, or a function from the server's `ModelPreferences` to a name. `allow_models` are names or patterns
+    such as `gpt-*`, and the chosen model must be one of them; without a preferred model, it is the first that the
+    server's hints are part of, else the first name. `tools` and `context` say that `complete` passes on the
+    request's `tools` and `include_context`. After `timeout` seconds the request is rejected. Functions may be plain
+    or async, or objects that can be called or have an `execute` method.
+
+    Raises:
+        TypeError: `complete`, `guard` or `preferred_model` is nothing that can be called.
+    """
+
+    def __init__(
+        self,
+        complete: Any,
+        *,
+        guard: Any = None,
+        preferred_model: Any = None,
+        allow_models: str | Iterable[str] | None = None,
+        tools: bool = False,
+        context: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        self._complete = handler(complete, "on_sampling")
+        self._guard = None if guard is None else handler(guard, "guard")
+        is_named = preferred_model is None or isinstance(preferred_model, str)
+        self._model_name: str | None = preferred_model if is_named else None
+        self._model_for = None if is_named else handler(preferred_model, "preferred_model")
+        given = [allow_models] if isinstance(allow_models, str) else allow_models
+        self._allowed = None if given is None else list(given)
+        self.tools = tools
+        self.context = context
+        self.timeout = timeout
+
+    def capability(self) -> types.SamplingCapability:
+        """Return what is declared to servers."""
+        return types.SamplingCapability(tools={} if self.tools else None, context={} if self.context else None)
+
+    def read(self, params: bytes | Raw, server: str | None = None) -> SamplingRequest:
+        """Return the request that parameters mean.
+
+        Raises:
+            InvalidParams: they are malformed, or have tools that this handler does not take.
+        """
+        dropped: list[types.Dropped] = []
+        try:
+            asked = types.decode(params, types.CreateMessageRequestParams, dropped)
+        except ValidationError as error:
+            raise InvalidParams(f"The sampling request is malformed: {error}") from None
+        if dropped:
+            raise InvalidParams(f"The sampling request is malformed: {dropped[0].reason}")
+        if not self.tools and (asked.tools is not None or asked.tool_choice is not None):
+            # MUST (2025-11-25): "The client MUST return an error if this field is provided but [it] is not declared".
+            raise InvalidParams("This client does not take tools in sampling requests")
+        _check_tool_results(asked.messages)
+        shared = {name: getattr(asked, name) for name in _SHARED}
+        return SamplingRequest(server=server, **shared)
+
+    async def answer(self, request: SamplingRequest) -> types.CreateMessageResult:
+        """Return what the model said.
+
+        Raises:
+            RpcError: -1 for a request that is rejected, what the handler raised for the server, else an InternalError.
+        """
+        try:
+            async with asyncio.timeout(self.timeout) as clock:
+                return await self._answer(request)
+        except Rejected as rejection:
+            raise RpcError(USER_REJECTED, str(rejection)) from None
+        except RpcError:
+            raise
+        except Exception:
+            if clock.expired():
+                raise RpcError(
+                    USER_REJECTED, f"Sampling request was not answered within {self.timeout:g} seconds"
+                ) from None
+            LOGGER.exception("A sampling handler failed")
+            raise InternalError("Error executing sampling request") from None
+
+    async def _answer(self, request: SamplingRequest) -> types.CreateMessageResult:
+        if self._guard is not None and not await call(self._guard, request):
+            raise Rejected
+        chosen = msgspec.structs.replace(request, model=await self._choose(request))
+        return result_of(chosen, await call(self._complete, chosen))
+
+    async def _choose(self, request: SamplingRequest) -> str | None:
+        model = await self._preferred(request)
+        if self._allowed is None:
+            return model
+        model = model or _fitting(request.hints, self._allowed)
+        if model is None:
+            raise Rejected(f"{REJECTED}: no model that is allowed fits it")
+        if not _is_allowed(model, self._allowed):
+            raise Rejected(f"{REJECTED}: the model {model!r} is not allowed")
+        return model
+
+    async def _preferred(self, request: SamplingRequest) -> str | None:
+        if self._model_for is None:
+            return self._model_name
+        try:
+            model = await call(self._model_for, request.model_preferences or types.ModelPreferences())
+        except Rejected:
+            raise
+        except Exception:
+            LOGGER.exception("preferred_model failed")
+            raise InternalError("Failed to determine preferred model") from None
+        if not isinstance(model, str) or not model:
+            LOGGER.error("preferred_model returned %r, which is not the name of a model", model)
+            raise InternalError("Failed to determine preferred model")
+        return model
+
+
+def result_of(request: SamplingRequest, answer: Any) -> types.CreateMessageResult:
+    """Return the message that a handler's answer means.
+
+    Raises:
+        TypeError: it is nothing that a message can be made of.
+        ValidationError: it is a dict that does not fit.
+    """
+    if isinstance(answer, types.CreateMessageResult):
+        return answer
+    if isinstance(answer, Mapping) and "content" in answer and "type" not in answer:
+        return _from_mapping(request, answer)
+    content = [_block(part) for part in answer] if isinstance(answer, list | tuple) and answer else _block(answer)
+    blocks = content if isinstance(content, list) else [content]
+    uses_tools = any(isinstance(block, types.ToolUseContent) for block in blocks)
+    return types.CreateMessageResult(
+        "assistant", content, request.model or UNKNOWN_MODEL, stop_reason="toolUse" if uses_tools else "endTurn"
+    )
+
+
+def _from_mapping(request: SamplingRequest, answer: Mapping[str, Any]) -> types.CreateMessageResult:
+    given = {_SPELLINGS.get(key, key): value for key, value in answer.items()}
+    made = result_of(request, given["content"])
+    usual = {"role": made.role, "model": made.model, "stopReason": made.stop_reason}
+    return types.decode(msgspec.json.encode({**usual, **given, "content": made.content}), types.CreateMessageResult)
+
+
+def _block(part: Any) -> Any:
+    if isinstance(part, str):
+        return types.TextContent(part)
+    if isinstance(part, _BLOCKS):
+        return part
+    if isinstance(part, Mapping) and "type" in part:
+        said = msgspec.json.encode({"role": "assistant", "content": part})
+        return types.decode(said, types.SamplingMessage).content
+    raise TypeError(
+        f"A sampling handler returned {type(part).__name__}; it must return text, a CreateMessageResult or a dict of"
+        " one, or content blocks"
+    )
+
+
+def _blocks(message: types.SamplingMessage) -> list[Any]:
+    return message.content if isinstance(message.content, list) else [message.content]
+
+
+def _fitting(hints: list[str], allowed: list[str]) -> str | None:
+    """Return the model that the hints, in their order, lead to, else the first that has a name."""
+    # MUST (2025-11-25): hints are evaluated in order; SHOULD: as parts of names.
+    names = [model for model in allowed if not _is_pattern(model)]
+    for hint in hints:
+        if _is_allowed(hint, allowed):
+            return hint
+        if found := [name for name in names if hint.casefold() in name.casefold()]:
+            return found[0]
+    return names[0] if names else None
+
+
+def _is_pattern(model: str) -> bool:
+    return any(character in model for character in "*?[")
+
+
+def _is_allowed(model: str, allowed: list[str]) -> bool:
+    return any(model == name or fnmatchcase(model, name) for name in allowed)
+
+
+def _check_tool_results(messages: list[types.SamplingMessage]) -> None:
+    """MUST (2025-11-25): a message with tool results holds nothing else, and answers every tool use before it."""
+    asked: list[str] = []
+    for message in messages:
+        blocks = _blocks(message)
+        results = [block for block in blocks if isinstance(block, types.ToolResultContent)]
+        if results and len(results) != len(blocks):
+            raise InvalidParams("Tool results mixed with other content")
+        if sorted(result.tool_use_id for result in results) != asked:
+            raise InvalidParams("Tool result missing in request" if asked else "Tool result without a tool use")
+        asked = sorted(block.id for block in blocks if isinstance(block, types.ToolUseContent))
+    if asked:
+        raise InvalidParams("Tool result missing in request")
+
+
+_SHARED = [name for name in SamplingRequest.__struct_fields__ if name not in ("model", "server")]
+_SPELLINGS = {"stop_reason": "stopReason", "meta": "_meta"}
+_BLOCKS = (
+    types.TextContent,
+    types.ImageContent,
+    types.AudioContent,
+    types.ToolUseContent,
+    types.ToolResultContent,
+    types.UnknownContent,
+)

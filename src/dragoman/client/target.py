@@ -1,0 +1,185 @@
+"""What a client can be pointed at, and the way there.
+
+A URL, a command line, a list of arguments, a script, a server of this process, a transport, or an entry of a
+configuration file. A transport that was registered under a name works wherever one is named.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from dragoman.client.credentials import Credentials, Headers
+from dragoman.client.link import DuplexLink, Link, OneMethodLink
+from dragoman.client.opening import Way
+from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
+
+Target = str | Path | Sequence[str] | Mapping[str, Any] | Any
+
+_INTERPRETERS = {".py": sys.executable, ".js": "node", ".mjs": "node", ".cjs": "node"}
+_registered: dict[str, Callable[..., Any]] = {}
+_PROCESS_OPTIONS = ("env", "inherit_env", "cwd")
+_NAMES = ("http", "streamable", "streamable_http", "streamable-http", "sse", "stdio")
+
+
+def register_transport(name: str, transport: Callable[..., Any]) -> None:
+    """Let `Client(target, transport=name)` and configuration files use a transport of your own.
+
+    Example:
+        register_transport("carrier-pigeon", PigeonTransport)
+
+    It is called with the target, and with the other keys of a configuration entry.
+
+    Raises:
+        ValueError: the name is taken by a transport of dragoman's own.
+    """
+    if name in _NAMES:
+        raise ValueError(f"{name!r} is a transport of dragoman's own; choose another name")
+    _registered[name] = transport
+
+
+class Surroundings:
+    """What ways need besides the target."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        network: Any = None,
+        transport: Any = None,
+        env: Mapping[str, str] | None = None,
+        inherit_env: bool = True,
+        cwd: str | Path | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self.credentials = credentials
+        self.network = network
+        self.transport = transport
+        self.env = env
+        self.inherit_env = inherit_env
+        self.cwd = cwd
+        self.limits = limits
+
+
+def way_to(target: Target, around: Surroundings) -> Way:
+    """Return the way to a target.
+
+    Raises:
+        TypeError: it is nothing that a client can be pointed at.
+        ValueError: it names a transport that is not known.
+    """
+    chosen = around.transport
+    if chosen is not None and not isinstance(chosen, str):
+        return _way_over(chosen)
+    if isinstance(target, Mapping):
+        return _way_of_entry(target, around)
+    if chosen is not None and chosen in _registered:
+        made = _registered[chosen]
+        return _way_over_made(lambda: made(target))
+    if isinstance(target, str) and urlsplit(target).scheme in ("http", "https"):
+        return _way_by_url(target, chosen, around)
+    if chosen not in (None, "stdio"):
+        known = ", ".join(sorted({*_NAMES, *_registered}))
+        raise ValueError(f"There is no transport {chosen!r} for {target!r}; there are {known}")
+    if isinstance(target, str | Path | list | tuple):
+        return _way_to_process(_command(target), around)
+    if hasattr(target, "connect") and hasattr(target, "handle_json"):
+        return _way_to_server(target)
+    return _way_over(target)
+
+
+def _way_by_url(url: str, transport: str | None, around: Surroundings) -> Way:
+    def streamable() -> Link:
+        from dragoman.client.http import HttpLink
+
+        return HttpLink(url, credentials=around.credentials, network=around.network, limits=around.limits)
+
+    def legacy() -> Link:
+        from dragoman.transports.legacy_sse import LegacySse
+
+        return DuplexLink(LegacySse(url, around.credentials.headers, around.network, around.limits))
+
+    address = urlsplit(url)
+    key = ("http", address.scheme, address.netloc, address.path)
+    if transport == "sse":
+        return Way(key=("sse", *key), link=legacy, is_handshake=True)
+    return Way(key=key, link=streamable, fallback=legacy if transport is None else None)
+
+
+def _command(target: str | Path | Sequence[str]) -> str | list[str]:
+    if not isinstance(target, str | Path):
+        return [str(part) for part in target]
+    path = Path(target)
+    interpreter = _INTERPRETERS.get(path.suffix)
+    if interpreter is not None and path.is_file():
+        return [interpreter, str(path)]
+    return [str(target)] if isinstance(target, Path) else str(target)
+
+
+def _way_to_process(command: str | list[str], around: Surroundings) -> Way:
+    def link() -> Link:
+        from dragoman.transports.process import Process
+
+        return DuplexLink(
+            Process(command, env=around.env, inherit_env=around.inherit_env, cwd=around.cwd, limits=around.limits)
+        )
+
+    key = command if isinstance(command, str) else tuple(command)
+    return Way(key=("process", key, str(around.cwd)), link=link)
+
+
+def _way_to_server(server: Any) -> Way:
+    def link() -> Link:
+        from dragoman.transports.memory import Memory
+
+        return DuplexLink(Memory(server.connect))
+
+    return Way(key=("memory", id(server)), link=link)
+
+
+def _way_over(transport: Any) -> Way:
+    """Return the way over a transport that is there already: of the full contract, or with one method."""
+    return _way_over_made(lambda: transport, transport)
+
+
+def _way_over_made(make: Callable[[], Any], sample: Any = None) -> Way:
+    made = make() if sample is None else sample
+    full = all(hasattr(made, name) for name in ("open", "send", "close"))
+    if not full and not hasattr(made, "send_request"):
+        raise TypeError(
+            f"A client cannot be pointed at {made!r}; give a URL, a command, a path, a Server, or a transport with"
+            " open, send and close, or with send_request"
+        )
+    first = [made]
+
+    def link() -> Link:
+        transport = first.pop() if first else make()
+        return DuplexLink(transport) if full else OneMethodLink(transport)
+
+    return Way(key=("transport", id(made)), link=link, introduces=full)
+
+
+def _way_of_entry(entry: Mapping[str, Any], around: Surroundings) -> Way:
+    """Return the way of an entry of a configuration file: `command` and `args`, or `url`."""
+    kind = around.transport or entry.get("transport") or entry.get("type") or entry.get("transport_type")
+    url = entry.get("url") or entry.get("serverUrl") or entry.get("httpUrl")
+    if kind in _registered:
+        options = {key: value for key, value in entry.items() if key not in ("transport", "type", "transport_type")}
+        return _way_over_made(lambda: _registered[kind](**options))
+    if url:
+        headers: Headers | None = entry.get("headers")
+        if headers:
+            around.credentials = Credentials(headers)
+        return _way_by_url(str(url), "sse" if kind == "sse" else None if kind is None else "http", around)
+    if not entry.get("command"):
+        raise ValueError("A configuration entry needs `command` (and `args`), or `url`")
+    for name in _PROCESS_OPTIONS:
+        if name in entry:
+            setattr(around, name, entry[name])
+    return _way_to_process([str(entry["command"]), *map(str, entry.get("args", ()))], around)
+
+
+__all__ = ["Surroundings", "Target", "register_transport", "way_to"]

@@ -1,0 +1,61 @@
+"""A server in this process, spoken to without any I/O but through the same bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+CLOSE_SECONDS = 1.0
+
+
+class Connection(Protocol):
+    """The server's end."""
+
+    def receive(self, chunk: bytes) -> None:
+        """Take bytes of the client."""
+
+    def close(self) -> None:
+        """Give up what is still served."""
+
+    async def drain(self) -> None:
+        """Wait until nothing is served."""
+
+
+class Memory:
+    """A transport to a server of this process.
+
+    Example:
+        transport = Memory(server.connect)
+    """
+
+    def __init__(self, connect: Callable[[Callable[[bytes], None]], Connection]) -> None:
+        self._connect = connect
+        self._connection: Connection | None = None
+        self._receive: Callable[[bytes], None] | None = None
+
+    async def open(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:  # noqa: ARG002
+        """Connect."""
+        self._receive = receive
+        self._connection = self._connect(self._take)
+
+    def _take(self, data: bytes) -> None:
+        receive = self._receive
+        if receive is not None:
+            # In a turn of its own, so that neither side runs inside the other.
+            asyncio.get_running_loop().call_soon(receive, data)
+
+    async def send(self, message: bytes) -> None:
+        """Hand a message over."""
+        if self._connection is not None:
+            self._connection.receive(message + b"\n")
+
+    async def close(self) -> None:
+        """End the connection."""
+        connection, self._connection, self._receive = self._connection, None, None
+        if connection is not None:
+            connection.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await connection.drain()

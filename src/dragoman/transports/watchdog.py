@@ -1,0 +1,115 @@
+"""The end of child processes whose parent was killed.
+
+Theory of operation: a parent that is killed cannot end its children. They see the end of their input, but not all of
+them care. So while there are children, one small shell reads their process groups from a pipe that only the parent
+writes to. When that pipe ends though groups are left, the parent is dead: the shell waits, sends SIGTERM to what is
+left, waits, and sends SIGKILL. When the last child ended in time, the shell is ended too.
+
+Where there is no `/bin/sh`, nobody watches, and the end of the input is all that a child is told. A child that leaves
+its process group, as daemons do, is out of reach.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from contextlib import suppress
+
+_SHELL = "/bin/sh"
+_SCRIPT = """
+trap '' HUP INT QUIT TERM
+groups=
+while read -r verb group; do
+  if [ "$verb" = guard ]; then groups="$groups $group"; continue; fi
+  kept=
+  for other in $groups; do [ "$other" = "$group" ] || kept="$kept $other"; done
+  groups=$kept
+done
+for signal in TERM KILL; do
+  for second in 1 2; do
+    left=
+    for group in $groups; do kill -s 0 -- "-$group" && left=yes; done
+    [ "$left" ] || exit 0
+    sleep 1
+  done
+  for group in $groups; do kill -s "$signal" -- "-$group"; done
+done
+"""
+
+# A collection of garbage may end a child at any time, also while this is held.
+_lock = threading.RLock()
+_guarded: set[int] = set()
+_shell: subprocess.Popen[bytes] | None = None
+
+
+def guard(group: int) -> None:
+    """End this process group should this process die without `release`."""
+    with _lock:
+        _guarded.add(group)
+        if _shell is None:
+            _start()
+        else:
+            _tell(f"guard {group}\n")
+
+
+def release(group: int) -> None:
+    """Leave this process group alone from now on."""
+    with _lock:
+        if group not in _guarded:
+            return
+        _guarded.discard(group)
+        if _guarded:
+            _tell(f"release {group}\n")
+        else:
+            _stop()
+
+
+def _start() -> None:
+    global _shell
+    with suppress(OSError):
+        _shell = subprocess.Popen(  # noqa: S603 - a constant
+            [_SHELL, "-c", _SCRIPT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            cwd="/",
+            env={"PATH": os.defpath},
+            start_new_session=True,
+        )
+        _tell("".join(f"guard {group}\n" for group in sorted(_guarded)))
+
+
+def _tell(what: str) -> None:
+    if _shell is None or _shell.stdin is None:
+        return
+    try:
+        _shell.stdin.write(what.encode())
+    except OSError:  # somebody killed the shell; another one takes over
+        _stop()
+        _start()
+
+
+def _stop() -> None:
+    global _shell
+    shell, _shell = _shell, None
+    if shell is not None and shell.stdin is not None:
+        shell.kill()
+        shell.wait()
+        shell.stdin.close()
+
+
+def _forget() -> None:
+    """Let go of the parent's shell after a fork: a copy of the pipe would keep it from seeing the parent's end."""
+    global _shell, _lock
+    _lock = threading.RLock()
+    _guarded.clear()
+    shell, _shell = _shell, None
+    if shell is not None and shell.stdin is not None:
+        shell.stdin.close()
+        shell.returncode = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
