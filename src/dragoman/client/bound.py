@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dragoman import types
 from dragoman.client.results import CallResult
+from dragoman.errors import ValidationError
 from dragoman.protocol.uritemplate import UriTemplate
 
 if TYPE_CHECKING:
@@ -149,14 +150,17 @@ class AsyncBoundResource(Bound[types.Resource], ResourceView):
     def __init__(self, client: AsyncClient, definition: types.Resource) -> None:
         super().__init__(client, definition)
         self._contents: list[types.ResourceContents] | None = None
+        self._edition = 0
 
     async def contents(self, *, refresh: bool = False) -> list[types.ResourceContents]:
         """Return all that the resource holds."""
         contents = None if refresh else self._contents
         if contents is None:
-            self._client.watch_updates(self.uri, self)
+            self._client._watch_updates(self.uri, self)
+            edition = self._edition
             contents = (await self._client.read_resource(self.uri)).contents
-            self._contents = contents
+            # It may have changed while it was read.
+            self._contents = contents if edition == self._edition else None
         return contents
 
     async def content(self, *, refresh: bool = False) -> str | bytes:
@@ -165,7 +169,7 @@ class AsyncBoundResource(Bound[types.Resource], ResourceView):
 
     async def subscribe(self, on_update: Callable[[str], Any] | None = None) -> None:
         """Be told when the resource changes; what was read of it is then read anew."""
-        self._client.watch_updates(self.uri, self)
+        self._client._watch_updates(self.uri, self)
         await self._client.subscribe(self.uri, on_update)
 
     async def unsubscribe(self) -> None:
@@ -175,6 +179,7 @@ class AsyncBoundResource(Bound[types.Resource], ResourceView):
     def forget(self) -> None:
         """Keep no longer what was read."""
         self._contents = None
+        self._edition += 1
 
 
 class ResourceTemplateView(View[types.ResourceTemplate]):
@@ -191,8 +196,18 @@ class ResourceTemplateView(View[types.ResourceTemplate]):
         return self.definition.mime_type
 
     def uri(self, /, **arguments: Any) -> str:
-        """Return the address for some arguments."""
-        return UriTemplate(self.uri_template).expand({key: str(value) for key, value in arguments.items()})
+        """Return the address for some arguments; one that is left out, or None, is left out of the address.
+
+        Raises:
+            TypeError: the template has no such variable.
+            DefinitionError: the template is none that can be filled in.
+        """
+        template = UriTemplate(self.uri_template)
+        unknown = [name for name in arguments if name not in template.variables]
+        if unknown:
+            known = ", ".join(template.variables) or "none"
+            raise TypeError(f"{self.uri_template} has no variable {unknown[0]!r}; there are: {known}")
+        return template.expand({name: _as_value(value) for name, value in arguments.items()})
 
 
 class AsyncBoundResourceTemplate(Bound[types.ResourceTemplate], ResourceTemplateView):
@@ -213,10 +228,27 @@ class AsyncBoundResourceTemplate(Bound[types.ResourceTemplate], ResourceTemplate
         return await self._client.complete(reference, argument, value, context)
 
 
-def joined(contents: list[types.ResourceContents]) -> str | bytes:
-    """Return contents as text, or as bytes if any of them is no text."""
-    from base64 import b64decode
+def _as_value(value: Any) -> str | int | float | bool | None:
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
+
+def joined(contents: list[types.ResourceContents]) -> str | bytes:
+    """Return contents as text, or as bytes if any of them is no text.
+
+    Raises:
+        ValidationError: what should be base64 is not.
+    """
     if all(part.blob is None for part in contents):
         return "\n".join(part.text or "" for part in contents)
-    return b"".join(b64decode(part.blob) if part.blob is not None else (part.text or "").encode() for part in contents)
+    return b"".join(_as_bytes(part) for part in contents)
+
+
+def _as_bytes(part: types.ResourceContents) -> bytes:
+    from base64 import b64decode
+
+    if part.blob is None:
+        return (part.text or "").encode()
+    try:
+        return b64decode(part.blob)
+    except ValueError as error:
+        raise ValidationError(f"The blob of {part.uri} is no base64: {error}") from None

@@ -3,16 +3,21 @@
 A list is fresh while the server tells of its changes, else as long as the server said that it holds. A server of the
 handshake era says nothing of that kind, so its lists hold until they are fetched anew; one of the stateless era that
 gives no time wants to be asked each time. Lists belong to whom they were shown to.
+
+Changes are told over a channel that is opened, acknowledged and replaced while lists are fetched. A list is covered by
+the channel only if that was open when the fetching began and is the same now; a list that changed while it was being
+fetched is not kept.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from dragoman import types
 from dragoman.errors import DefinitionError, ValidationError
@@ -31,6 +36,8 @@ class KnownTool:
     def __init__(self, tool: types.Tool) -> None:
         self.tool = tool
         self.plan = HeaderPlan()
+        self.is_doubted = False
+        """Whether a result did not fit, and the tool was then found to be as it was."""
         self._validator: Any = None
 
     @property
@@ -39,18 +46,21 @@ class KnownTool:
         return bool(self.tool.output_schema and self.tool.output_schema.get(WRAPPED))
 
     def check(self, structured: Any) -> None:
-        """Compare structured content with the output schema.
+        """Compare structured content, or UNSET, with the output schema.
 
         Raises:
             ValidationError: it does not fit.
         """
         if self.tool.output_schema is None:
             return
+        # MUST (2025-06-18 on): a server with an output schema provides structured results that fit it.
+        if structured is UNSET:
+            raise ValidationError(f"{self.tool.name!r} has an output schema, but gave no structured content")
         if self._validator is None:
             import jsonschema_rs
 
             try:
-                self._validator = jsonschema_rs.Draft202012Validator(self.tool.output_schema, offline=True)
+                self._validator = jsonschema_rs.validator_for(self.tool.output_schema, offline=True)
             except ValueError as error:
                 raise ValidationError(f"The output schema of {self.tool.name!r} is no schema: {error}") from None
         problem = next(iter(self._validator.iter_errors(structured)), None)
@@ -66,40 +76,65 @@ class KnownTool:
 class _Listed(Struct):
     items: list[Any]
     until: float | None
+    channel: object | None
 
 
 class Catalog:
     """The lists of one client."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+        self.clock = clock
+        self.has_looked = False
+        """Whether the tools were listed for the sake of one that was not known."""
         self._lists: dict[tuple[Kind, Hashable], _Listed] = {}
         self._tools: dict[str, KnownTool] = {}
+        self._editions: Counter[Kind] = Counter()
 
-    def find(self, kind: Kind, identity: Hashable, *, holds: bool) -> list[Any] | None:
-        """Return a list that is still fresh; `holds` says that it holds without a time."""
+    def find(
+        self, kind: Kind, identity: Hashable, *, holds: bool = False, channel: object | None = None
+    ) -> list[Any] | None:
+        """Return a list that is still fresh.
+
+        `holds` says that it is so without a time, and `channel` what changes of such lists are told over now.
+        """
         listed = self._lists.get((kind, identity))
         if listed is None:
             return None
-        fresh = holds if listed.until is None or holds else self._clock() < listed.until
+        is_told = listed.channel is not None and listed.channel is channel
+        fresh = holds or is_told or (listed.until is not None and self.clock() < listed.until)
         return listed.items if fresh else None
 
-    def keep(self, kind: Kind, identity: Hashable, items: list[Any], ttl_ms: int | None) -> None:
-        """Keep a list; an empty one is asked for again."""
+    def edition(self, kind: Kind) -> int:
+        """Return a number that is another one after each change."""
+        return self._editions[kind]
+
+    def keep(
+        self,
+        kind: Kind,
+        identity: Hashable,
+        items: list[Any],
+        ttl_ms: int | None,
+        *,
+        channel: object | None = None,
+        edition: int | None = None,
+    ) -> None:
+        """Keep a list, unless it changed since this `edition`; an empty one is asked for again."""
         if len(self._lists) >= MOST_IDENTITIES:
             self._lists.clear()
-        until = None if ttl_ms is None else self._clock() + ttl_ms / 1000
-        if items:
-            self._lists[kind, identity] = _Listed(items, until)
+        until = None if ttl_ms is None else self.clock() + ttl_ms / 1000
+        if items and edition in (None, self._editions[kind]):
+            self._lists[kind, identity] = _Listed(items, until, channel)
         else:
             self._lists.pop((kind, identity), None)
 
     def forget(self, *kinds: Kind) -> None:
         """Forget lists of these kinds, or all."""
         gone = kinds or KINDS
+        self._editions.update(gone)
         self._lists = {key: listed for key, listed in self._lists.items() if key[0] not in gone}
         if "tools" in gone:
             self._tools.clear()
+            self.has_looked = False
 
     def learn(self, tools: list[types.Tool], *, mirrors: bool) -> list[types.Tool]:
         """Remember tools, and return those that can be called; `mirrors` says that arguments become headers."""

@@ -7,23 +7,25 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
+from msgspec import UNSET
 
 from dragoman import types
 from dragoman.client.approval import Approval, decide
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
 from dragoman.client.catalog import Kind, KnownTool, shortest
-from dragoman.client.connection import Connection, OnProgress, Options
+from dragoman.client.connection import OnProgress, Options
 from dragoman.client.core import CONNECT_SECONDS, TIMEOUT_SECONDS, Core, Watcher, Watchers, offers, seconds
 from dragoman.client.credentials import Credentials
+from dragoman.client.face import Face
 from dragoman.client.handlers import Handlers
-from dragoman.client.lifeline import Status
 from dragoman.client.opening import Speech
-from dragoman.client.options import ClientOptions, check
+from dragoman.client.options import ClientOptions, check, with_token
 from dragoman.client.results import CallResult
 from dragoman.client.roots import Roots
 from dragoman.client.target import Surroundings, Target, way_to
 from dragoman.errors import (
     CapabilityNotAvailable,
+    DragomanError,
     HeaderMismatch,
     NotFound,
     PaginationLimit,
@@ -55,7 +57,7 @@ _WATCHED: dict[Kind, str] = {
 }
 
 
-class AsyncClient:
+class AsyncClient(Face):
     """A client of any MCP server: of a URL, a command, a script, or a `Server` of this process.
 
     Example:
@@ -74,14 +76,14 @@ class AsyncClient:
     def __init__(self, target: Target, **options: Unpack[ClientOptions]) -> None:
         check(options)
         given = cast("dict[str, Any]", options)
-        self.roots = Roots(given.get("roots") or ())
-        self.roots.on_change = self._roots_changed
+        roots = Roots(given.get("roots") or ())
+        roots.on_change = self._roots_changed
         self._strict = bool(given.get("strict"))
         self._trusted = bool(given.get("trusted"))
         self._on_approval = given.get("on_approval")
         self._approval_timeout = given.get("approval_timeout")
         self._max_pages = given.get("max_pages", MOST_PAGES)
-        credentials = Credentials(_with_token(given.get("headers"), given.get("auth")))
+        credentials = Credentials(with_token(given.get("headers"), given.get("auth")))
         limits = Limits(given.get("max_message_bytes", DEFAULT_LIMITS.message_bytes), DEFAULT_LIMITS.nesting)
         around = Surroundings(
             credentials,
@@ -97,7 +99,7 @@ class AsyncClient:
             info=types.Implementation(given.get("name") or "dragoman", given.get("version") or _own_version()),
             speech=Speech.of(given.get("mode", "auto"), given.get("protocol_version")),
             handlers=Handlers(
-                on_sampling=given.get("on_sampling"), on_elicitation=given.get("on_elicitation"), roots=self.roots
+                on_sampling=given.get("on_sampling"), on_elicitation=given.get("on_elicitation"), roots=roots
             ),
             watchers=Watchers(**{name: given[name] for name in Watchers.__struct_fields__ if name in given}),
             credentials=credentials,
@@ -136,42 +138,8 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    @property
-    def status(self) -> Status:
-        """How it is: new, connecting, ready, lost, failed or stopped."""
-        return self._core.lifeline.status
-
-    @property
-    def alive(self) -> bool:
-        """Whether there is a connection."""
-        return self._core.lifeline.current is not None
-
-    def _connection(self) -> Connection | None:
-        return self._core.lifeline.current
-
-    @property
-    def server_info(self) -> types.Implementation | None:
-        """Who the server says it is, while there is a connection."""
-        connection = self._connection()
-        return None if connection is None else connection.server_info
-
-    @property
-    def capabilities(self) -> types.ServerCapabilities:
-        """What the server offers, while there is a connection."""
-        connection = self._connection()
-        return types.ServerCapabilities() if connection is None else connection.capabilities
-
-    @property
-    def instructions(self) -> str | None:
-        """What the server wants the model to know, while there is a connection."""
-        connection = self._connection()
-        return None if connection is None else connection.instructions
-
-    @property
-    def protocol_version(self) -> str | None:
-        """The version that is spoken, while there is a connection."""
-        connection = self._connection()
-        return None if connection is None else connection.version.name
+    def _living(self) -> AsyncClient:
+        return self
 
     async def ping(self, timeout: float | None = None) -> bool:
         """Tell whether the server answers."""
@@ -295,25 +263,47 @@ class AsyncClient:
 
     async def _checked(self, name: str, result: types.CallToolResult) -> CallResult:
         """Return the result of a call, with its structured content as the output schema has it."""
-        outcome = CallResult.of(result)
-        if outcome.is_error or not outcome.has_structured:
-            return outcome
-        known = self._core.catalog.tool(name) or await self._look_up(name)
+        if result.is_error:
+            return CallResult.of(result)
+        known = self._core.catalog.tool(name)
+        if known is None and result.structured_content is not UNSET and not self._core.catalog.has_looked:
+            self._core.catalog.has_looked = True
+            known = await self._look_up(name)
         if known is None:
-            return outcome
+            return CallResult.of(result)
         try:
-            known.check(outcome.structured)
+            known = await self._fitting(known, result.structured_content)
         except ValidationError as error:
             if self._strict:
                 raise
             self._core.warn("%s", error)
         return CallResult.of(result, wrapped=known.is_wrapped)
 
+    async def _fitting(self, known: KnownTool, structured: Any) -> KnownTool:
+        """Return the tool whose output schema structured content fits; one that it does not fit may be out of date.
+
+        Raises:
+            ValidationError: it does not fit.
+        """
+        try:
+            known.check(structured)
+        except ValidationError:
+            if known.is_doubted:
+                raise
+            known.is_doubted = True
+            latest = await self._look_up(known.tool.name)
+            if latest is None or latest is known:
+                raise
+            latest.check(structured)
+            return latest
+        return known
+
     async def _look_up(self, name: str) -> KnownTool | None:
+        """List the tools for what is known of one; that it fails must not lose the result of a call."""
         try:
             await self._all("tools", refresh=False)
-        except (RpcError, PaginationLimit, ValidationError):
-            return None
+        except DragomanError as error:
+            self._core.warn("The tools cannot be listed, to compare a result with its schema: %s", error)
         return self._core.catalog.tool(name)
 
     # Prompts.
@@ -428,7 +418,7 @@ class AsyncClient:
         """Be told no more when a resource changes."""
         await self._core.unfollow(uri)
 
-    def watch_updates(self, uri: str, watcher: Watcher) -> None:
+    def _watch_updates(self, uri: str, watcher: Watcher) -> None:
         """Let somebody forget what a resource held when the server says that it changed."""
         self._core.watch(uri, watcher)
 
@@ -490,17 +480,23 @@ class AsyncClient:
 
     async def _all(self, kind: Kind, *, refresh: bool) -> list[Any]:
         connection = await self._core.start()
-        catalog, listening = self._core.catalog, self._core.listening
+        catalog, is_stateless = self._core.catalog, connection.version.stateless
         identity = await self._core.identity()
-        holds = not connection.version.stateless or bool(getattr(listening.heard, _WATCHED[kind]))
-        found = None if refresh else catalog.find(kind, identity, holds=holds)
-        if found is not None:
-            return found
-        if connection.version.stateless and offers(connection, _LISTS[kind][2], "list_changed"):
-            listening.want(connection, **{_WATCHED[kind]: True})
+        if not refresh:
+            found = catalog.find(kind, identity, holds=not is_stateless, channel=self._channel(kind))
+            if found is not None:
+                return found
+        if is_stateless and offers(connection, _LISTS[kind][2], "list_changed"):
+            self._core.listening.want(connection, **{_WATCHED[kind]: True})
+        channel, edition = self._channel(kind), catalog.edition(kind)
         items, ttl_ms = await self._fetch(kind)
-        catalog.keep(kind, identity, items, ttl_ms)
+        catalog.keep(kind, identity, items, ttl_ms, channel=channel, edition=edition)
         return items
+
+    def _channel(self, kind: Kind) -> object | None:
+        """Return what the server acknowledged, if it tells of changes of such a list; another object each time."""
+        heard = self._core.listening.heard
+        return heard if getattr(heard, _WATCHED[kind]) else None
 
     async def _fetch(self, kind: Kind) -> tuple[list[Any], int | None]:
         items: list[Any] = []
@@ -522,7 +518,7 @@ class AsyncClient:
     def _roots_changed(self) -> None:
         self._core.roots_changed()
 
-    def call_in_threads(self) -> None:
+    def _call_in_threads(self) -> None:
         """Call the author's plain functions in threads, where they may use a blocking client."""
         self._core.call_in_threads()
 
@@ -541,29 +537,6 @@ def _find(kind: str, name: str, items: Sequence[Found], names: Callable[[Found],
 
 def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _with_token(headers: Any, auth: Any) -> Any:
-    """Return the headers with a bearer token, which may be given anew for each request."""
-    if auth is None:
-        return headers
-    if isinstance(auth, str) and (headers is None or isinstance(headers, Mapping)):
-        return {**(headers or {}), "Authorization": f"Bearer {auth}"}
-    if not isinstance(auth, str) and not callable(auth):
-        raise TypeError(f"auth must be a bearer token or a function that gives one, not {type(auth).__name__}")
-    return _TokenHeaders(headers, auth)
-
-
-class _TokenHeaders:
-    """Headers and a bearer token, given anew for each request."""
-
-    def __init__(self, headers: Any, token: Any) -> None:
-        self._headers = Credentials(headers)
-        self._token = Credentials({"Authorization": token})
-
-    async def __call__(self) -> dict[str, str]:
-        token = (await self._token.headers())["Authorization"]
-        return {**await self._headers.headers(), "Authorization": f"Bearer {token}"}
 
 
 def _own_version() -> str:

@@ -9,22 +9,28 @@ connection ends, every request that waits fails at once.
 from __future__ import annotations
 
 import asyncio
+import copy
+import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
+import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
 from dragoman.client.link import Link, Outgoing
-from dragoman.errors import ConnectError, RpcError, Timeout, TransportError
+from dragoman.errors import ConnectError, InternalError, RpcError, SessionExpired, Timeout, TransportError, ValidationError
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
-from dragoman.protocol.peer import CANCELLED, Answered, Cancelled, Event, Peer, Progressed, Reply
+from dragoman.protocol.peer import CANCELLED, PROGRESS, Answered, Cancelled, Event, Peer, Progressed, Reply
 from dragoman.protocol.versions import LATEST_HANDSHAKE, Version
 
+CLOSE_SECONDS = 5.0
 OnProgress = Callable[..., Any]
+_progress = msgspec.json.Decoder(types.ProgressNotificationParams)
+_logger = logging.getLogger("dragoman.client")
 
 
 class Options(Struct, kw_only=True):
@@ -33,10 +39,13 @@ class Options(Struct, kw_only=True):
     timeout: float | None = None
     """Seconds without any sign of it."""
     total_timeout: float | None = None
+    """Seconds in all, with every round of input and every repetition; whoever makes them minds it."""
     on_progress: OnProgress | None = None
     progress_token: types.ProgressToken | None = None
     headers: Mapping[str, str] | None = None
     meta: Mapping[str, Any] | None = None
+    on_id: Callable[[types.RequestId], Any] | None = None
+    """Told the id of each request before it is sent."""
 
 
 class Host(Protocol):
@@ -102,6 +111,8 @@ class Connection:
         self._version = LATEST_HANDSHAKE
         self._envelope: dict[str, Raw] = {}
         self._pending: set[_Pending] = set()
+        self._tokens: dict[types.ProgressToken, _Pending] = {}
+        self._idle = asyncio.Event()
         self._serving: dict[types.RequestId, asyncio.Task[None]] = {}
         self._answering = 0
         self._background: set[asyncio.Task[Any]] = set()
@@ -155,27 +166,48 @@ class Connection:
             Timeout: nothing was heard of it in time.
             TransportError: the connection is gone.
         """
-        if self.error is not None or self._is_closed:
+        if not self.is_alive:
             raise ConnectError(f"The connection to the server has ended: {self.error or 'it was closed'}")
         pending = _Pending(self._loop.create_future(), options)
-        id = options.progress_token if options.progress_token is not None else self._peer.next_id()
-        if id in self._peer.waiting:
-            raise ValueError(f"The progress token {id!r} is in use by a request that waits for its answer")
-        meta = self._meta(options.meta, id if tells_progress else None)
+        id, token = self._next_id(), options.progress_token
+        if token in self._tokens or (token is not None and token in self._peer.waiting):
+            raise ValueError(f"The progress token {token!r} is in use by a request that waits for its answer")
+        meta = self._meta(options.meta, (id if token is None else token) if tells_progress else None)
         if meta:
             params = {**params, "_meta": meta}
         data = self._peer.send_request(id, method, params, pending)
-        message = Outgoing(data, method, id, name, options.headers, pending.future)
         self._pending.add(pending)
-        answered = False
+        if token is not None:
+            self._tokens[token] = pending
+        if options.on_id is not None:
+            options.on_id(id)
+        reason: str | None = "The client does not wait for it any more"
+        message = Outgoing(data, method, id, name, options.headers, pending.future)
         try:
-            result = await self._in_time(message, pending, options.total_timeout)
-            answered = True
+            result = await self._in_time(message, pending)
+            reason = None
             return result
+        except Timeout:
+            reason = "Request timed out"
+            raise
         finally:
-            self._pending.discard(pending)
-            if not answered:
-                self._abandon(message, pending, may_cancel=may_cancel)
+            self._forget(pending, token)
+            if reason is not None:
+                self._abandon(message, pending, reason, may_cancel=may_cancel)
+
+    def _next_id(self) -> types.RequestId:
+        """Return an id that may be a progress token too."""
+        id = self._peer.next_id()
+        while id in self._tokens:
+            id = self._peer.next_id()
+        return id
+
+    def _forget(self, pending: _Pending, token: types.ProgressToken | None) -> None:
+        self._pending.discard(pending)
+        if token is not None:
+            del self._tokens[token]
+        if not self._pending:
+            self._idle.set()
 
     def _meta(self, given: Mapping[str, Any] | None, token: types.ProgressToken | None) -> dict[str, Any]:
         meta: dict[str, Any] = {**given, **self._envelope} if given else dict(self._envelope)
@@ -183,31 +215,35 @@ class Connection:
             meta["progressToken"] = token
         return meta
 
-    async def _in_time(self, message: Outgoing, pending: _Pending, total: float | None) -> Raw:
+    async def _in_time(self, message: Outgoing, pending: _Pending) -> Raw:
+        clock = asyncio.timeout(None if self._answering else pending.timeout)
         try:
-            async with asyncio.timeout(total):
-                try:
-                    async with asyncio.timeout(None if self._answering else pending.timeout) as clock:
-                        pending.clock = clock
-                        await self.link.send(message)
-                        return await pending.future
-                except TimeoutError:
-                    if not clock.expired():
-                        raise
-                    raise self._late(message, pending.timeout, "nothing was heard of it for") from None
+            async with clock:
+                pending.clock = clock
+                await self._send(message, pending)
+                return await pending.future
         except TimeoutError as error:
-            if isinstance(error, Timeout):
+            if isinstance(error, TransportError):
                 raise
-            raise self._late(message, total, "it was not answered within") from None
+            if not clock.expired():
+                raise TransportError(f"{message.method} could not be sent: {error or 'it took too long'}") from error
+            raise Timeout(
+                f"{message.method} timed out: nothing was heard of it for {pending.timeout:g} seconds", message.id
+            ) from None
 
-    def _late(self, message: Outgoing, seconds: float | None, what: str) -> Timeout:
-        return Timeout(f"{message.method} timed out: {what} {seconds:g} seconds", message.id)
+    async def _send(self, message: Outgoing, pending: _Pending) -> None:
+        try:
+            await self.link.send(message)
+        except TransportError:
+            # What breaks after the answer came breaks nothing.
+            if not pending.future.done():
+                raise
 
-    def _abandon(self, message: Outgoing, pending: _Pending, *, may_cancel: bool) -> None:
+    def _abandon(self, message: Outgoing, pending: _Pending, reason: str, *, may_cancel: bool) -> None:
         if pending.future.done() and not pending.future.cancelled():
             pending.future.exception()
         assert message.id is not None
-        notice = self._peer.cancel(message.id, "The client does not wait for it any more")
+        notice = self._peer.cancel(message.id, reason)
         closes = self.link.is_http and self._version.stateless
         if notice is not None and may_cancel and self.is_alive and not closes:
             self._start(self._tell(Outgoing(notice, CANCELLED)))
@@ -232,8 +268,22 @@ class Connection:
 
     def receive(self, data: bytes) -> None:
         """Take a message of the server."""
-        for event in self._peer.receive_message(data):
+        for event in self._peer.receive_message(data) or self._second_look(data):
             self._take(event)
+
+    def _second_look(self, data: bytes) -> list[Event]:
+        """Return what a message brings that the peer made nothing of: progress under a token that is no id of ours, or
+        an answer that is malformed, for which nobody is to wait on."""
+        message = jsonrpc.decode(data)
+        if isinstance(message, jsonrpc.Notification) and message.method == PROGRESS and self._tokens:
+            with suppress(msgspec.DecodeError):
+                params = _progress.decode(message.params)
+                pending = self._tokens.get(params.progress_token) if params.progress_token is not None else None
+                return [] if pending is None else [Progressed(pending, params)]
+        elif isinstance(message, jsonrpc.Invalid) and not message.answer and message.id in self._peer.waiting:
+            malformed = jsonrpc.encode_error(message.id, InternalError(f"The answer is malformed: {message.error}"))
+            return self._peer.receive_message(malformed)
+        return []
 
     def _take(self, event: Event) -> None:
         match event:
@@ -273,10 +323,21 @@ class Connection:
         try:
             return self._peer.send_result(request.id, await self._host.answer(request))
         except RpcError as error:
-            return self._peer.send_error(request.id, error)
+            return self._refuse(request, error)
         except asyncio.CancelledError:
-            self._peer.drop(request.id)
+            rest = self._peer.drop(request.id)
+            if rest is not None and self.is_alive:
+                self._start(self._tell(Outgoing(rest)))
             raise
+        except Exception:
+            _logger.exception("The server's request %s could not be answered", request.method)
+            return self._refuse(request, InternalError("Internal error"))
+
+    def _refuse(self, request: jsonrpc.Request, error: RpcError) -> bytes | None:
+        try:
+            return self._peer.send_error(request.id, error)
+        except ValidationError:
+            return self._peer.send_error(request.id, RpcError(error.code, error.message))
 
     def _lost(self, error: Exception | None) -> None:
         if not self.is_alive:
@@ -289,18 +350,40 @@ class Connection:
     def _fail(self, error: Exception) -> None:
         for pending in self._peer.close():
             if not pending.future.done():
-                pending.future.set_exception(error)
+                pending.future.set_exception(broken(error))
+
+    async def drained(self) -> None:
+        """Wait until no request waits for its answer."""
+        while self._pending:
+            self._idle.clear()
+            await self._idle.wait()
 
     async def close(self) -> None:
         """End the connection; what waits for an answer fails."""
+        current = asyncio.current_task()
         if not self._is_closed:
             self._is_closed = True
-            self._fail(TransportError("The client was closed while a request waited for its answer"))
-            for task in list(self._background):
+            self._fail(self.error or TransportError("The client was closed while a request waited for its answer"))
+            for task in self._background - {current}:
                 task.cancel()
         await self.link.close()
-        if self._background:
-            await asyncio.wait(list(self._background))
+        # Whoever closes it may be an answer to the server that is being worked out.
+        others = self._background - {current}
+        if others:
+            await asyncio.wait(others, timeout=CLOSE_SECONDS)
+
+
+def broken(error: Exception) -> TransportError:
+    """Return the end of a connection as it is raised for one request that was under way: a new error each time."""
+    if not isinstance(error, TransportError):
+        fresh = TransportError(f"The connection to the server broke: {error or type(error).__name__}")
+    elif isinstance(error, ConnectError | SessionExpired):
+        # These would say that the request was not served.
+        fresh = TransportError(*error.args)
+    else:
+        fresh = copy.copy(error)
+    fresh.__cause__ = error.__cause__ if isinstance(error, TransportError) else error
+    return fresh
 
 
 def _settle(future: asyncio.Future[Raw], outcome: Raw | RpcError) -> None:

@@ -15,6 +15,9 @@ class Credentials:
 
     Example:
         Credentials({"Authorization": fetch_token})
+
+    Raises:
+        TypeError: a fixed header is no text.
     """
 
     def __init__(self, headers: Headers | None = None) -> None:
@@ -23,7 +26,7 @@ class Credentials:
         if headers is None:
             self._fixed = {}
         elif isinstance(headers, Mapping) and not any(callable(value) for value in headers.values()):
-            self._fixed = {name: str(value) for name, value in headers.items()}
+            self._fixed = {name: _text(name, value) for name, value in headers.items()}
 
     @property
     def are_fixed(self) -> bool:
@@ -31,17 +34,33 @@ class Credentials:
         return self._fixed is not None
 
     async def headers(self) -> dict[str, str]:
-        """Return the headers of a request that is sent now."""
+        """Return the headers of a request that is sent now.
+
+        Raises:
+            TypeError: a function gave something that is no header.
+            Exception: whatever a function raises.
+        """
         if self._fixed is not None:
             return self._fixed
         given = self._headers
         if callable(given):
-            return dict(await _given_by(given))
+            found = await _given_by(given)
+            if not isinstance(found, Mapping):
+                raise TypeError(f"headers= must give a mapping of names to texts, not {type(found).__name__}")
+            return {name: _text(name, value) for name, value in found.items()}
         assert given is not None
-        return {name: await _given_by(value) if callable(value) else value for name, value in given.items()}
+        return {
+            name: _text(name, await _given_by(value) if callable(value) else value) for name, value in given.items()
+        }
 
 
 async def _given_by(function: Callable[[], Any]) -> Any:
     """Call in place, where the context variables of whoever sends are seen."""
     found = function()
     return await found if isawaitable(found) else found
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"The header {name} must be a text, not {type(value).__name__}")
+    return value

@@ -21,6 +21,7 @@ from msgspec import Raw, Struct
 from dragoman import types
 from dragoman.client.calling import LOGGER, call, handler
 from dragoman.errors import InvalidParams, ValidationError
+from dragoman.protocol import jsonrpc
 
 MOST_VIOLATIONS = 20
 SCHEMES = ("https", "http")
@@ -124,11 +125,10 @@ class ElicitationRequest:
         filled = dict(content)
         try:
             msgspec.convert(filled, _Filled)
+            jsonrpc.encode(filled)  # text from a terminal may hold what is not Unicode
             found = list(islice(self._validator.iter_errors(filled), MOST_VIOLATIONS))
         except msgspec.ValidationError as error:
             raise ValidationError(f"A form has text, numbers, yes or no, and lists of texts: {error}") from None
-        except ValueError as error:
-            raise ValidationError(f"The content cannot be compared with the form: {error}") from None
         if found:
             listed = [(".".join(map(str, error.instance_path)), error.message) for error in found]
             text = "; ".join(f"{place}: {message}" if place else message for place, message in listed)
@@ -276,7 +276,8 @@ def _compiled(schema: types.Json) -> Any:
     import jsonschema_rs
 
     try:
-        return jsonschema_rs.Draft202012Validator(schema, offline=True, validate_formats=True)
+        # Masked, because the reasons are logged, and what a user filled in is nobody else's business.
+        return jsonschema_rs.Draft202012Validator(schema, offline=True, validate_formats=True, mask="the value")
     except jsonschema_rs.ValidationError as error:
         raise ValidationError(f"The requestedSchema is no JSON Schema: {error.message}", "$.requestedSchema") from None
     except ValueError as error:

@@ -9,9 +9,12 @@ by closing its exchange, which happens by itself when its sender is cancelled.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from functools import lru_cache
+
+from multidict import CIMultiDict
 
 from dragoman.client.credentials import Credentials
 from dragoman.client.link import Outgoing
@@ -20,13 +23,26 @@ from dragoman.protocol import headers, jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.sse import EventDecoder
 from dragoman.protocol.versions import Version
-from dragoman.transports.http import Answer, HttpClient, Network, pause
+from dragoman.transports.http import (
+    FAILED,
+    JSON,
+    SERVER_FAILED,
+    SSE,
+    Answer,
+    HttpClient,
+    Network,
+    Receive,
+    ResumptionRefused,
+    pause,
+)
 
-JSON, SSE = "application/json", "text/event-stream"
-UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 401, 403, 404
-FAILED, SERVER_FAILED = 400, 500
+BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 400, 401, 403, 404
 LONGEST_PAUSE = 30.0
 CLOSE_SECONDS = 2.0
+SESSION, VERSION = "Mcp-Session-Id", "MCP-Protocol-Version"
+_MAY_PASS = frozenset({408, 425, 429})
+_logger = logging.getLogger("dragoman.client")
+_mirrored = lru_cache(maxsize=1024)(headers.build)
 
 
 class HttpLink:
@@ -44,13 +60,15 @@ class HttpLink:
     ) -> None:
         self.version: Version | None = None
         self.session_id: str | None = None
-        self.url = url
         self._http = HttpClient(url, network, limits)
+        self.url = self._http.url
         self._limits = limits
         self._credentials = credentials or Credentials()
-        self._receive: Callable[[bytes], None] = _discard
+        self._receive: Receive = _discard
         self._closed: Callable[[Exception | None], None] = _ignore
         self._listening: asyncio.Task[None] | None = None
+        self._has_expired = False
+        self._kept: tuple[Version | None, str | None, CIMultiDict[str]] | None = None
 
     async def open(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:
         """Make ready; nothing is sent."""
@@ -61,71 +79,143 @@ class HttpLink:
         """Post a message; a request is answered when this returns.
 
         Raises:
-            RpcError: the server refused it with a JSON-RPC error that names no request.
             SessionExpired: the server does not know the session any more; it did not serve the message.
             AuthRequired: it wants credentials.
-            HttpError: it answered with another status.
+            HttpError: it answered with another status, or with what is no answer.
+            TransportError: the connection broke.
         """
+        if message.method is None and self._is_pointless(message.data):
+            return
+        introduces = message.method == "initialize"
+        if introduces:
+            self.session_id = None
         sent = await self._headers(message)
         answered = message.answered
-        answer = await self._http.post(
-            message.data,
-            sent,
-            self._receive,
-            answered=_always if answered is None else answered.done,
-            resume=self._resume if self.session_id is not None else None,
-            heard=self._begin if message.method == "initialize" else None,
-        )
-        if answer.status >= FAILED:
-            self._refused(message, answer)
-        elif answered is not None and not answered.done():
-            raise TransportError(f"{self.url} answered {message.method} with status {answer.status} and nothing else")
-
-    async def _headers(self, message: Outgoing) -> dict[str, str]:
-        version = self.version
-        sent = {"Accept": f"{JSON}, {SSE}", "Content-Type": JSON, **await self._credentials.headers()}
-        if version is not None:
-            sent["MCP-Protocol-Version"] = version.name
-            if version.stateless and message.id is not None and message.method is not None:
-                sent |= headers.build(version.name, message.method, message.name)
-        if self.session_id is not None:
-            sent["Mcp-Session-Id"] = self.session_id
-        return {**sent, **message.headers} if message.headers else sent
-
-    def _begin(self, answer: Answer) -> None:
-        self.session_id = answer.headers.get("Mcp-Session-Id") or None
-
-    def _refused(self, message: Outgoing, answer: Answer) -> None:
-        if answer.status == NOT_FOUND and self.session_id is not None:
-            expired = SessionExpired("The server does not know the session any more")
-            self._closed(expired)
-            raise expired
-        if answer.status in (UNAUTHORIZED, FORBIDDEN):
-            challenge = answer.headers.get("WWW-Authenticate")
-            raise AuthRequired(
-                f"{self.url} wants credentials (status {answer.status}); give auth= or headers=",
-                answer.status,
-                challenge,
+        try:
+            answer = await self._http.post(
+                message.data,
+                sent,
+                self._receive if answered is None else self._receiver(message, answered),
+                answered=_always if answered is None else answered.done,
+                resume=None if self.version is not None and self.version.stateless else self._resume,
+                heard=self._begin if introduces else None,
             )
-        response = None if answer.status >= SERVER_FAILED else jsonrpc.decode(answer.body, self._limits)
-        if isinstance(response, jsonrpc.ErrorResponse) and message.id is not None:
-            # Whatever id it names, or none: it came back on the exchange of this request.
-            self._receive(jsonrpc.encode_error(message.id, response.error))
-            if message.answered is None or message.answered.done():
-                return
-        said = answer.body.decode("utf-8", "replace").strip()[:200]
-        raise HttpError(f"{self.url} answered with status {answer.status}: {said}", answer.status, answer.body)
+        except ResumptionRefused as refused:
+            if refused.status == NOT_FOUND and SESSION in sent:
+                self._expire()
+            raise
+        if answer.status >= FAILED:
+            self._refused(message, answer, in_session=SESSION in sent)
+        elif answered is not None and not answered.done():
+            raise self._unanswered(message, answer)
+
+    def _is_pointless(self, answer: bytes) -> bool:
+        """Tell whether an answer of ours is for nobody: an error that names no request, or in the stateless era."""
+        # MUST (2026-07-28): the body of a POST is a request or a notification.
+        if self.version is not None and self.version.stateless:
+            return True
+        said = jsonrpc.decode(answer, self._limits)
+        return isinstance(said, jsonrpc.ErrorResponse) and said.id is None
+
+    def _receiver(self, message: Outgoing, answered: asyncio.Future[object]) -> Receive:
+        """Return what receives on the exchange of a request, where an error that names no request is the answer."""
+
+        def receive(data: bytes) -> None:
+            self._receive(data)
+            if not answered.done() and b'"error"' in data:
+                said = jsonrpc.decode(data, self._limits)
+                if isinstance(said, jsonrpc.ErrorResponse) and said.id is None:
+                    self._answer(message, said.error)
+
+        return receive
+
+    def _answer(self, message: Outgoing, error: RpcError) -> None:
+        assert message.id is not None
+        self._receive(jsonrpc.encode_error(message.id, error))
+
+    # Headers.
+
+    async def _headers(self, message: Outgoing) -> CIMultiDict[str]:
+        sent = await self._common_headers()
+        version = self.version
+        if version is not None and version.stateless and message.method is not None:
+            sent.update(_mirrored(version.name, message.method, message.name))
+        if message.headers:
+            sent.update(message.headers)
+        return sent
+
+    async def _common_headers(self) -> CIMultiDict[str]:
+        """Return what every post carries, as a copy."""
+        version, session, kept = self.version, self.session_id, self._kept
+        if kept is not None and kept[0] is version and kept[1] is session:
+            return kept[2].copy()
+        sent = CIMultiDict({"Accept": f"{JSON}, {SSE}"})
+        sent.update(await self._credentials.headers())
+        sent["Content-Type"] = JSON
+        if version is not None:
+            sent[VERSION] = version.name
+        if session is not None:
+            sent[SESSION] = session
+        if self._credentials.are_fixed:
+            self._kept = version, session, sent.copy()
+        return sent
+
+    async def _stream_headers(self, last_event_id: str = "") -> CIMultiDict[str]:
+        sent = await self._common_headers()
+        del sent["Content-Type"]
+        sent["Accept"] = SSE
+        if last_event_id:
+            sent["Last-Event-ID"] = last_event_id
+        return sent
 
     async def _resume(self, last_event_id: str) -> Mapping[str, str]:
-        return {**await self._stream_headers(), "Last-Event-ID": last_event_id}
+        return await self._stream_headers(last_event_id)
 
-    async def _stream_headers(self) -> dict[str, str]:
-        sent = {"Accept": SSE, **await self._credentials.headers()}
-        if self.version is not None:
-            sent["MCP-Protocol-Version"] = self.version.name
-        if self.session_id is not None:
-            sent["Mcp-Session-Id"] = self.session_id
-        return sent
+    # What comes back.
+
+    def _begin(self, answer: Answer) -> None:
+        if answer.status < FAILED:
+            self.session_id = answer.headers.get(SESSION) or None
+
+    def _refused(self, message: Outgoing, answer: Answer, *, in_session: bool) -> None:
+        status = answer.status
+        said = None if status >= SERVER_FAILED else jsonrpc.decode(answer.body, self._limits)
+        refusal = said if isinstance(said, jsonrpc.ErrorResponse) else None
+        if in_session and (status == NOT_FOUND or _is_about_session(status, refusal)):
+            raise self._expire()
+        if status in (UNAUTHORIZED, FORBIDDEN):
+            challenge = ", ".join(answer.headers.getall("WWW-Authenticate", ())) or None
+            raise AuthRequired(
+                f"{self.url} wants credentials (status {status}); give auth= or headers=", status, challenge
+            )
+        if refusal is not None and message.id is not None:
+            # Whatever id it names, or none: it came back on the exchange of this request.
+            self._answer(message, refusal.error)
+            if message.answered is None or message.answered.done():
+                return
+        text = answer.body.decode("utf-8", "replace").strip()[:200]
+        raise HttpError(
+            f"{self.url} answered with status {status}" + (f": {text}" if text else ""), status, answer.body
+        )
+
+    def _unanswered(self, message: Outgoing, answer: Answer) -> TransportError:
+        said = jsonrpc.decode(answer.body, self._limits)
+        what = "nothing else"
+        if answer.body:
+            what = f"no JSON-RPC message: {said.error}" if isinstance(said, jsonrpc.Invalid) else "no answer to it"
+        return HttpError(
+            f"{self.url} answered {message.method} with status {answer.status} and {what}", answer.status, answer.body
+        )
+
+    def _expire(self) -> SessionExpired:
+        """Let the connection be over, once."""
+        expired = SessionExpired(f"{self.url} does not know the session any more")
+        if not self._has_expired:
+            self._has_expired = True
+            self._closed(expired)
+        return expired
+
+    # The server's own stream.
 
     def settle(self) -> None:
         """Listen to what belongs to no request, if there is a session."""
@@ -133,43 +223,75 @@ class HttpLink:
             self._listening = asyncio.get_running_loop().create_task(self._listen())
 
     async def _listen(self) -> None:
+        try:
+            await self._keep_listening()
+        except TransportError as error:
+            _logger.info("The stream of %s is not listened to any more: %s", self.url, error)
+        except Exception:
+            _logger.exception("The stream of %s is not listened to any more", self.url)
+
+    async def _keep_listening(self) -> None:
         decoder = EventDecoder(self._limits.message_bytes)
         failures = 0
-        while True:
+        while not self._has_expired:
             opened = asyncio.Event()
-            try:
-                sent = await self._stream_headers()
-                if decoder.last_event_id:
-                    sent["Last-Event-ID"] = decoder.last_event_id
-                answer = await self._http.listen(sent, self._receive, opened=opened.set, decoder=decoder)
-            except TransportError:
-                answer = None
-            if opened.is_set():
-                failures = 0
-            elif answer is not None:
+            answer = await self._listen_once(opened, decoder)
+            failures = 1 if opened.is_set() else failures + 1
+            if answer is not None and not opened.is_set():
                 if answer.status == NOT_FOUND:
-                    self._closed(SessionExpired("The server does not know the session any more"))
-                if answer.status < SERVER_FAILED and not decoder.last_event_id:
-                    return  # the server has no such stream, or not for us
-                decoder = EventDecoder(self._limits.message_bytes)
-            failures += 1
+                    self._expire()
+                    return
+                if answer.status < SERVER_FAILED and answer.status not in _MAY_PASS:
+                    if not decoder.last_event_id:
+                        return  # the server has no such stream, or not for us
+                    decoder = EventDecoder(self._limits.message_bytes)
             decoder.finish()
             # Spread out, so that the clients of a server that restarts do not come back all at once.
-            await asyncio.sleep(min(pause(decoder) * 2 ** (failures - 1), LONGEST_PAUSE) * random.uniform(0.75, 1.25))  # noqa: S311
+            backoff = min(pause(decoder) * 2 ** min(failures - 1, 10), max(LONGEST_PAUSE, pause(decoder)))
+            await asyncio.sleep(backoff * random.uniform(1.0, 1.25))  # noqa: S311
+
+    async def _listen_once(self, opened: asyncio.Event, decoder: EventDecoder) -> Answer | None:
+        sent = await self._stream_headers(decoder.last_event_id)
+        try:
+            return await self._http.listen(sent, self._receive, opened=opened.set, decoder=decoder)
+        except HttpError:
+            raise
+        except TransportError:
+            return None
+
+    # The end.
 
     async def close(self) -> None:
         """Stop listening, end the session, close the connections."""
         listening, self._listening = self._listening, None
-        if listening is not None:
-            listening.cancel()
-            await asyncio.wait([listening])
-        session, self._receive, self._closed = self.session_id, _discard, _ignore
-        if session is not None:
-            with suppress(TransportError, RpcError, TimeoutError):
-                async with asyncio.timeout(CLOSE_SECONDS):
-                    await self._http.delete(await self._stream_headers())
-        self.session_id = None
-        await self._http.close()
+        session, has_expired, self._has_expired = self.session_id, self._has_expired, True
+        self._receive, self._closed = _discard, _ignore
+        try:
+            if listening is not None:
+                listening.cancel()
+                await asyncio.wait([listening])
+            if session is not None and not has_expired:
+                await self._end_session()
+        finally:
+            self.session_id = None
+            await self._http.close()
+
+    async def _end_session(self) -> None:
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._http.delete(await self._stream_headers())
+        except Exception as error:  # noqa: BLE001
+            _logger.info("The session of %s could not be ended: %s", self.url, error)
+
+
+def _is_about_session(status: int, refusal: jsonrpc.ErrorResponse | None) -> bool:
+    """Tell whether a server refuses a session by 400, as many do instead of 404, before it looks at the request."""
+    return (
+        status == BAD_REQUEST
+        and refusal is not None
+        and refusal.id is None
+        and "session" in refusal.error.message.lower()
+    )
 
 
 def _always() -> bool:

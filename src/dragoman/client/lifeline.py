@@ -3,18 +3,22 @@
 However many requests find the connection gone, one attempt is made for all of them: a task that every waiter waits for
 and none of them can cancel. The first connection is tried once; one that was lost is tried again a few times, with
 growing and scattered pauses. A request is repeated only when the server cannot have served it, or when serving it twice
-does no harm.
+does no harm; never after a time-out.
+
+A lost connection is closed before there is a new one, for a transport may be opened again. Over HTTP requests that are
+under way may still be answered although the session has ended: there the old connection is closed when they are done.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import random
 from collections.abc import Awaitable, Callable
 from typing import Literal, TypeVar
 
-from dragoman.client.connection import Connection
+from dragoman.client.connection import Connection, broken
 from dragoman.errors import AuthError, ConnectError, HttpError, SessionExpired, Timeout, TransportError
 
 T = TypeVar("T")
@@ -43,6 +47,7 @@ class Lifeline:
         self._welcome = welcome
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[Connection] | None = None
+        self._retiring: set[asyncio.Task[None]] = set()
         self._had_one = False
 
     @property
@@ -64,24 +69,31 @@ class Lifeline:
             return current
         if self.status == "stopped":
             raise ConnectError("The client was stopped; start() it again")
-        if self._connecting is None:
-            self._connecting = asyncio.get_running_loop().create_task(self._reconnect())
-            self._connecting.add_done_callback(self._connected)
-        return await asyncio.shield(self._connecting)
+        connecting = self._connecting
+        if connecting is None:
+            connecting = self._connecting = asyncio.get_running_loop().create_task(self._reconnect())
+            connecting.add_done_callback(self._connected)
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            waiter = asyncio.current_task()
+            if connecting.cancelled() and waiter is not None and not waiter.cancelling():
+                raise ConnectError("The client was stopped while it connected") from None
+            raise
 
     def _connected(self, task: asyncio.Task[Connection]) -> None:
-        self._connecting = None
+        if self._connecting is task:
+            self._connecting = None
         if not task.cancelled():
             task.exception()
 
     async def _reconnect(self) -> Connection:
-        lost, self._connection = self._connection, None
         self.status = "connecting"
         try:
-            if lost is not None:
-                await lost.close()
+            if self._connection is not None:
+                await self._part(self._connection)
+                self._connection = None
             connection = await self._attempt(MOST_ATTEMPTS if self._had_one else 1)
-            await self._welcome(connection, self._had_one)
         except BaseException:
             if self.status == "connecting":
                 self.status = "failed"
@@ -91,11 +103,19 @@ class Lifeline:
         self.status = "ready"
         return connection
 
+    async def _part(self, lost: Connection) -> None:
+        if not lost.link.is_http:
+            await lost.close()
+            return
+        task = asyncio.get_running_loop().create_task(_retire(lost))
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
     async def _attempt(self, most: int) -> Connection:
         for attempt in range(1, most + 1):
             try:
-                return await self._connect()
-            except AuthError:
+                return await self._connect_once()
+            except (AuthError, Timeout):
                 raise
             except TransportError as error:
                 if attempt == most or (isinstance(error, HttpError) and error.status < 500):
@@ -103,6 +123,17 @@ class Lifeline:
                 _logger.info("The server cannot be reached (%s); attempt %d of %d follows", error, attempt + 1, most)
             await pause(attempt)
         raise AssertionError("an attempt returns or raises")
+
+    async def _connect_once(self) -> Connection:
+        connection = await self._connect()
+        try:
+            await self._welcome(connection, self._had_one)
+            if connection.error is not None:
+                raise broken(connection.error)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
 
     async def run(self, work: Callable[[Connection], Awaitable[T]], *, is_safe: bool) -> T:
         """Do something with the connection, and do it again if it was lost and no harm is done.
@@ -112,22 +143,25 @@ class Lifeline:
         Raises:
             TransportError: it was lost, and cannot be repeated, or was repeated in vain.
         """
-        repetitions = 0
+        unsent = repetitions = 0
         while True:
             connection = await self.connection()
             try:
                 return await work(connection)
             except (Timeout, AuthError):
                 raise
-            except TransportError as error:
-                served_nothing = isinstance(error, ConnectError | SessionExpired)
-                if self.status == "stopped" or repetitions >= MOST_REPETITIONS:
+            except ConnectError:
+                unsent += 1
+                if self.status == "stopped" or unsent == MOST_ATTEMPTS:
                     raise
-                if not served_nothing and not (is_safe and _may_pass(error)):
-                    raise _doubtful(error) from error
-            repetitions += 1
+            except TransportError as error:
+                repetitions += 1
+                if self.status == "stopped" or repetitions > MOST_REPETITIONS:
+                    raise
+                if not isinstance(error, SessionExpired) and not (is_safe and _may_pass(error)):
+                    raise _doubtful(error) from error.__cause__
             if connection.is_alive:
-                await pause(repetitions)
+                await pause(unsent + repetitions)
 
     def lost(self, connection: Connection) -> None:
         """Note that a connection has ended by itself."""
@@ -135,18 +169,27 @@ class Lifeline:
             self.status = "lost"
 
     async def stop(self) -> None:
-        """End the connection, or the attempt to make one."""
+        """End the connection, or the attempt to make one; return when it has ended, whoever else ends it."""
         self.status = "stopped"
-        connecting, self._connecting = self._connecting, None
-        if connecting is not None:
-            connecting.cancel()
-            await asyncio.wait([connecting])
-            if not connecting.cancelled() and connecting.exception() is None:
-                self._connection = connecting.result()
-        connection, self._connection = self._connection, None
+        working = {task for task in (self._connecting, *self._retiring) if task is not None}
+        for task in working:
+            task.cancel()
+        if working:
+            await asyncio.wait(working)
         self.status = "stopped"
+        connection = self._connection
         if connection is not None:
             await connection.close()
+            if self._connection is connection:
+                self._connection = None
+
+    def abandon(self) -> None:
+        """Forget a connection whose event loop is gone."""
+        self._connection = self._connecting = None
+        self._retiring.clear()
+        self._had_one = False
+        if self.status != "stopped":
+            self.status = "new"
 
     def restart(self) -> None:
         """Let a stopped client be started again."""
@@ -154,9 +197,16 @@ class Lifeline:
             self.status, self._had_one = "new", False
 
 
-async def pause(attempt: int) -> None:
+async def pause(attempt: int, longest: float = LONGEST_PAUSE) -> None:
     """Wait before another attempt: longer each time, and scattered."""
-    await asyncio.sleep(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE) * random.uniform(0.5, 1.5))  # noqa: S311
+    await asyncio.sleep(min(FIRST_PAUSE * 2 ** min(attempt, 20), longest) * random.uniform(0.5, 1.5))  # noqa: S311
+
+
+async def _retire(lost: Connection) -> None:
+    try:
+        await lost.drained()
+    finally:
+        await lost.close()
 
 
 def _may_pass(error: TransportError) -> bool:
@@ -165,8 +215,9 @@ def _may_pass(error: TransportError) -> bool:
 
 
 def _doubtful(error: TransportError) -> TransportError:
-    """Say that nobody knows whether the request was served."""
+    """Say that nobody knows whether the request was served, unless the server said what it did."""
     if isinstance(error, HttpError):
         return error
-    error.args = (f"{error.args[0]}; the request may have been served, and was not repeated", *error.args[1:])
-    return error
+    doubtful = copy.copy(error)
+    doubtful.args = (f"The request may have been served, and was not repeated: {error}", *error.args[1:])
+    return doubtful

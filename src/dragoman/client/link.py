@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from dragoman import types
 from dragoman.config import is_async
-from dragoman.errors import ConnectError, TransportError
+from dragoman.errors import ConnectError, DragomanError, TransportError
 from dragoman.protocol.versions import Version
 from dragoman.runtime.offload import offload
 from dragoman.transports.contract import Transport
@@ -65,7 +65,10 @@ class Link(Protocol):
 
 
 class DuplexLink:
-    """A link over a transport that carries messages both ways."""
+    """A link over a transport that carries messages both ways.
+
+    Whatever a transport raises that is no error of ours becomes one, so that those who call need not know it.
+    """
 
     is_http = False
 
@@ -75,11 +78,21 @@ class DuplexLink:
 
     async def open(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:
         """Open the transport."""
-        await self.transport.open(receive, closed)
+        try:
+            await self.transport.open(receive, closed)
+        except DragomanError:
+            raise
+        except Exception as error:
+            raise ConnectError(f"The transport cannot be opened: {_said(error)}") from error
 
     async def send(self, message: Outgoing) -> None:
         """Send a message; its answer comes later."""
-        await self.transport.send(message.data)
+        try:
+            await self.transport.send(message.data)
+        except DragomanError:
+            raise
+        except Exception as error:
+            raise TransportError(f"The transport failed to send: {_said(error)}") from error
 
     def settle(self) -> None:
         """Do nothing: what the server says comes anyway."""
@@ -104,21 +117,39 @@ class OneMethodLink:
 
     async def open(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:  # noqa: ARG002
         """Let the transport connect, if it knows how to."""
+        try:
+            await self._call("connect")
+        except DragomanError:
+            raise
+        except Exception as error:
+            raise ConnectError(f"The transport cannot connect: {_said(error)}") from error
         self._receive = receive
-        await self._call("connect")
 
     async def send(self, message: Outgoing) -> None:
         """Let the transport send a request, and receive what it returns."""
         if self._receive is None:
             raise ConnectError("The transport is closed")
-        body = msgspec.json.decode(message.data)
-        if message.id is None:
-            await self._call("send_notification", body)
-            return
-        response = await self._call("send_request", body)
+        method = "send_notification" if message.id is None else "send_request"
+        try:
+            response = await self._call(method, msgspec.json.decode(message.data))
+        except DragomanError:
+            raise
+        except Exception as error:
+            raise TransportError(f"{method} failed: {_said(error)}") from error
+        if message.id is not None and self._receive is not None:
+            self._answer(message, response, self._receive)
+
+    def _answer(self, message: Outgoing, response: Any, receive: Callable[[bytes], None]) -> None:
         if not isinstance(response, Mapping):
             raise TransportError(f"send_request must return a response as a dict, not {response!r}")
-        self._receive(msgspec.json.encode({"jsonrpc": "2.0", "id": message.id, **response}))
+        if "result" not in response and "error" not in response:
+            raise TransportError(f"send_request must return a dict with a result or an error, not {response!r}")
+        try:
+            # Whatever id it names: it came back from the call that made the request.
+            data = msgspec.json.encode({**response, "jsonrpc": "2.0", "id": message.id})
+        except (TypeError, ValueError) as error:
+            raise TransportError(f"send_request must return what can be JSON: {error}") from None
+        receive(data)
 
     async def _call(self, name: str, *given: Any) -> Any:
         method = getattr(self.transport, name, None)
@@ -134,3 +165,7 @@ class OneMethodLink:
         """Let the transport close, if it knows how to."""
         self._receive = None
         await self._call("close")
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -2,6 +2,10 @@
 
 A function that raises is reported and harms nothing. A plain function of an asynchronous client is called in the loop;
 that of a blocking client in a thread, where it may call the client.
+
+A request returns after what was told before its answer: it puts a mark behind what is due, and waits until the mark is
+reached. A request that is made by one of these functions does not wait, since it would wait for itself. Those that are
+due have a bound, beyond which the oldest are dropped.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from dragoman.config import is_async
 from dragoman.runtime.offload import offload
 
 MOST_WAITING = 10_000
+CLOSE_SECONDS = 2.0
 _logger = logging.getLogger("dragoman.client")
 _server_logger = logging.getLogger("dragoman.client.server")
 
@@ -36,8 +41,8 @@ LEVELS: dict[str, int] = {
 }
 
 
-_in_delivery: ContextVar[bool] = ContextVar("inside an author's function that is told of something", default=False)
-"""Also seen in the threads that such a function runs in, and in what it asks of a blocking client."""
+_inside: ContextVar[tuple[Deliveries, ...]] = ContextVar("the deliveries that the code runs inside of", default=())
+"""Also seen in the threads that an author's function runs in, and in what it asks of a blocking client."""
 
 
 class LogMessage(Struct, frozen=True):
@@ -63,29 +68,53 @@ def log_here(message: LogMessage) -> None:
 class Deliveries:
     """The calls of the author's functions that are due, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_WAITING) -> None:
         self.threads = False
         """Whether plain functions are called in threads."""
-        self._due: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque(maxlen=MOST_WAITING)
+        self._most = most
+        self._due: deque[tuple[Callable[..., Any], tuple[Any, ...]] | asyncio.Future[None]] = deque()
         self._delivering: asyncio.Task[None] | None = None
+        self._dropped = 0
 
     def put(self, function: Callable[..., Any], *given: Any) -> None:
         """Let a function be called after those that are due."""
         self._due.append((function, given))
-        if self._delivering is None:
+        if len(self._due) > self._most:
+            self._drop()
+        if self._delivering is None or self._delivering.done():
             self._delivering = asyncio.get_running_loop().create_task(self._deliver())
 
+    def _drop(self) -> None:
+        oldest = self._due.popleft()
+        if isinstance(oldest, asyncio.Future):
+            _reach(oldest)
+            return
+        if not self._dropped:
+            _logger.warning("More than %d notifications wait for their handlers; the oldest are dropped", self._most)
+        self._dropped += 1
+
     async def _deliver(self) -> None:
-        _in_delivery.set(True)
-        try:
-            while self._due:
-                function, given = self._due.popleft()
-                try:
-                    await self._call(function, given)
-                except Exception:
-                    _logger.exception("A handler of notifications failed")
-        finally:
-            self._delivering = None
+        _inside.set((*_inside.get(), self))
+        while self._due:
+            due = self._due.popleft()
+            if isinstance(due, asyncio.Future):
+                _reach(due)
+                continue
+            try:
+                await self._call(*due)
+            except BaseException as error:
+                if not self._survives(error):
+                    raise
+                _logger.exception("A handler of notifications failed")
+        self._dropped = 0
+
+    def _survives(self, error: BaseException) -> bool:
+        """Tell whether those that are due are delivered after such an error."""
+        if isinstance(error, asyncio.CancelledError):
+            task = asyncio.current_task()
+            return task is not None and not task.cancelling()
+        # The loop of blocking clients is everybody's: who wants to exit does so in a thread of theirs.
+        return isinstance(error, Exception) or self.threads
 
     async def _call(self, function: Callable[..., Any], given: tuple[Any, ...]) -> None:
         in_thread = self.threads and not is_async(function)
@@ -93,16 +122,30 @@ class Deliveries:
         if isawaitable(result):
             await result
 
+    @property
+    def _is_idle(self) -> bool:
+        """Whether there is nobody to wait for."""
+        return self._delivering is None or self._delivering.done() or self in _inside.get()
+
     async def settled(self) -> None:
-        """Wait until everything that is due was delivered, unless it is a delivery that waits."""
-        delivering = self._delivering
-        if delivering is not None and not _in_delivery.get():
-            await asyncio.shield(delivering)
+        """Wait until everything that is due now was delivered, unless it is a delivery that waits."""
+        if not self._is_idle:
+            mark = asyncio.get_running_loop().create_future()
+            self._due.append(mark)
+            await mark
 
     async def close(self) -> None:
-        """Deliver no more."""
-        self._due.clear()
+        """Deliver no more; a delivery that closes goes on to its own end."""
+        waiting, self._due = self._due, deque()
+        for due in waiting:
+            if isinstance(due, asyncio.Future):
+                _reach(due)
         delivering = self._delivering
-        if delivering is not None and not _in_delivery.get():
+        if delivering is not None and not self._is_idle:
             delivering.cancel()
-            await asyncio.wait([delivering])
+            await asyncio.wait([delivering], timeout=CLOSE_SECONDS)
+
+
+def _reach(mark: asyncio.Future[None]) -> None:
+    if not mark.done():
+        mark.set_result(None)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from dragoman import types
-from dragoman.client.credentials import Headers
-from dragoman.client.notifications import LogMessage, Notification
+from dragoman.client.credentials import Credentials, Headers
+from dragoman.client.notifications import LEVELS, LogMessage, Notification
 from dragoman.client.opening import Mode
 
 if TYPE_CHECKING:
@@ -33,17 +33,29 @@ class ClientOptions(TypedDict, total=False):
     protocol_version: str | None
     """Speak this version alone."""
     on_sampling: Any
+    """Asks the model for the server: gets a `SamplingRequest`, returns text or a result."""
     on_elicitation: Any
+    """Asks the user for the server: gets an `ElicitationRequest`, returns content, `Decline()` or `Cancel()`."""
     roots: Iterable[Any]
+    """The folders that the server may work in."""
     on_approval: Any
+    """Says before each tool call whether it may be made: gets an `Approval`."""
     approval_timeout: float | None
+    """Seconds after which a call that nobody approved is denied; without end by default."""
     on_log: Callable[[LogMessage], Any] | None
+    """Gets each log message of the server; without it they go to the logger `dragoman.client.server`."""
     log_level: types.LoggingLevel
+    """From which level on log messages are asked for ("warning"), if there is an `on_log`."""
     on_progress: Callable[..., Any] | None
+    """Gets progress, total and message of every request that has no `on_progress` of its own."""
     on_notification: Callable[[Notification], Any] | None
+    """Gets every notification of the server."""
     on_list_changed: Callable[[str], Any] | None
+    """Gets "tools", "prompts", "resources" or "resource_templates"."""
     on_resource_updated: Callable[[str], Any] | None
+    """Gets the URI of each resource that was subscribed to and changed."""
     on_reconnect: Callable[[], Any] | None
+    """Called after a connection that was lost was made again."""
     strict: bool
     """Raise where structured content does not fit its schema, instead of warning."""
     trusted: bool
@@ -51,30 +63,89 @@ class ClientOptions(TypedDict, total=False):
     name: str | None
     """How the client introduces itself."""
     version: str | None
+    """Which version of itself it names."""
     transport: Any
     """A transport, or the name of one."""
     network: Network | None
     """Proxies, certificates, a session of your own."""
     env: Mapping[str, str] | None
+    """Variables for the server's process."""
     inherit_env: bool
+    """Whether the server's process has our environment too (True)."""
     cwd: str | Path | None
+    """Where the server's process works."""
     meta: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None
     """Sent as `_meta` with every request."""
     max_pages: int
+    """How many pages of a list are read (1,000)."""
     max_message_bytes: int
+    """The largest message that is read (4 MiB)."""
+
+
+TOLD = ("on_log", "on_progress", "on_notification", "on_list_changed", "on_resource_updated", "on_reconnect")
+"""The functions that are told of things, and may be set at any time."""
 
 
 def check(options: Mapping[str, Any]) -> None:
-    """Refuse options that there are not.
+    """Refuse options that there are not, and values that make no sense.
 
     Raises:
-        TypeError: there is no such option.
+        TypeError: there is no such option, or it is of the wrong kind.
+        ValueError: its value makes no sense.
     """
     from difflib import get_close_matches
 
     known = ClientOptions.__annotations__
-    for name in options:
+    for name, value in options.items():
         if name not in known:
             close = get_close_matches(name, known)
             remedy = f"; did you mean {close[0]!r}?" if close else ""
             raise TypeError(f"A client has no option {name!r}{remedy}")
+        check_value(name, value)
+
+
+def check_value(name: str, value: Any) -> None:
+    """Refuse a value that makes no sense for an option.
+
+    Raises:
+        TypeError: it is of the wrong kind.
+        ValueError: it makes no sense.
+    """
+    if name in TOLD and value is not None and not callable(value):
+        raise TypeError(f"{name} must be a function, not {value!r}")
+    if name in ("max_pages", "max_message_bytes") and (isinstance(value, bool) or not isinstance(value, int)):
+        raise TypeError(f"{name} must be an integer, not {value!r}")
+    if name in _POSITIVE and value is not None and not value > 0:
+        raise ValueError(f"{name} must be more than 0, not {value!r}")
+    if name == "log_level" and value not in LEVELS:
+        raise ValueError(f"There is no log level {value!r}; there are {', '.join(LEVELS)}")
+
+
+_POSITIVE = ("timeout", "total_timeout", "connect_timeout", "approval_timeout", "max_pages", "max_message_bytes")
+
+
+def with_token(headers: Any, auth: Any) -> Any:
+    """Return the headers with a bearer token, which may be given anew for each request.
+
+    Raises:
+        TypeError: it is neither a token nor a function that gives one.
+    """
+    if auth is None:
+        return headers
+    if isinstance(auth, str) and (headers is None or isinstance(headers, Mapping)):
+        return {**(headers or {}), "Authorization": f"Bearer {auth}"}
+    if not isinstance(auth, str) and not callable(auth):
+        raise TypeError(f"auth must be a bearer token or a function that gives one, not {type(auth).__name__}")
+    return _TokenHeaders(headers, auth)
+
+
+class _TokenHeaders:
+    """Headers and a bearer token, given anew for each request."""
+
+    def __init__(self, headers: Any, token: Any) -> None:
+        self._headers = Credentials(headers)
+        self._token = Credentials({"Authorization": token})
+
+    async def __call__(self) -> dict[str, str]:
+        token = (await self._token.headers())["Authorization"]
+        return {**await self._headers.headers(), "Authorization": f"Bearer {token}"}

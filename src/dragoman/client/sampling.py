@@ -17,6 +17,7 @@ from msgspec import Raw, Struct
 from dragoman import types
 from dragoman.client.calling import LOGGER, call, handler
 from dragoman.errors import DragomanError, InternalError, InvalidParams, RpcError, ValidationError
+from dragoman.protocol import jsonrpc
 
 USER_REJECTED = -1
 REJECTED = "Sampling request was rejected"
@@ -160,7 +161,9 @@ class Sampling:
         if self._guard is not None and not await call(self._guard, request):
             raise Rejected
         chosen = msgspec.structs.replace(request, model=await self._choose(request))
-        return result_of(chosen, await call(self._complete, chosen))
+        result = result_of(chosen, await call(self._complete, chosen))
+        jsonrpc.encode(result)  # what cannot be sent must fail while the request can still be answered
+        return result
 
     async def _choose(self, request: SamplingRequest) -> str | None:
         model = await self._preferred(request)

@@ -1,0 +1,156 @@
+"""What both faces of a client show without waiting: how the connection is, and the author's functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, overload
+
+from dragoman import types
+from dragoman.client.core import Core
+from dragoman.client.lifeline import Status
+from dragoman.client.options import check_value
+from dragoman.client.roots import Roots
+from dragoman.errors import DragomanError
+
+if TYPE_CHECKING:
+    from dragoman.client.client import AsyncClient
+
+
+class _Told:
+    """A function of the author's that is told of something, and may be set at any time."""
+
+    def __init__(self, documentation: str) -> None:
+        self.__doc__ = documentation
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, face: None, owner: type) -> _Told: ...
+    @overload
+    def __get__(self, face: Face, owner: type) -> Any: ...
+    def __get__(self, face: Face | None, owner: type) -> Any:
+        return self if face is None else getattr(face._inside().watchers, self._name)
+
+    def __set__(self, face: Face, given: Any) -> None:
+        check_value(self._name, given)
+        core = face._inside()
+        setattr(core.watchers, self._name, given)
+        face._was_given(self._name, given)
+        _introduce_again(core)
+
+
+class Face:
+    """What a client shows of its inside."""
+
+    def _living(self) -> AsyncClient:
+        """Return the asynchronous client of this process."""
+        raise NotImplementedError
+
+    def _inside(self) -> Core:
+        return self._living()._core
+
+    def _was_given(self, name: str, given: Any) -> None:
+        """Take note that an option has another value than it had when the client was made."""
+
+    @property
+    def roots(self) -> Roots:
+        """The folders that the server may work in."""
+        roots = self._inside().handlers.roots
+        assert roots is not None
+        return roots
+
+    @property
+    def status(self) -> Status:
+        """How it is: new, connecting, ready, lost, failed or stopped."""
+        return self._inside().lifeline.status
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a connection."""
+        return self._inside().lifeline.current is not None
+
+    @property
+    def server_info(self) -> types.Implementation | None:
+        """Who the server says it is, while there is a connection."""
+        connection = self._inside().lifeline.current
+        return None if connection is None else connection.server_info
+
+    @property
+    def capabilities(self) -> types.ServerCapabilities:
+        """What the server offers, while there is a connection."""
+        connection = self._inside().lifeline.current
+        return types.ServerCapabilities() if connection is None else connection.capabilities
+
+    @property
+    def instructions(self) -> str | None:
+        """What the server wants the model to know, while there is a connection."""
+        connection = self._inside().lifeline.current
+        return None if connection is None else connection.instructions
+
+    @property
+    def protocol_version(self) -> str | None:
+        """The version that is spoken, while there is a connection."""
+        connection = self._inside().lifeline.current
+        return None if connection is None else connection.version.name
+
+    on_log = _Told("Gets each log message of the server; `set_log_level` says which are sent.")
+    on_progress = _Told("Gets progress, total and message of every request that has no `on_progress` of its own.")
+    on_notification = _Told("Gets every notification of the server.")
+    on_list_changed = _Told('Gets "tools", "prompts", "resources" or "resource_templates".')
+    on_resource_updated = _Told("Gets the URI of each resource that was subscribed to and changed.")
+    on_reconnect = _Told("Called after a connection that was lost was made again.")
+
+    @property
+    def on_approval(self) -> Any:
+        """Says before each tool call whether it may be made."""
+        return self._living()._on_approval
+
+    @on_approval.setter
+    def on_approval(self, given: Any) -> None:
+        self._living()._on_approval = given
+        self._was_given("on_approval", given)
+
+    @property
+    def on_sampling(self) -> Any:
+        """Asks the model for the server; to be set before the client starts.
+
+        Raises:
+            DragomanError: set while there is a connection of the handshake era, whose server was told what there is.
+        """
+        return self._inside().handlers.on_sampling
+
+    @on_sampling.setter
+    def on_sampling(self, given: Any) -> None:
+        self._set_handler("on_sampling", given)
+
+    @property
+    def on_elicitation(self) -> Any:
+        """Asks the user for the server; to be set before the client starts.
+
+        Raises:
+            DragomanError: set while there is a connection of the handshake era, whose server was told what there is.
+        """
+        return self._inside().handlers.on_elicitation
+
+    @on_elicitation.setter
+    def on_elicitation(self, given: Any) -> None:
+        self._set_handler("on_elicitation", given)
+
+    def _set_handler(self, name: str, given: Any) -> None:
+        core = self._inside()
+        connection = core.lifeline.current
+        if connection is not None and not connection.version.stateless:
+            raise DragomanError(
+                f"{name} cannot be set while there is a connection: the server was told at its start what this client"
+                " can do; set it before the start, or stop() the client first"
+            )
+        setattr(core.handlers, name, given)
+        self._was_given(name, given)
+        _introduce_again(core)
+
+
+def _introduce_again(core: Core) -> None:
+    """Let the next requests of the stateless era say what the client can do now."""
+    connection = core.lifeline.current
+    if connection is not None and connection.version.stateless:
+        connection.speak(connection.version)

