@@ -8,7 +8,7 @@ SUITE := .venv/suite
 .PHONY: demo test check lint types layering coverage conformance soak bench clean
 
 demo: $(READY)
-	$(BIN)/python examples/conversations.py
+	$(BIN)/python examples/tour.py
 
 test: $(READY) $(PEERS)
 	$(BIN)/python -m pytest

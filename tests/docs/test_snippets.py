@@ -54,12 +54,15 @@ def test_an_example_runs_to_its_end(example):
     assert (finished.returncode, finished.stderr) == (0, "")
 
 
-def test_the_demonstration_shows_both_eras():
-    demo = ROOT / "examples/conversations.py"
+def test_the_demonstration_shows_everything_in_both_eras_and_over_both_transports():
+    demo = ROOT / "examples/tour.py"
     shown = subprocess.run([sys.executable, demo], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
-    assert '"protocolVersion":"2025-06-18"' in shown.stdout
-    assert '"resultType":"complete"' in shown.stdout
-    assert shown.stdout.count("exit code 0") == 2
+    assert (shown.returncode, shown.stderr) == (0, "")
+    for version in ("2026-07-28", "2025-11-25"):
+        assert shown.stdout.count(f"protocol version {version}") == 2
+    for sign in ("[####################]", "Booked 3 fancy nights", "the light here is wonderful", "['Oslo', 'Osaka']"):
+        assert shown.stdout.count(sign) == 4, sign
+    assert "What to try next" in shown.stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections import defaultdict
+import os
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
+
+from marks import SECONDS, marks
 
 from dragoman import BlockingContext, Context, Elicit, InputRequired, ListRoots, Sample, Server
 
@@ -13,8 +16,7 @@ server = Server("conversing")
 
 
 # A client may drop progress that comes together with the result, so the result waits until the client has seen it.
-_seen: defaultdict[str, threading.Event] = defaultdict(threading.Event)
-SECONDS = 20
+_seen = marks()
 
 
 @server.tool
@@ -22,7 +24,7 @@ async def count(to: int, key: str, ctx: Context) -> str:
     """Says how far it has come."""
     for number in range(1, to + 1):
         await ctx.report_progress(number, total=to, message=f"step {number}")
-    return str(await asyncio.to_thread(_seen[key].wait, SECONDS))
+    return str(await _seen[key].wait())
 
 
 @server.tool
@@ -30,7 +32,7 @@ def count_blocking(to: int, key: str, ctx: BlockingContext) -> str:
     """Says how far it has come, from a worker thread."""
     for number in range(1, to + 1):
         ctx.report_progress(number, total=to)
-    return str(_seen[key].wait(SECONDS))
+    return str(_seen[key].is_set(SECONDS))
 
 
 @server.tool
@@ -114,17 +116,35 @@ async def asking_resource(ctx: Context) -> str:
     return str((await ctx.elicit("Really Bergen?", Confirmation)).action)
 
 
-@server.tool
-async def grow() -> str:
-    """Adds a tool and says so."""
-    server.add_tool(grown)
-    server.notify_tools_list_changed()
-    return "grew"
+_told = marks()
 
 
 def grown() -> str:
     """Came later."""
     return "here"
+
+
+@server.middleware
+async def know_what_was_added(request: Any, call_next: Callable[[], Awaitable[Any]]) -> Any:
+    """Add the tool to every process: which tools there are is the author's to share, that they changed is ours."""
+    if _told["grown"].is_set() and "grown" not in server.registry.tools:
+        server.add_tool(grown)
+    return await call_next()
+
+
+@server.tool
+async def grow() -> str:
+    """Adds a tool and says so."""
+    _told["grown"].set()
+    server.notify_tools_list_changed()
+    return "grew"
+
+
+@server.tool(inline=True)
+def pid() -> str:
+    """Says which process serves it, and keeps that from taking every connection at once."""
+    time.sleep(0.005)
+    return str(os.getpid())
 
 
 @server.tool
@@ -139,7 +159,7 @@ def follow(uri: str) -> None:
     """Let clients follow resources."""
 
 
-_ended: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+_ended = marks()
 
 
 @server.tool

@@ -1,4 +1,4 @@
-"""What a peer must see of each feature of `server_under_test.py`: the same for all, or by era, or by peer and era."""
+"""What a peer must see of each feature of `featured_server.py`: the same for all, or by era, or by peer and era."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from msgspec import Struct
 
 PEERS = ("python", "typescript")
 ERAS = ("handshake", "stateless")
+TRANSPORTS = ("stdio", "http", "http with 3 workers")
 
 
 class By(Struct):
@@ -452,4 +453,5 @@ EXPECTED: dict[str, Any] = {
     "list_changed": ["grown"],
     "resource_updated": "asking://resource",
     "cancelled_question": "third was cancelled",
+    "several_workers": True,
 }

@@ -1,9 +1,12 @@
 """The official Python client uses a server; run in the environment of the peers.
 
-    python python_client.py (handshake|stateless) COMMAND [ARGUMENT ...]
+    python python_client.py (handshake|stateless) stdio COMMAND [ARGUMENT ...]
+    python python_client.py (handshake|stateless) (http|http-unkept) URL_OF_MAIN URL_OF_ROUTED URL_OF_CONVERSING
+    python python_client.py sessions COUNT URL_OF_CONVERSING
 
-Each feature is one line of JSON: what was seen, or why it was not. Extra fields of the stateless era that every result
-carries are left out of what was seen, except by the features that are about them.
+With `http-unkept` each request has a connection of its own, which any worker may take. Each feature is one line of
+JSON: what was seen, or why it was not. Extra fields of the stateless era that every result carries are left out of what
+was seen, except by the features that are about them.
 """
 
 from __future__ import annotations
@@ -17,9 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import mcp_types
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ConfigDict
 
@@ -27,6 +32,7 @@ MODES = {"handshake": "legacy", "stateless": "2026-07-28"}
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 REQUESTS = json.loads(Path(__file__).with_name("requests.json").read_text(encoding="utf-8"))
 SECONDS = 30.0
+BURSTS, CALLS = 20, 16
 
 Feature = Callable[[Client], Awaitable[Any]]
 
@@ -249,9 +255,27 @@ async def report(name: str, feature: Callable[[], Awaitable[Any]]) -> None:
     sys.stdout.write(json.dumps(line) + "\n")
 
 
-def connect(mode: str, command: list[str], **options: Any) -> Client:
+class Place:
+    """Where the servers are: a command that starts them, or their addresses."""
+
+    def __init__(self, transport: str, *where: str) -> None:
+        self._transport = transport
+        self._where = where
+
+    def find(self, server: str) -> Any:
+        if self._transport == "stdio":
+            command, *arguments = self._where
+            return StdioServerParameters(command=command, args=[*arguments, server])
+        url = self._where[("main", "routed", "conversing").index(server)]
+        if self._transport == "http":
+            return url
+        limits = httpx2.Limits(max_keepalive_connections=0)
+        return streamable_http_client(url, http_client=httpx2.AsyncClient(limits=limits, timeout=SECONDS))
+
+
+def connect(mode: str, place: Place, server: str = "main", **options: Any) -> Client:
     return Client(
-        StdioServerParameters(command=command[0], args=command[1:]),
+        place.find(server),
         mode=mode,
         read_timeout_seconds=SECONDS,
         client_info=mcp_types.Implementation(name="python-peer", version="7"),
@@ -262,14 +286,15 @@ def connect(mode: str, command: list[str], **options: Any) -> Client:
 class Conversation:
     """A connection to a server that talks: what it was asked and told, and what it answers."""
 
-    def __init__(self, era: str, command: list[str]) -> None:
+    def __init__(self, era: str, place: Place) -> None:
         self.era = era
         self.asked: list[Any] = []
         self.notices: asyncio.Queue[Any] = asyncio.Queue()
         self.waiting = asyncio.Event()
         self.client = connect(
             MODES[era],
-            [*command, "conversing"],
+            place,
+            "conversing",
             elicitation_callback=self.elicit,
             sampling_callback=self.sample,
             list_roots_callback=self.list_roots,
@@ -379,6 +404,15 @@ async def cancelled_question(conversation: Conversation) -> Any:
     return released
 
 
+async def several_workers(conversation: Conversation) -> Any:
+    pids: set[str] = set()
+    for _ in range(BURSTS):
+        pids.update(await asyncio.gather(*(conversation.say("pid") for _ in range(CALLS))))
+        if len(pids) > 1:
+            return True
+    raise Unseen(f"{pids} served every call")
+
+
 CONVERSING: dict[str, Callable[[Conversation], Awaitable[Any]]] = {
     "progress": progress,
     "blocking_progress": lambda conversation: progress(conversation, "count_blocking"),
@@ -395,44 +429,68 @@ CONVERSING: dict[str, Callable[[Conversation], Awaitable[Any]]] = {
     "list_changed": list_changed,
     "resource_updated": resource_updated,
     "cancelled_question": cancelled_question,
+    "several_workers": several_workers,
 }
 
 
-async def converse(era: str, command: list[str]) -> None:
-    conversation = Conversation(era, command)
+async def converse(era: str, place: Place) -> None:
+    conversation = Conversation(era, place)
     async with conversation.client:
         for name, feature in CONVERSING.items():
             await report(name, lambda feature=feature: feature(conversation))
 
 
-async def routed_resources(era: str, command: list[str]) -> Any:
+async def routed_resources(era: str, place: Place) -> Any:
     """See resources that the author's own functions list and read."""
-    async with connect(MODES[era], [*command, "routed"]) as client:
+    async with connect(MODES[era], place, "routed") as client:
         uris = [resource.uri for page in await pages(client.list_resources) for resource in page.resources]
         return [uris, seen(await client.read_resource("any://9"))]
 
 
-async def negotiated(era: str, command: list[str]) -> Any:
+async def negotiated(era: str, place: Place) -> Any:
     """See which version the client finds by itself."""
     if era == "handshake":
         raise Unseen("a client that negotiates finds the stateless era")
-    async with connect("auto", command) as client:
+    async with connect("auto", place) as client:
         assert client.server_info is not None
         return [client.protocol_version, client.server_info.name, client.instructions]
 
 
-async def older_versions(era: str, command: list[str]) -> Any:
+async def older_versions(era: str, place: Place) -> Any:
     raise Unseen("the client offers only the newest handshake version")
 
 
-async def main(era: str, *command: str) -> None:
-    async with connect(MODES[era], list(command)) as client:
+async def explore(era: str, *where: str) -> None:
+    """Use every feature once."""
+    place = Place(*where)
+    async with connect(MODES[era], place) as client:
         for name, feature in features():
             await report(name, lambda feature=feature: feature(client))
     apart = {"routed_resources": routed_resources, "negotiation": negotiated, "older_versions": older_versions}
     for name, feature in apart.items():
-        await report(name, lambda feature=feature: feature(era, list(command)))
-    await converse(era, list(command))
+        await report(name, lambda feature=feature: feature(era, place))
+    await converse(era, place)
+
+
+async def visit(place: Place) -> Any:
+    """Use one session of the handshake era, and return what was listed, asked and answered, and by which processes."""
+    conversation = Conversation("handshake", place)
+    async with conversation.client as client:
+        listed = {tool.name for tool in (await client.list_tools()).tools}
+        pids = await asyncio.gather(*(conversation.say("pid") for _ in range(4)))
+        _, said = await conversation.asking("book", city="Oslo")
+        return {"lists": "book" in listed, "said": said, "pids": [*pids, await conversation.say("pid")]}
+
+
+async def sessions(count: str, url: str) -> None:
+    """Open, use and close many sessions, one after the other."""
+    place = Place("http", "", "", url)
+    for number in range(int(count)):
+        await report(str(number), lambda: visit(place))
+
+
+async def main(what: str, *where: str) -> None:
+    await (sessions(*where) if what == "sessions" else explore(what, *where))
 
 
 if __name__ == "__main__":

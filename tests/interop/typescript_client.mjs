@@ -1,12 +1,17 @@
 // The TypeScript client uses a server; run by the Node.js of the peers.
 //
-//     node typescript_client.mjs (handshake|stateless) COMMAND [ARGUMENT ...]
+//     node typescript_client.mjs (handshake|stateless) stdio COMMAND [ARGUMENT ...]
+//     node typescript_client.mjs (handshake|stateless) (http|http-unkept) URL_OF_MAIN URL_OF_ROUTED URL_OF_CONVERSING
+//     node typescript_client.mjs sessions COUNT URL_OF_CONVERSING
 //
-// Each feature is one line of JSON: what was seen, or why it was not. Extra fields of the stateless era that every result
-// carries are left out of what was seen, except by the features that are about them.
+// With `http-unkept` each request has a connection of its own, which any worker may take. Each feature is one line of
+// JSON: what was seen, or why it was not. Extra fields of the stateless era that every result carries are left out of
+// what was seen, except by the features that are about them.
 
 import { readFileSync } from 'node:fs';
-import { Client, fromJsonSchema, ProtocolError, SdkError } from '@modelcontextprotocol/client';
+import { request as sendRequest } from 'node:http';
+import { Readable } from 'node:stream';
+import { Client, fromJsonSchema, ProtocolError, SdkError, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
 const MODES = { handshake: 'legacy', stateless: { pin: '2026-07-28' } };
@@ -14,6 +19,8 @@ const OLDER_VERSIONS = ['2025-06-18', '2025-03-26', '2024-11-05'];
 const SERVER_INFO = 'io.modelcontextprotocol/serverInfo';
 const REQUESTS = JSON.parse(readFileSync(new URL('requests.json', import.meta.url), 'utf8'));
 const MILLISECONDS = 30_000;
+const BURSTS = 20;
+const CALLS = 16;
 const anything = fromJsonSchema({ type: 'object' });
 
 class Unseen extends Error {}
@@ -143,8 +150,8 @@ const SPECIAL = {
 
 const APART = {
     // What an author's own functions list and read.
-    async routed_resources(era, command) {
-        const { client } = await connect({ mode: MODES[era] }, [...command, 'routed']);
+    async routed_resources(era, place) {
+        const { client } = await connect({ mode: MODES[era] }, place('routed'));
         try {
             const uris = (await client.listResources()).resources.map((resource) => resource.uri);
             return [uris, seen(await client.readResource({ uri: 'any://9' }))];
@@ -152,20 +159,20 @@ const APART = {
             await client.close();
         }
     },
-    async negotiation(era, command) {
+    async negotiation(era, place) {
         if (era === 'handshake') throw new Unseen('a client that negotiates finds the stateless era');
-        const { client } = await connect({ mode: 'auto' }, command);
+        const { client } = await connect({ mode: 'auto' }, place('main'));
         try {
             return [client.getNegotiatedProtocolVersion(), client.getServerVersion().name, client.getInstructions()];
         } finally {
             await client.close();
         }
     },
-    async older_versions(era, command) {
+    async older_versions(era, place) {
         if (era === 'stateless') throw new Unseen('the stateless era has one version');
         const sightings = [];
         for (const version of OLDER_VERSIONS) {
-            const { client } = await connect({ mode: 'legacy' }, command, { supportedProtocolVersions: [version] });
+            const { client } = await connect({ mode: 'legacy' }, place('main'), { supportedProtocolVersions: [version] });
             try {
                 const call = await client.callTool({ name: 'add', arguments: { a: 2 } });
                 const { tools } = await client.listTools();
@@ -184,13 +191,13 @@ class Conversation {
     notices = [];
     awaited = [];
 
-    static async open(era, command) {
+    static async open(era, place) {
         const conversation = new Conversation();
         conversation.era = era;
         conversation.waiting = new Promise((resolve) => (conversation.beginToWait = resolve));
         const capabilities = { elicitation: { form: {} }, sampling: {}, roots: {} };
         const prepare = (client) => conversation.prepare(client);
-        const opened = await connect({ mode: MODES[era] }, [...command, 'conversing'], { capabilities }, prepare);
+        const opened = await connect({ mode: MODES[era] }, place('conversing'), { capabilities }, prepare);
         conversation.client = opened.client;
         return conversation;
     }
@@ -315,13 +322,46 @@ const CONVERSING = {
         const released = await conversation.say('released', { key: 'third' });
         await ended;
         return released;
+    },
+    async several_workers(conversation) {
+        const pids = new Set();
+        for (let burst = 0; burst < BURSTS && pids.size < 2; burst++) {
+            for (const pid of await burstOfPids(conversation, CALLS)) pids.add(pid);
+        }
+        if (pids.size < 2) throw new Unseen(`${[...pids]} served every call`);
+        return true;
     }
 };
 
-async function connect(versionNegotiation, command, options = {}, prepare = () => {}) {
+function burstOfPids(conversation, count) {
+    return Promise.all(Array.from({ length: count }, () => conversation.say('pid')));
+}
+
+// Where the servers are: a command that starts them, or their addresses.
+function placeOf(transport, ...where) {
+    return (server) => {
+        if (transport === 'stdio') return new StdioClientTransport({ command: where[0], args: [...where.slice(1), server] });
+        const url = new URL(where[['main', 'routed', 'conversing'].indexOf(server)]);
+        return new StreamableHTTPClientTransport(url, transport === 'http' ? {} : { fetch: fetchUnkept });
+    };
+}
+
+// As fetch, but with a connection for each request.
+function fetchUnkept(url, { method, headers, body, signal }) {
+    return new Promise((resolve, reject) => {
+        const options = { method, headers: Object.fromEntries(new Headers(headers)), agent: false, signal };
+        const request = sendRequest(url, options, (response) => {
+            const content = response.statusCode === 204 ? null : Readable.toWeb(response);
+            resolve(new Response(content, { status: response.statusCode, headers: response.headers }));
+        });
+        request.on('error', reject);
+        request.end(body);
+    });
+}
+
+async function connect(versionNegotiation, transport, options = {}, prepare = () => {}) {
     const client = new Client({ name: 'typescript-peer', version: '7' }, { versionNegotiation, ...options });
     prepare(client);
-    const transport = new StdioClientTransport({ command: command[0], args: command.slice(1) });
     const wire = { initialized: {}, latest: {} };
     await client.connect(transport, { timeout: MILLISECONDS });
     watch(transport, wire);
@@ -355,8 +395,10 @@ async function report(feature, work) {
     process.stdout.write(`${JSON.stringify(line)}\n`);
 }
 
-async function main(era, ...command) {
-    const { client, wire } = await connect({ mode: MODES[era] }, command);
+// Use every feature once.
+async function explore(era, ...where) {
+    const place = placeOf(...where);
+    const { client, wire } = await connect({ mode: MODES[era] }, place('main'));
     wire.initialized = { result: client.getProtocolEra() === 'legacy' ? initializeResult(client) : undefined };
     for (const [feature, [verb, params]] of Object.entries(REQUESTS)) {
         await report(feature, () => outcome(client[verb](params)));
@@ -366,9 +408,9 @@ async function main(era, ...command) {
     }
     await client.close();
     for (const [feature, work] of Object.entries(APART)) {
-        await report(feature, () => work(era, command));
+        await report(feature, () => work(era, place));
     }
-    const conversation = await Conversation.open(era, command);
+    const conversation = await Conversation.open(era, place);
     for (const [feature, work] of Object.entries(CONVERSING)) {
         await report(feature, () => work(conversation));
     }
@@ -384,4 +426,22 @@ function initializeResult(client) {
     };
 }
 
-await main(...process.argv.slice(2));
+// Use one session of the handshake era: what was listed, asked and answered, and by which processes.
+async function visit(place) {
+    const conversation = await Conversation.open('handshake', place);
+    const { tools } = await conversation.client.listTools();
+    const pids = await burstOfPids(conversation, 4);
+    const [, said] = await conversation.asking('book', { city: 'Oslo' });
+    const sighting = { lists: tools.some(({ name }) => name === 'book'), said, pids: [...pids, await conversation.say('pid')] };
+    await conversation.client.close();
+    return sighting;
+}
+
+// Open, use and close many sessions, one after the other.
+async function sessions(count, url) {
+    const place = placeOf('http', '', '', url);
+    for (let number = 0; number < Number(count); number++) await report(String(number), () => visit(place));
+}
+
+const [what, ...where] = process.argv.slice(2);
+await (what === 'sessions' ? sessions(...where) : explore(what, ...where));

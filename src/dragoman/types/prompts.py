@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.types.content import ContentBlock
+from dragoman.types.content import ContentBlock, TextContent
 from dragoman.types.wire import Named, PaginatedResult, Params, Result, Role, Wire
 
 
@@ -50,3 +50,8 @@ class GetPromptResult(Result):
 
     messages: list[PromptMessage]
     description: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The text of all messages."""
+        return "\n".join(message.content.text for message in self.messages if isinstance(message.content, TextContent))

@@ -55,6 +55,11 @@ class ReadResourceResult(CacheableResult):
 
     contents: list[ResourceContents]
 
+    @property
+    def text(self) -> str:
+        """The text of all parts."""
+        return "\n".join(part.text for part in self.contents if part.text is not None)
+
 
 class SubscribeRequestParams(ResourceRequestParams):
     """The resource to be told of (until 2025-11-25)."""

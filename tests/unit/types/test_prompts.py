@@ -58,3 +58,10 @@ def test_a_message_of_an_unknown_role_is_left_out() -> None:
     data = b'{"messages": [{"role": "system", "content": {"type": "text", "text": "a"}}]}'
     assert decode(data, GetPromptResult, dropped).messages == []
     assert [entry.path for entry in dropped] == ["$.messages[0]"]
+
+
+def test_a_prompt_gives_the_text_of_its_messages():
+    image = types.ImageContent(data="", mime_type="image/png")
+    contents = [types.TextContent(text="one"), image, types.TextContent(text="two")]
+    result = types.GetPromptResult([types.PromptMessage("user", content) for content in contents])
+    assert result.text == "one\ntwo"

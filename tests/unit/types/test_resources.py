@@ -63,3 +63,8 @@ def test_a_message_about_a_resource_names_its_uri(kind: type[ResourceRequestPara
 def test_a_uri_is_kept_as_it_was_written() -> None:
     data = '{"uri":"file:///Ünïcode%20and space/../x"}'.encode()
     assert encode(decode(data, ResourceContents)) == data
+
+
+def test_a_resource_gives_the_text_of_its_parts():
+    parts = [types.ResourceContents("a://1", text="one"), types.ResourceContents("a://2", blob="AAAA")]
+    assert types.ReadResourceResult(parts).text == "one"

@@ -1,15 +1,18 @@
-"""A server with every feature that dragoman serves over stdio, written with the public names only."""
+"""A server with every feature that dragoman serves, written with the public names only.
+
+python featured_server.py (main|routed|conversing) [PORT WORKERS]
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections import defaultdict
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
 from typing import Annotated, Any, Literal
 
+from marks import marks
 from msgspec import Meta
 
 from dragoman import (
@@ -260,8 +263,7 @@ server.add_tool(Multiply)
 
 # Calls that last until they are cancelled, and tools that wait for what became of them.
 
-_began: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
-_ended: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+_began, _ended = marks(), marks()
 
 
 @server.tool
@@ -442,7 +444,16 @@ def read_by_author(uri: str) -> str:
     return f"read {uri}"
 
 
-if __name__ == "__main__":
+def main(name: str, port: str = "", workers: str = "1") -> None:
+    """Serve by stdio, or by HTTP at a port."""
     from conversing_server import server as conversing
 
-    {"routed": routed, "conversing": conversing}.get("".join(sys.argv[1:]), server).run()
+    chosen = {"main": server, "routed": routed, "conversing": conversing}[name]
+    if port:
+        chosen.run("http", port=int(port), workers=int(workers))
+    else:
+        chosen.run()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
