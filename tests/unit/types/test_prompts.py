@@ -3,6 +3,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw
 
+from dragoman import types
 from dragoman.types import (
     Dropped,
     GetPromptRequestParams,

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
+from dragoman import types
 from dragoman.types import (
     Annotations,
     ListResourcesResult,
