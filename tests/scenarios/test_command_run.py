@@ -8,10 +8,18 @@ import subprocess
 import sys
 import textwrap
 import time
+from urllib.error import URLError
+from urllib.request import Request, urlopen
 
 import pytest
 
+from scenarios.http_crew import free_port
+
 DEADLINE = 30
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 PING = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
 PONG = b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
@@ -223,7 +231,21 @@ def test_a_file_name_may_have_a_colon(tmp_path):
     assert name_of_the_server(f"{tmp_path / 'a:b.py'}:server") == "one"
 
 
-@pytest.mark.parametrize("arguments", [["run"], ["run", "a.py", "b.py"], ["walk", "a.py"], ["run", "--fast"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run"],
+        ["run", "a.py", "b.py"],
+        ["walk", "a.py"],
+        ["run", "--fast"],
+        ["run", "--http"],
+        ["run", "--http", "--port", "many", "a.py"],
+        ["run", "--http", "a.py", "--port"],
+        ["run", "--http", "a.py", "--workers="],
+        ["run", "--port", "8000", "a.py"],
+        ["run", "--http", "--fast", "a.py"],
+    ],
+)
 def test_a_wrong_use_shows_the_right_one(arguments):
     finished = command(*arguments)
     assert (finished.returncode, finished.stdout) == (2, b"")
@@ -311,3 +333,66 @@ def test_a_second_signal_ends_even_a_tool_that_never_lets_go(tmp_path):
         process.child.send_signal(signal.SIGINT)
         process.child.send_signal(signal.SIGTERM)
         assert process.child.wait(DEADLINE) == 0
+
+
+WALKING = """
+    import os
+
+    from dragoman import Server
+
+    print("imported")
+    other = Server("other")
+    server = Server("walking")
+
+    @server.tool
+    async def pid() -> int:
+        return os.getpid()
+"""
+
+
+def call_over_http(url):
+    """Call the tool of WALKING, trying again until somebody serves, and return which process it was."""
+    params = {"name": "pid", "arguments": {}, "_meta": META}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    headers = {"content-type": "application/json", "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call"}
+    ends = time.monotonic() + DEADLINE
+    while True:
+        try:
+            with urlopen(Request(url, body, headers | {"mcp-name": "pid"}), timeout=DEADLINE) as response:
+                return int(json.load(response)["result"]["content"][0]["text"])
+        except URLError as error:
+            if time.monotonic() > ends or not isinstance(error.reason, ConnectionRefusedError):
+                raise
+            time.sleep(0.01)
+
+
+@pytest.mark.covers("WRK-10")
+@pytest.mark.parametrize(
+    ("options", "path", "workers"),
+    [([], "/mcp", 1), (["--host", "127.0.0.1", "--path=/tools", "--workers", "2"], "/tools", 2)],
+)
+def test_a_file_is_served_over_http_until_a_signal_ends_it(tmp_path, options, path, workers):
+    port = free_port()
+    target = f"{written(tmp_path, WALKING)}:server"
+    child = subprocess.Popen(
+        [sys.executable, "-m", "dragoman", "run", "--http", "--port", str(port), *options, target],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=ENVIRONMENT | {"XDG_STATE_HOME": str(tmp_path)},
+    )
+    try:
+        served = call_over_http(f"http://127.0.0.1:{port}{path}")
+        assert (served == child.pid) == (workers == 1)
+        child.send_signal(signal.SIGINT)
+        stdout, stderr = child.communicate(timeout=DEADLINE)
+        assert (child.returncode, stdout, stderr) == (0, b"imported\n", b"")
+    finally:
+        child.kill()
+        child.wait(DEADLINE)
+
+
+@pytest.mark.covers("WRK-10")
+def test_what_cannot_be_served_over_http_is_said_in_one_line(tmp_path):
+    finished = command("run", "--http", "--workers", "0", written(tmp_path, ONE_SERVER))
+    assert (finished.returncode, finished.stderr) == (1, b"dragoman: workers must be at least 1, not 0\n")

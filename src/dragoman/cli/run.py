@@ -1,11 +1,13 @@
-"""`dragoman run FILE[:object]`: serve the server of a Python file over stdin and stdout."""
+"""`dragoman run FILE[:object]`: serve the server of a Python file over stdin and stdout, or over HTTP."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dragoman.errors import DragomanError
 from dragoman.transports.stdio import claim, run_stdio
 
 if TYPE_CHECKING:
@@ -13,16 +15,44 @@ if TYPE_CHECKING:
 
 _MODULE = "__dragoman__"
 _USUAL_NAMES = ("server", "mcp", "app")
+_HTTP_OPTIONS: dict[str, Callable[[str], Any]] = {"--host": str, "--port": int, "--path": str, "--workers": int}
 
 
-def run(target: str) -> None:
-    """Serve the server that a file defines.
+def parse(words: Sequence[str]) -> tuple[str, dict[str, Any] | None] | None:
+    """Return what to serve and the options of HTTP, which are None for stdio; None for what cannot be understood."""
+    targets: list[str] = []
+    options: dict[str, Any] = {}
+    is_http = False
+    left = iter(words)
+    for word in left:
+        name, equals, value = word.partition("=")
+        if name in _HTTP_OPTIONS:
+            try:
+                options[name.removeprefix("--")] = _HTTP_OPTIONS[name](value if equals else next(left, ""))
+            except ValueError:
+                return None
+        elif word == "--http":
+            is_http = True
+        else:
+            targets.append(word)
+    if len(targets) != 1 or targets[0].startswith("-") or "" in options.values() or (options and not is_http):
+        return None
+    return targets[0], options if is_http else None
 
-    The descriptors are claimed before the file runs, so that what it prints while it is imported goes to stderr.
-    """
-    streams = claim()
+
+def run(target: str, http: dict[str, Any] | None = None) -> None:
+    """Serve the server that a file defines."""
     path, name = _split(target)
-    run_stdio(_find(_load(path), name, path), streams=streams)
+    if http is None:
+        # Claimed before the file runs, so that what it prints while it is imported goes to stderr.
+        streams = claim()
+        run_stdio(_find(_load(path), name, path), streams=streams)
+        return
+    server = _find(_load(path), name, path)
+    try:
+        server.run("http", **http)
+    except DragomanError as error:
+        sys.exit(f"dragoman: {error}")
 
 
 def _split(target: str) -> tuple[Path, str | None]:

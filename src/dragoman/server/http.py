@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 from msgspec import UNSET
@@ -135,6 +135,8 @@ class HttpService:
     def _checked(self, exchange: Exchange) -> headers.RequestHeaders:
         """Return the headers of what has no body."""
         sent = headers.read(exchange.headers)
+        if sent.repeated is not None:
+            _refuse_repeated(sent.repeated)
         versions = self._server.offer.versions
         if sent.protocol_version is not None and find_version(sent.protocol_version) not in versions:
             raise SessionRefused(BAD_REQUEST, UnsupportedVersion(sent.protocol_version, version_names(versions)))
@@ -252,6 +254,8 @@ class HttpService:
         assert sessions is not None
         message = messages.messages[0]
         try:
+            if sent.repeated is not None:
+                _refuse_repeated(sent.repeated)
             if messages.is_initialize:
                 await sessions.refuse_second(sent.session_id, exchange.principal)
                 await self._begin_session(exchange, sessions, message, taken)
@@ -474,6 +478,10 @@ async def _settle(call: Call) -> None:
         with suppress(asyncio.CancelledError):
             await asyncio.sleep(0)
         task.uncancel()
+
+
+def _refuse_repeated(header: str) -> NoReturn:
+    raise SessionRefused(BAD_REQUEST, InvalidRequest(f"The header {header} is repeated; send it once"))
 
 
 def _in_use(id: types.RequestId) -> bytes:

@@ -119,6 +119,7 @@ class _Workers:
     def _start(self) -> None:
         if self._is_ending:
             return
+        _flush()  # what is buffered would be written by every process
         parent = os.getpid()
         # A signal that came to the child before it has handlers of its own would be taken by ours.
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
@@ -137,9 +138,7 @@ class _Workers:
             _logger.exception("A worker failed")
         finally:
             # What the parent registered to be done at its exit is not to be done by its children.
-            for stream in (sys.stdout, sys.stderr):
-                with suppress(Exception):
-                    stream.flush()
+            _flush()
             os._exit(status)
 
     def _wait(self) -> None:
@@ -164,6 +163,12 @@ class _Workers:
         for pid in list(self._started):
             with suppress(ProcessLookupError):
                 os.kill(pid, ending)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
 
 
 def _exit_code(status: int) -> int:

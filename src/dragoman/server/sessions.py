@@ -234,14 +234,16 @@ class Sessions:
         if self._idle_timeout is None:
             return
         long_ago = self._clock() - self._idle_timeout
-        stale: list[str] = []
+        unused: list[tuple[str, HttpSession]] = []
         for id, session in self._known.items():
             if session.last_used > long_ago:
                 break
-            if not session.is_busy:
-                stale.append(id)
-        for id in stale:
-            self._forget(id, was_ended=False)
+            unused.append((id, session))
+        for id, session in unused:
+            if session.is_busy:
+                self.touch(session)
+            else:
+                self._forget(id, was_ended=False)
 
     async def end(self, id: str | None, principal: str | None = None) -> None:
         """End a session, in every process, because its client says so.
@@ -450,9 +452,14 @@ class HttpSession:
             self.later(self._standalone, message)
 
     def read_elsewhere(self) -> None:
-        """Let go of who reads what belongs to no request: the newest wins, and it is in another process."""
-        if self._standalone is not None:
-            self._standalone.detach()
+        """Let go of who reads what belongs to no request: the newest wins, and it is in another process.
+
+        Nothing is kept of it here, for whoever came back would be told again what it was told there.
+        """
+        stream, self._standalone = self._standalone, None
+        if stream is not None:
+            stream.detach()
+            self.forget(stream)
 
     def later(self, stream: EventStream, message: bytes) -> None:
         """Add a message to a stream, from any thread."""

@@ -195,9 +195,11 @@ class Workers:
 
     async def close(self) -> None:
         """Leave the others; what is served in this loop from now on is served alone."""
-        async with self._lock(asyncio.get_running_loop()):
+        loop = asyncio.get_running_loop()
+        async with self._lock(loop):
             self._server.audience.discard(self)
-            self._has_joined = False
-            if self._sending:
-                await asyncio.wait(list(self._sending))
-            await self._bus.close()
+            has_joined, self._has_joined = self._has_joined, False
+            if has_joined and self._loop is loop:
+                if self._sending:
+                    await asyncio.wait(list(self._sending))
+                await self._bus.close()

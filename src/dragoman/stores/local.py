@@ -195,7 +195,8 @@ class _Link(asyncio.Protocol):
         self._sent = number = self._sent % LAST_NUMBER + 1
         if not self.put(kind, number, body) or self._is_late:
             return None
-        replied = self._unreplied[number] = asyncio.get_running_loop().create_future()
+        replied: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+        self._unreplied[number] = replied
         try:
             async with asyncio.timeout(REPLIED_WITHIN):
                 return await replied

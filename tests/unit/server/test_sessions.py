@@ -111,6 +111,32 @@ async def test_a_session_that_ends_before_its_timeout_is_not_taken_up_again():
     assert refused.value.status == 404
 
 
+@scenario
+async def test_a_session_that_works_while_it_is_idle_for_long_is_looked_at_once():
+    now = 0.0
+    looked: list[str] = []
+
+    class Watched(HttpSession):
+        @property
+        def is_busy(self) -> bool:
+            looked.append(self.data.id)
+            return True
+
+    server = Server(secret=SECRET)
+    sessions = Sessions(server, idle_timeout=100, clock=lambda: now)
+    ids = [sessions.begin(SharedSession(Caller(NEWEST))) for _ in range(3)]
+    for id in ids[:2]:
+        (await sessions.find(id)).__class__ = Watched
+    now = 100.0
+    sessions._expire()
+    sessions._expire()
+    assert looked == ids[:2]
+    assert list(sessions._known) == ids[:2]
+    now = 200.0
+    sessions._expire()
+    assert len(looked) == 4
+
+
 def test_whoever_tells_after_the_loop_has_ended_tells_nobody():
     server = Server(secret=SECRET)
     sessions = Sessions(server)
