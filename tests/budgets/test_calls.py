@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from dragoman import Server
+from dragoman.stores import Memory
 
 MARGIN = 4
 MEASURED = {"handshake": 59, "stateless": 63}
@@ -56,3 +57,47 @@ def test_calling_an_inline_tool_passes_few_functions(era):
     assert len(passed) <= MEASURED[era] + MARGIN, passed
     assert not [name for name in passed if "observed" in name or "chained" in name]
     assert passed.count("Server.settings") <= 4
+
+
+HTTP_BODY = CALLS["stateless"].replace(b"%d", b"1").strip()
+HTTP_HEADERS = [
+    (b"host", b"127.0.0.1:8000"),
+    (b"content-type", b"application/json"),
+    (b"accept", b"application/json, text/event-stream"),
+    (b"mcp-protocol-version", b"2026-07-28"),
+    (b"mcp-method", b"tools/call"),
+    (b"mcp-name", b"add"),
+]
+MEASURED_OVER_HTTP = 66
+
+
+def test_calling_an_inline_tool_over_http_passes_few_functions_and_starts_no_task():
+    async def measure():
+        server, sent, tasks = Server(secret="a secret of sixteen"), [], []
+
+        @server.tool(inline=True)
+        def add(a: int, b: int) -> str:
+            return str(a + b)
+
+        async def receive():
+            return {"type": "http.request", "body": HTTP_BODY}
+
+        async def send(message):
+            sent.append(message)
+
+        async def ask():
+            scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": HTTP_HEADERS}
+            await app({**scope, "server": ("127.0.0.1", 8000)}, receive, send)
+
+        app = server.asgi(store=Memory())
+        await ask()
+        asyncio.get_running_loop().set_task_factory(lambda loop, work: tasks.append(work))
+        work = ask()
+        passed = functions_passed(lambda: next(iter(work.__await__()), None))
+        asyncio.get_running_loop().set_task_factory(None)
+        assert b'"text":"3"' in sent[-1]["body"]
+        return passed, tasks
+
+    passed, tasks = asyncio.run(measure())
+    assert tasks == []
+    assert len(passed) <= MEASURED_OVER_HTTP + MARGIN, (len(passed), passed)

@@ -8,7 +8,6 @@ into what a version carries. The era is decided by each message's `_meta` alone 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from copy import copy
 from typing import Any
 
 import msgspec
@@ -135,7 +134,10 @@ def open(message: jsonrpc.Request, offer: Offer, session: Caller | None = None) 
     return Request(message.id, method, params, caller, meta.progress_token, raw_meta, message.params)
 
 
-def read(message: jsonrpc.Request, offer: Offer) -> tuple[types.RequestMeta, Raw | UnsetType, types.Params | None]:
+Read = tuple[types.RequestMeta, Raw | UnsetType, types.Params | None]
+
+
+def read(message: jsonrpc.Request, offer: Offer) -> Read:
     """Return a request's `_meta`, as the protocol reads it and as it came, and its parameters.
 
     The parameters are None where the method is unknown or they do not fit it: which error that is depends on what else
@@ -201,14 +203,15 @@ def require_envelope(meta: types.RequestMeta, offer: Offer) -> str:
     return meta.protocol_version
 
 
-def stateless_caller(meta: types.RequestMeta, offer: Offer) -> Caller:
-    """Return who sent a stateless request.
+def stateless_caller(meta: types.RequestMeta, offer: Offer, claimed: str | None = None) -> Caller:
+    """Return who sent a stateless request; `claimed` is its version, where `require_envelope` has found it already.
 
     Raises:
         InvalidParams: the request lacks what every stateless request carries.
         UnsupportedVersion: its version is not served without a handshake.
     """
-    claimed = require_envelope(meta, offer)
+    if claimed is None:
+        claimed = require_envelope(meta, offer)
     version = find_version(claimed)
     if version is None or not version.stateless or version not in offer.versions:
         raise UnsupportedVersion(claimed, version_names(offer.versions))
@@ -232,7 +235,7 @@ def seal(
 
 
 def _stamp(result: types.Result, server_info: Raw | None) -> types.Result:
-    stamped: Any = copy(result)
+    stamped: Any = result.__copy__()  # type: ignore[attr-defined]
     if stamped.result_type is None:
         stamped.result_type = "input_required" if isinstance(result, types.InputRequiredResult) else "complete"
     if isinstance(result, types.CacheableResult):

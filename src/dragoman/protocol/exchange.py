@@ -13,8 +13,10 @@ from functools import lru_cache
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman import types
 from dragoman.errors import (
     HeaderMismatch,
+    InvalidParams,
     InvalidRequest,
     MethodNotFound,
     MissingCapability,
@@ -93,10 +95,7 @@ def _takes(ranges: dict[str, bool], kind: str) -> bool:
 def receive(
     sent: RequestHeaders, body: bytes, offer: eras.Offer, limits: jsonrpc.Limits = jsonrpc.DEFAULT_LIMITS
 ) -> Exchange:
-    """Return what a POST asks for, or why it is refused."""
-    refusal = _refuse_media(sent)
-    if refusal is not None:
-        return refusal
+    """Return what a POST asks for, or why it is refused; `refuse_media` is asked before."""
     message = jsonrpc.decode(body, limits, batches=True)
     try:
         match message:
@@ -105,7 +104,7 @@ def receive(
             case jsonrpc.Batch(messages):
                 return _receive_batch(sent, messages, offer)
             case jsonrpc.Request():
-                return _receive_request(sent, message, offer)
+                return _receive_request(sent, message, offer, body)
             case jsonrpc.Notification():
                 return _receive_notification(sent, message, offer)
             case _:
@@ -138,7 +137,8 @@ def handler_status(error: RpcError) -> int:
     return BAD_REQUEST if isinstance(error, MissingCapability) else OK
 
 
-def _refuse_media(sent: RequestHeaders) -> Rejection | None:
+def refuse_media(sent: RequestHeaders) -> Rejection | None:
+    """Return why a POST is refused whatever its body says: it is no JSON, or no answer would be acceptable."""
     kind = (sent.content_type or "").partition(";")[0].strip().lower()
     if kind != JSON:
         return _reject(UNSUPPORTED_MEDIA_TYPE, InvalidRequest(f"The Content-Type must be {JSON}"), sent)
@@ -179,12 +179,25 @@ def _receive_notification(sent: RequestHeaders, message: jsonrpc.Notification, o
     return _in_session(sent, message, offer)
 
 
-def _receive_request(sent: RequestHeaders, message: jsonrpc.Request, offer: eras.Offer) -> Exchange:
-    if eras.claims_stateless(message):
-        return _climb(sent, message, offer)
+_CLAIM = types.PROTOCOL_VERSION.encode()
+
+
+def _receive_request(sent: RequestHeaders, message: jsonrpc.Request, offer: eras.Offer, body: bytes) -> Exchange:
+    # Most messages show by a glance that they claim nothing; in one with escapes, the claim may be written otherwise.
+    if _CLAIM in body or b"\\" in body:
+        try:
+            read = eras.read(message, offer)
+        except InvalidParams:
+            if eras.claims_stateless(message):
+                raise
+        else:
+            if read[0].protocol_version is not None:
+                return _climb(sent, message, offer, read)
     if message.method == "initialize":
         return InSession([message])
-    return _climb(sent, message, offer) if _speaks_stateless(sent) else _in_session(sent, message, offer)
+    if _speaks_stateless(sent):
+        return _climb(sent, message, offer, eras.read(message, offer))
+    return _in_session(sent, message, offer)
 
 
 def _in_session(sent: RequestHeaders, message: jsonrpc.Message, offer: eras.Offer) -> InSession:
@@ -197,35 +210,39 @@ def _in_session(sent: RequestHeaders, message: jsonrpc.Message, offer: eras.Offe
     return InSession([message])
 
 
-def _climb(sent: RequestHeaders, message: jsonrpc.Request, offer: eras.Offer) -> eras.Request:
+def _climb(sent: RequestHeaders, message: jsonrpc.Request, offer: eras.Offer, read: eras.Read) -> eras.Request:
     """The ladder of a stateless request, each rung before the next: `_meta`, version, mirrored headers, method."""
-    meta, raw_meta, params = eras.read(message, offer)
+    meta, raw_meta, params = read
     claimed = eras.require_envelope(meta, offer)
-    headers.check_single(sent)
-    _check_plain("MCP-Protocol-Version", sent.protocol_version, claimed)
-    caller = eras.stateless_caller(meta, offer)
-    _check_plain("Mcp-Method", sent.method, message.method)
-    _check_name(sent, offer.known.get(message.method), message.params)
+    if sent.repeated is not None:
+        headers.check_single(sent)
+    if sent.protocol_version != claimed:
+        raise _differs("MCP-Protocol-Version", sent.protocol_version, claimed)
+    caller = eras.stateless_caller(meta, offer, claimed)
+    if sent.method != message.method:
+        raise _differs("Mcp-Method", sent.method, message.method)
+    _check_name(sent, offer.known.get(message.method), message.params, params)
     method = offer.find(message.method, caller.version)
     if params is None:
         params = method.decode_params(message.params)
     return eras.Request(message.id, method, params, caller, meta.progress_token, raw_meta, message.params)
 
 
-def _check_plain(header: str, sent: str | None, expected: str) -> None:
+def _differs(header: str, sent: str | None, expected: str) -> HeaderMismatch:
     """Only names and parameters may be wrapped in base64: a proxy that judges by the method must see it."""
-    if sent != expected:
-        raise HeaderMismatch(f"The header {header} must be {expected!r}, as in the body; it is {sent!r}")
+    return HeaderMismatch(f"The header {header} must be {expected!r}, as in the body; it is {sent!r}")
 
 
 _parts = msgspec.json.Decoder(dict[str, Raw])
 _text = msgspec.json.Decoder(str)
 
 
-def _check_name(sent: RequestHeaders, method: Method | None, params: Raw) -> None:
+def _check_name(sent: RequestHeaders, method: Method | None, raw: Raw, params: types.Params | None) -> None:
     if method is None or method.name_from is None:
         return
-    expected = _decode_text(_parts.decode(params).get(method.name_from))
+    expected: str | None = getattr(params, method.name_from, None)
+    if expected is None:
+        expected = _decode_text(_parts.decode(raw).get(method.name_from))
     # Parameters without a name are refused by their own rung; there is nothing to mirror.
     if expected is not None:
         headers.check_mirror("Mcp-Name", sent.name, expected)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from operator import is_
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
@@ -88,7 +88,7 @@ WRAPPED = "x-dragoman-wrapped"
 
 def trim(value: T, version: Version) -> T:
     """Return the value as a version can carry it; the same object where nothing has to change."""
-    return cast("T", _trim(value, version))
+    return _trim(value, version)  # type: ignore[no-any-return]
 
 
 def _trim(value: Any, version: Version) -> Any:

@@ -44,6 +44,7 @@ from dragoman.protocol.exchange import (
 from dragoman.protocol.sse import EventId
 from dragoman.protocol.versions import ASSUMED_OVER_HTTP, find_version, version_names
 from dragoman.server import serving
+from dragoman.server.admission import Admission, Entrance
 from dragoman.server.call import SILENCE, Call, Channel, Session
 from dragoman.server.guard import Guard
 from dragoman.server.httprequest import Auth, verify
@@ -80,7 +81,7 @@ class HttpService:
         limits: jsonrpc.Limits = jsonrpc.DEFAULT_LIMITS,
     ) -> None:
         self._server = server
-        self._guard = guard or Guard()
+        self._entrance = Entrance(guard or Guard())
         self._workers = workers or (Workers(server) if sessions is None else sessions.workers)
         self._sessions = sessions
         self._auth = auth
@@ -92,18 +93,25 @@ class HttpService:
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one exchange to its end."""
-        barred = self._guard.refuse(exchange.headers, exchange.bound_to)
-        if barred is not None:
-            await exchange.reply(barred.status, barred.body(), _JSON_HEADERS)
+        admission = self._entrance.admit(exchange)
+        if admission.barred is not None:
+            await exchange.reply(admission.barred.status, admission.barred.body(), _JSON_HEADERS)
             return
-        exchange.extra_headers = self._guard.grants(exchange.headers)
-        if exchange.extra_headers and exchange.method == "OPTIONS":
+        exchange.extra_headers = admission.grants
+        if admission.grants and exchange.method == "OPTIONS":
             await exchange.reply(NO_CONTENT)
             return
         try:
-            if self._workers.needs_to_join(asyncio.get_running_loop()):
+            if self._workers.needs_to_join(exchange.loop):
                 await self._workers.join()
-            await (self._serve_admitted(exchange) if self._auth is None else self._serve_verified(exchange, self._auth))
+            if self._auth is not None and not await self._verified(exchange, self._auth):
+                return
+            if exchange.method == "POST":
+                await self._serve_post(exchange, admission)
+            else:
+                await self._serve_other(exchange, admission.sent)
+        except SessionRefused as refused:
+            await exchange.reply(refused.status, jsonrpc.encode_error(refused.id, refused.error), _JSON_HEADERS)
         except Gone:
             raise
         except Exception as error:
@@ -117,24 +125,22 @@ class HttpService:
         else:
             await exchange.reply(INTERNAL_ERROR, failure, _JSON_HEADERS)
 
-    async def _serve_admitted(self, exchange: Exchange) -> None:
-        try:
-            match exchange.method, self._sessions:
-                case "POST", _:
-                    await self._serve_post(exchange)
-                case "GET", Sessions() as sessions:
-                    await self._serve_stream(exchange, sessions)
-                case "DELETE", Sessions() as sessions:
-                    await sessions.end(self._checked(exchange).session_id, exchange.principal)
-                    await exchange.reply(OK)
-                case _:
-                    await self._refuse_method(exchange)
-        except SessionRefused as refused:
-            await exchange.reply(refused.status, jsonrpc.encode_error(refused.id, refused.error), _JSON_HEADERS)
+    async def _serve_other(self, exchange: Exchange, sent: headers.RequestHeaders) -> None:
+        match exchange.method, self._sessions:
+            case "GET", Sessions() as sessions:
+                await self._serve_stream(exchange, sessions, self._checked(sent))
+            case "DELETE", Sessions() as sessions:
+                await sessions.end(self._checked(sent).session_id, exchange.principal)
+                await exchange.reply(OK)
+            case _:
+                await self._refuse_method(exchange)
 
-    def _checked(self, exchange: Exchange) -> headers.RequestHeaders:
-        """Return the headers of what has no body."""
-        sent = headers.read(exchange.headers)
+    def _checked(self, sent: headers.RequestHeaders) -> headers.RequestHeaders:
+        """Return the headers of what has no body.
+
+        Raises:
+            SessionRefused: they cannot be served.
+        """
         if sent.repeated is not None:
             _refuse_repeated(sent.repeated)
         versions = self._server.offer.versions
@@ -149,8 +155,8 @@ class HttpService:
             METHOD_NOT_ALLOWED, jsonrpc.encode_error(None, error), (*_JSON_HEADERS, (b"allow", allowed))
         )
 
-    async def _serve_verified(self, exchange: Exchange, auth: Auth) -> None:
-        """Serve whom the author's check lets in; the body is not read before."""
+    async def _verified(self, exchange: Exchange, auth: Auth) -> bool:
+        """Tell whether the author's check lets a client in, who is answered if not; the body is not read before."""
         try:
             exchange.principal = await verify(auth, exchange.scope)
         except Exception as error:
@@ -160,15 +166,17 @@ class HttpService:
                 await exchange.reply(FORBIDDEN, jsonrpc.encode_error(None, refused), _JSON_HEADERS)
             else:
                 await self._fail(exchange, error, "auth")
-            return
+            return False
         if exchange.principal is None:
             refused = InvalidRequest("Authorization is required; send the header Authorization")
             challenge = (*_JSON_HEADERS, (b"www-authenticate", b"Bearer"))
             await exchange.reply(UNAUTHORIZED, jsonrpc.encode_error(None, refused), challenge)
-        else:
-            await self._serve_admitted(exchange)
+        return exchange.principal is not None
 
-    async def _serve_post(self, exchange: Exchange) -> None:
+    async def _serve_post(self, exchange: Exchange, admission: Admission) -> None:
+        if admission.unreadable is not None:
+            await exchange.reply(admission.unreadable.status, admission.unreadable.body(), _JSON_HEADERS)
+            return
         try:
             body = await exchange.read(self._limits.message_bytes)
         except TooLarge:
@@ -180,11 +188,23 @@ class HttpService:
             late = ParseError(str(error))
             await exchange.reply(REQUEST_TIMEOUT, jsonrpc.encode_error(None, late), (*_JSON_HEADERS, _CLOSE))
             return
-        await self._serve_body(exchange, headers.read(exchange.headers), body)
+        sent, taken = admission.sent, admission.taken
+        received = receive(sent, body, self._server.offer, self._limits)
+        if isinstance(received, eras.Request):
+            refusal = self._refuse_params(sent, received)
+            if refusal is None:
+                await self._serve_request(exchange, received, taken)
+            else:
+                await exchange.reply(refusal.status, refusal.body(), _JSON_HEADERS)
+        elif isinstance(received, InSession):
+            await self._serve_in_session(exchange, sent, received, taken)
+        elif isinstance(received, Rejection):
+            await exchange.reply(received.status, received.body(), _JSON_HEADERS)
+        else:
+            await exchange.reply(ACCEPTED)
 
-    async def _serve_stream(self, exchange: Exchange, sessions: Sessions) -> None:
+    async def _serve_stream(self, exchange: Exchange, sessions: Sessions, sent: headers.RequestHeaders) -> None:
         """Let a client read what belongs to no request, or take up a stream that broke."""
-        sent = self._checked(exchange)
         session = await sessions.find(sent.session_id, exchange.principal)
         if not acceptable(sent.accept).sse:
             raise SessionRefused(NOT_ACCEPTABLE, InvalidRequest("The Accept header must admit text/event-stream"))
@@ -197,22 +217,6 @@ class HttpService:
         await stream.flush()
         await let_go.wait()
         await exchange.stream(b"", last=True)
-
-    async def _serve_body(self, exchange: Exchange, sent: headers.RequestHeaders, body: bytes) -> None:
-        taken = acceptable(sent.accept)
-        match receive(sent, body, self._server.offer, self._limits):
-            case eras.Request() as request if (refusal := self._refuse_params(sent, request)) is not None:
-                await exchange.reply(refusal.status, refusal.body(), _JSON_HEADERS)
-            case eras.Request() as request:
-                await self._serve_request(exchange, request, taken)
-            case jsonrpc.Notification():
-                await exchange.reply(ACCEPTED)
-            case InSession() as messages if self._sessions is None:
-                await self._serve_alone(exchange, sent, messages, taken)
-            case InSession() as messages:
-                await self._serve_in_session(exchange, sent, messages, taken)
-            case Rejection() as refusal:
-                await exchange.reply(refusal.status, refusal.body(), _JSON_HEADERS)
 
     def _refuse_params(self, sent: headers.RequestHeaders, request: eras.Request) -> Rejection | None:
         """Compare the `Mcp-Param-*` headers of a tool call with its arguments."""
@@ -251,7 +255,9 @@ class HttpService:
         self, exchange: Exchange, sent: headers.RequestHeaders, messages: InSession, taken: Acceptable
     ) -> None:
         sessions = self._sessions
-        assert sessions is not None
+        if sessions is None:
+            await self._serve_alone(exchange, sent, messages, taken)
+            return
         message = messages.messages[0]
         try:
             if sent.repeated is not None:
@@ -330,6 +336,8 @@ class HttpService:
 
     async def _part(self, exchange: Exchange) -> None:
         """End an exchange that was let go before its response: the session has ended, or the stream is read anew."""
+        if exchange.ended:
+            return
         if exchange.streaming:
             await exchange.stream(b"", last=True)
         else:
@@ -347,7 +355,8 @@ class HttpService:
                 call.ended = True
                 del session.running[call.request.id]
                 sessions.touch(session)
-            await _settle(call)
+            if call.cancelled:
+                await _settle()
             await self._finish(session, stream, status, data, json=json)
         finally:
             stream.detach()
@@ -376,7 +385,8 @@ class HttpService:
     def _call(self, request: eras.Request, data: Session, channel: Channel = SILENCE) -> Call:
         context = self._server.server_context
         call = Call(request, data, channel, server=self._server, server_context=context, principal=data.principal)
-        call.loop, call.task = asyncio.get_running_loop(), asyncio.current_task()
+        call.loop = asyncio.get_running_loop()
+        call.task = asyncio.current_task(call.loop)
         return call
 
     async def _serve_request(self, exchange: Exchange, request: eras.Request, taken: Acceptable) -> None:
@@ -393,15 +403,21 @@ class HttpService:
         try:
             status, data = await self._outcome(call)
             call.ended = True
-            await channel.room()
-            await _answer(exchange, taken, status, data)
+            if channel.was_used:
+                await channel.room()
+            if exchange.streaming or not taken.json:
+                await exchange.stream(sse.encode(data), last=True)
+            else:
+                await exchange.reply(status, data, _JSON_HEADERS)
         except asyncio.CancelledError:
             # The client may leave just when its answer is being sent.
             self._given_up(call)
         finally:
             exchange.on_gone = None
-            await _settle(call)
-            await channel.close()
+            if call.cancelled:
+                await _settle()
+            if channel.was_used:
+                await channel.close()
 
     def _refuse_listening(self, request: eras.Request, *, streams: bool) -> Rejection | None:
         if not streams:
@@ -471,10 +487,10 @@ class HttpService:
             unsent.cancel()
 
 
-async def _settle(call: Call) -> None:
+async def _settle() -> None:
     """Take in a cancellation that was on its way when the handler ended."""
     task = asyncio.current_task()
-    if call.cancelled and task is not None:
+    if task is not None:
         with suppress(asyncio.CancelledError):
             await asyncio.sleep(0)
         task.uncancel()

@@ -57,6 +57,8 @@ class Output:
         Raises:
             TypeError: it has no JSON form.
         """
+        if type(value) is str and self._schema is None:
+            return types.CallToolResult([types.TextContent(value)])
         if isinstance(value, InputRequired):
             return value
         if isinstance(value, types.Result):

@@ -29,9 +29,10 @@ class PostChannel:
         self._listeners = listeners
         self._exchange = exchange
         self._can_stream = can_stream
-        self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
-        self._waiting: deque[bytes] = deque(maxlen=MOST_WAITING)
+        self._waiting: deque[bytes] | None = None
+        self.was_used = False
+        """Whether anything was said on it."""
         self._flushing: asyncio.Task[None] | None = None
         self._listener: Listener | None = None
 
@@ -42,15 +43,18 @@ class PostChannel:
         """
         if not self._can_stream:
             return
+        if self._waiting is None:
+            self._waiting = deque(maxlen=MOST_WAITING)
+            self.was_used = True
         self._waiting.append(sse.encode(jsonrpc.encode_notification(method, params)))
         if get_ident() == self._thread:
-            self._loop.call_soon(self._flush_soon)
+            self._exchange.loop.call_soon(self._flush_soon)
         else:
-            self._loop.call_soon_threadsafe(self._flush_soon)
+            self._exchange.loop.call_soon_threadsafe(self._flush_soon)
 
     def _flush_soon(self) -> None:
         if self._waiting and self._flushing is None and not self._exchange.ended:
-            self._flushing = self._loop.create_task(self._flush())
+            self._flushing = self._exchange.loop.create_task(self._flush())
 
     async def _flush(self) -> None:
         try:
@@ -80,6 +84,7 @@ class PostChannel:
     async def listen(self, subscription: Subscription) -> None:
         """Serve a subscription until the application ends."""
         self._listener = listener = Listener(subscription, self._exchange)
+        self.was_used = True
         self._listeners.add(listener)
         self._server.audience.add(listener)
         try:

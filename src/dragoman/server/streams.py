@@ -27,9 +27,8 @@ class EventStream:
         self._sequence = 0
         self._written = 0
         self._log = log
-        self._let_go = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        self._writing = asyncio.Lock()
+        self._let_go: asyncio.Event | None = None
+        self._writing: asyncio.Lock | None = None
         self._flushing: asyncio.Task[None] | None = None
 
     def attach(self, exchange: Exchange, after: int | None = None) -> asyncio.Event:
@@ -41,17 +40,19 @@ class EventStream:
         self.detach()
         self._written = self._sequence if after is None else min(after, self._sequence)
         if self._primes and after is None:
-            exchange.opening = sse.prime(EventId(self.name, self._written).encode(), RETRY_MILLISECONDS)
+            first = self._written
+            exchange.opening = lambda: sse.prime(EventId(self.name, first).encode(), RETRY_MILLISECONDS)
         exchange.on_gone = lambda: self.detach(exchange)
         self.reader = exchange
-        self._let_go = asyncio.Event()
-        return self._let_go
+        let_go = self._let_go = asyncio.Event()
+        return let_go
 
     def detach(self, exchange: Exchange | None = None) -> None:
         """Let go of whoever reads the stream, or of this exchange if it does."""
         if exchange is None or exchange is self.reader:
             self.reader = None
-            self._let_go.set()
+            if self._let_go is not None:
+                self._let_go.set()
 
     def add(self, message: bytes, *, last: bool = False) -> None:
         """Add a message to the stream, to be written soon."""
@@ -59,10 +60,14 @@ class EventStream:
         self._log.append(self._sequence, sse.encode(message, id=EventId(self.name, self._sequence).encode()))
         self.finished = last
         if self.reader is not None and (self._flushing is None or self._flushing.done()):
-            self._flushing = self._loop.create_task(self.flush())
+            self._flushing = self.reader.loop.create_task(self.flush())
 
     async def flush(self) -> None:
         """Write to the reader what it has not got yet; the last message lets it go."""
+        if self._sequence == 0:
+            return
+        if self._writing is None:
+            self._writing = asyncio.Lock()
         async with self._writing:
             while self.reader is not None and (self._written < self._sequence or self.finished):
                 reader, last, missed = self.reader, self.finished, self._log.after(self._written)

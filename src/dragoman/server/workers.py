@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -117,6 +117,7 @@ class Workers:
             Logged: self._take_logged,
         }
         self._sending: set[asyncio.Task[Any]] = set()
+        self._watch: AsyncGenerator[None, None] | None = None
 
     @property
     def name(self) -> str:
@@ -140,6 +141,15 @@ class Workers:
                 await bus.open(self._receive)
                 self._bus, self._loop, self._has_joined = bus, loop, True
                 self._server.audience.add(self)
+                self._watch = self._until_the_loop_ends()
+                await anext(self._watch)
+
+    async def _until_the_loop_ends(self) -> AsyncGenerator[None, None]:
+        """Leave the others when the loop ends: a mounted application is not told of it, but async generators are."""
+        try:
+            yield
+        finally:
+            await self.close()
 
     def _lock(self, loop: asyncio.AbstractEventLoop) -> asyncio.Lock:
         if self._joining[0] is not loop:

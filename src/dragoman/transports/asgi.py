@@ -76,17 +76,20 @@ class Exchange:
         self.gone = False
         self.may_stream = False
         """Whether the response may become an event stream by itself when it takes long."""
-        self.opening = b""
-        """What an event stream begins with."""
+        self.opening: Callable[[], bytes] | None = None
+        """Gives what an event stream begins with."""
         self.extra_headers: tuple[Header, ...] = ()
         self.streaming = False
         self.ended = False
         self.on_gone: Callable[[], None] | None = None
-        self.started = self._last_sent = asyncio.get_running_loop().time()
+        self.loop = asyncio.get_running_loop()
+        self.task: asyncio.Task[Any] | None = None
+        """Who reads the body."""
+        self.started = self._last_sent = self.loop.time()
         self._pace = pace
         self._receive = receive
         self._send = send
-        self._writing = asyncio.Lock()
+        self._writing: asyncio.Lock | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[Any] | None = None
         self._read_until: float | None = None
@@ -102,9 +105,14 @@ class Exchange:
             TooSlow: it did not come in time.
             Gone: the client went away.
         """
-        task = self._reading = asyncio.current_task()
+        task = self.task = self._reading = asyncio.current_task(self.loop)
         try:
-            return await self._read(limit)
+            message = await self._receive()
+            if message["type"] == "http.request" and not message.get("more_body"):
+                body: bytes = message.get("body", b"")
+                if len(body) <= limit:
+                    return body
+            return await self._read(message, limit)
         except asyncio.CancelledError:
             if not self._is_late or task is None or task.uncancel():
                 raise
@@ -113,11 +121,10 @@ class Exchange:
             self._reading = None
             self._is_read = True
 
-    async def _read(self, limit: int) -> bytes:
+    async def _read(self, message: Message, limit: int) -> bytes:
         chunks: list[bytes] = []
         size = 0
         while True:
-            message = await self._receive()
             if message["type"] == "http.disconnect":
                 self.gone = True
                 raise Gone
@@ -128,26 +135,36 @@ class Exchange:
             chunks.append(chunk)
             if not message.get("more_body"):
                 return b"".join(chunks)
+            message = await self._receive()
 
     async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
         """Answer with one body, unless something was answered before."""
-        length = (b"content-length", str(len(body)).encode())
-        async with self._writing:
-            if self.ended or self.streaming:
-                return
-            self.ended = True
-            head = [*headers, *self.extra_headers, length]
-            await self._put({"type": "http.response.start", "status": status, "headers": head})
+        # No lock: what is written in parts has set `streaming` before it waits, and finds `ended` set after this.
+        if self.ended or self.streaming:
+            return
+        self.ended = True
+        head = [*headers, *self.extra_headers, (b"content-length", b"%d" % len(body))]
+        start: Message = {"type": "http.response.start", "status": status, "headers": head}
+        if self.gone or len(body) > UNTIMED_BYTES:
+            await self._put(start)
             await self._put({"type": "http.response.body", "body": body})
+            return
+        try:
+            await self._send(start)
+            await self._send({"type": "http.response.body", "body": body})
+        except (OSError, RuntimeError):
+            self.lose()
 
     async def stream(self, data: bytes, *, last: bool = False) -> None:
         """Send a part of an event stream, which begins with the first; nothing follows the last."""
+        if self._writing is None:
+            self._writing = asyncio.Lock()
         async with self._writing:
             if self.ended:
                 return
             if not self.streaming:
                 self.streaming = True
-                data = self.opening + data
+                data = data if self.opening is None else self.opening() + data
                 head = [*_STREAM_HEADERS, *self.extra_headers]
                 await self._put({"type": "http.response.start", "status": 200, "headers": head})
             self.ended = last
@@ -158,7 +175,7 @@ class Exchange:
             return
         try:
             await self._send_in_time(message)
-            self._last_sent = asyncio.get_running_loop().time()
+            self._last_sent = self.loop.time()
         except (OSError, RuntimeError, TimeoutError):
             self.lose()
 
@@ -184,7 +201,7 @@ class Exchange:
             return None
         if self._watcher is None and (self._is_read or self.streaming):
             self._watcher = asyncio.ensure_future(self._watch())
-        if self.ended or self.gone or self._writing.locked():
+        if self.ended or self.gone or (self._writing is not None and self._writing.locked()):
             return None
         if self.streaming:
             return self.stream(sse.KEEP_ALIVE) if now - self._last_sent >= self._pace.keep_alive else None
@@ -204,6 +221,11 @@ class Exchange:
                 if not self.ended:
                     self.lose()
                 return
+
+    @property
+    def needs_closing(self) -> bool:
+        """Whether `close` has anything to do."""
+        return self._watcher is not None or self.gone
 
     async def close(self) -> None:
         """Stop watching, and end into the void what a client that is gone does not take any more.
@@ -232,7 +254,7 @@ class Janitor:
     def add(self, exchange: Exchange) -> None:
         """Begin to look after an exchange."""
         self._exchanges.add(exchange)
-        loop = asyncio.get_running_loop()
+        loop = exchange.loop
         if self._loop is not loop:
             self._loop = loop
             loop.call_later(self._pace.tick, self._tick, loop)
@@ -276,10 +298,10 @@ class AsgiApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
-        if scope["type"] == "lifespan":
-            await self._live(receive, send)
-        elif scope["type"] == "http":
+        if scope["type"] == "http":
             await self._serve(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000})
 
@@ -295,11 +317,14 @@ class AsgiApp:
             pass
         finally:
             self._janitor.discard(exchange)
-            await exchange.close()
+            if exchange.needs_closing:
+                await exchange.close()
 
     def _is_ours(self, scope: Scope) -> bool:
-        root = scope.get("root_path", "").rstrip("/")
         path: str = scope["path"]
+        if path == self._path:
+            return True
+        root = scope.get("root_path", "").rstrip("/")
         relative = path.removeprefix(root) if root else path
         mounted_here = bool(root) and relative in ("", "/")
         return mounted_here or relative.rstrip("/") == self._path.rstrip("/")

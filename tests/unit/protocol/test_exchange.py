@@ -21,7 +21,7 @@ from dragoman.errors import (
     UnsupportedVersion,
 )
 from dragoman.protocol import eras, exchange, headers, jsonrpc
-from dragoman.protocol.exchange import Acceptable, InSession, Rejection, acceptable, receive
+from dragoman.protocol.exchange import Acceptable, InSession, Rejection, acceptable, receive, refuse_media
 from dragoman.protocol.methods import METHODS, Method
 from dragoman.protocol.versions import V2024_11_05, V2025_03_26, V2025_11_25, V2026_07_28, VERSIONS
 
@@ -54,7 +54,7 @@ class Post(Struct):
 
 def send(lines: dict[str, list[str]], body: bytes, offer: eras.Offer = OFFER) -> exchange.Exchange:
     sent = headers.read((name.encode(), value.encode("latin-1")) for name, values in lines.items() for value in values)
-    return receive(sent, body, offer)
+    return refuse_media(sent) or receive(sent, body, offer)
 
 
 def post(body: Any, offer: eras.Offer = OFFER, /, **sent: str | None) -> exchange.Exchange:
@@ -686,7 +686,7 @@ def test_the_most_specific_range_of_an_accept_header_decides(
 ) -> None:
     assert acceptable(accept) == Acceptable(json=json_taken, sse=sse_taken)
     sent = headers.RequestHeaders("2026-07-28", accept=accept, content_type="application/json", method="tools/list")
-    outcome = receive(sent, json.dumps(LIST).encode(), OFFER)
+    outcome = refuse_media(sent) or receive(sent, json.dumps(LIST).encode(), OFFER)
     if json_taken or sse_taken:
         assert isinstance(outcome, eras.Request)
     else:

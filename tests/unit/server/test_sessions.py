@@ -21,7 +21,8 @@ class Reader:
     """Takes what is written to it, slowly if it is told to."""
 
     def __init__(self) -> None:
-        self.opening = b""
+        self.loop = asyncio.get_running_loop()
+        self.opening = None
         self.on_gone = None
         self.parts: list[bytes] = []
         self.may_take = asyncio.Event()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.transports.asgi import AsgiApp, Exchange, Pace, TooLarge
+from dragoman.transports.asgi import AsgiApp, Exchange, Pace, TooLarge, TooSlow
 from scenarios.http_peer import DEADLINE, live, scenario
 from scenarios.http_peer import Exchange as Client
 
@@ -57,7 +57,7 @@ async def test_only_the_first_answer_counts():
 @scenario
 async def test_a_reply_after_a_stream_has_begun_is_not_sent_and_nothing_follows_the_last_part():
     async def serve(exchange: Exchange) -> None:
-        exchange.opening = b"opening "
+        exchange.opening = lambda: b"opening "
         await exchange.stream(b"a")
         await exchange.reply(500)
         await exchange.stream(b"b", last=True)
@@ -82,6 +82,54 @@ async def test_one_who_leaves_without_a_body_to_read_is_noticed_too():
     client.leave()
     await client.end()
     assert client.body == b""
+
+
+@scenario
+async def test_a_body_that_is_read_late_is_whole():
+    async def serve(exchange: Exchange) -> None:
+        assert exchange.look_after(exchange.started + 3600) is None
+        await asyncio.sleep(0)
+        await exchange.reply(200, await exchange.read(10))
+
+    client = await begin(serve, [b"ab", b"cd"]).end()
+    assert (client.status, client.body) == (200, b"abcd")
+
+
+class Dripping(Client):
+    """A client that never sends the end of its body."""
+
+    async def _receive(self) -> dict[str, Any]:
+        if self._chunks:
+            return {"type": "http.request", "body": self._chunks.pop(0), "more_body": True}
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+@pytest.mark.covers("SHT-45")
+@scenario
+async def test_a_body_that_does_not_come_in_time_is_given_up():
+    async def serve(exchange: Exchange) -> None:
+        try:
+            await exchange.read(10)
+        except TooSlow as error:
+            await exchange.reply(408, str(error).encode())
+
+    app = AsgiApp(Service(serve), pace=Pace(tick=0.001, read=0.01))
+    client = await Dripping(app, dict(SCOPE), [b"a", b"b"]).end()
+    assert (client.status, client.body) == (408, b"The body did not come within 0.01 seconds")
+    assert not client.task.cancelling()
+
+
+@scenario
+async def test_a_cancellation_that_is_not_ours_goes_on_while_a_body_is_late():
+    async def serve(exchange: Exchange) -> None:
+        await exchange.read(10)
+
+    client = Dripping(AsgiApp(Service(serve), pace=Pace(tick=0.001)), dict(SCOPE), [b"a"])
+    await asyncio.sleep(0)
+    client.task.cancel()
+    await asyncio.wait([client.task])
+    assert client.task.cancelled()
 
 
 @scenario

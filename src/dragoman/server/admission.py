@@ -1,0 +1,58 @@
+"""What the headers of a request say, and whether they let it in; found once for headers that come again and again.
+
+A client sends the same headers with most of its requests, so what was found for some is kept for the next that has
+exactly the same. What is kept is bounded, and long headers are not kept.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from dragoman.protocol import headers
+from dragoman.protocol.exchange import Acceptable, Rejection, acceptable, refuse_media
+from dragoman.server.guard import Guard
+from dragoman.transports.asgi import Exchange, Header
+
+MOST_KEPT = 512
+LONGEST_KEPT = 4096
+
+
+class Admission(Struct, frozen=True):
+    """What the headers of a request come to."""
+
+    sent: headers.RequestHeaders
+    taken: Acceptable
+    barred: Rejection | None
+    unreadable: Rejection | None
+    """Why the body would not be read, if there is one."""
+    grants: tuple[Header, ...]
+
+
+class Entrance:
+    """Reads the headers of requests."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._kept: dict[object, Admission] = {}
+
+    def admit(self, exchange: Exchange) -> Admission:
+        """Return what the headers of an exchange come to."""
+        key = (exchange.bound_to, *exchange.headers)
+        try:
+            found = self._kept.get(key)
+        except TypeError:
+            # ASGI servers may give lists where others give tuples.
+            return self._read(exchange)
+        if found is None:
+            found = self._read(exchange)
+            if sum(len(name) + len(value) for name, value in exchange.headers) <= LONGEST_KEPT:
+                if len(self._kept) >= MOST_KEPT:
+                    self._kept.clear()
+                self._kept[key] = found
+        return found
+
+    def _read(self, exchange: Exchange) -> Admission:
+        sent = headers.read(exchange.headers)
+        barred = self._guard.refuse(exchange.headers, exchange.bound_to)
+        grants = self._guard.grants(exchange.headers)
+        return Admission(sent, acceptable(sent.accept), barred, refuse_media(sent), grants)
