@@ -642,7 +642,7 @@ def test_no_other_content_type_is_taken(content_type: str) -> None:
 
 
 def test_a_missing_content_type_is_not_taken_for_json() -> None:
-    assert refused(receive(headers.RequestHeaders(), b"{}", OFFER)) == (415, -32600, None)
+    assert refused(refuse_media(headers.RequestHeaders())) == (415, -32600, None)
 
 
 @pytest.mark.parametrize(
