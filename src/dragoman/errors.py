@@ -7,6 +7,7 @@ DragomanError
     MethodNotFound                  -32601
     InvalidParams                   -32602
     InternalError                   -32603
+    InsufficientScope(scopes)       -32600; over HTTP with status 403
     ResourceNotFound(uri)           -32602, or -32002 before 2026-07-28
     UrlElicitationRequired(...)     -32042
     HeaderMismatch                  -32020
@@ -19,10 +20,17 @@ DragomanError
     HttpError(status, body)         an HTTP server answered with a status that is no answer
     AuthError                       the server does not let this client in
       AuthRequired(challenge)       it wants credentials
+      InsecureUrl                   credentials would go over an address that is not safe; also a ValueError
+      InsecureRedirectUri           the redirect URI is neither https nor on this machine; also a ValueError
+      UnregisteredRedirectUri       the client's metadata does not list the redirect URI; also a ValueError
+      InvalidClientMetadataUrl      the URL cannot be a client id; also a ValueError
+      InvalidCredentials            the credentials cannot be used as they are; also a ValueError
     Timeout(request_id)             it did not answer in time; also a TimeoutError
+  ModelError(status, retry_after)   a language model cannot be asked, or did not answer to the end
   ToolError(message, result)        what went wrong in a tool, for the model to read
   Cancelled                         the client gave the request up; nothing is answered
   InputNeeded(requests, state)      the server needs answers that this client cannot give by itself
+  ConfigError(file, server, field)  a configuration says nothing that can be used; also a ValueError
   ValidationError(path)             a value does not fit its type or schema
   NotFound(kind, name)              the server has nothing of that name; also a LookupError
   PaginationLimit                   a list has more pages than are read, or repeats itself
@@ -34,7 +42,7 @@ DragomanError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from msgspec import UNSET, UnsetType
@@ -112,6 +120,16 @@ class InternalError(_CodedError):
     """The other side failed; it does not say how."""
 
     CODE = -32603
+
+
+class InsufficientScope(RpcError):
+    """Whoever asks may not: it takes `scopes` that their token has not."""
+
+    CODE: ClassVar[int] = -32600
+
+    def __init__(self, scopes: Iterable[str]) -> None:
+        self.scopes = sorted(scopes)
+        super().__init__(self.CODE, f"This takes the scopes: {' '.join(self.scopes)}")
 
 
 class HeaderMismatch(_CodedError):
@@ -225,6 +243,26 @@ class AuthRequired(AuthError):
         return type(self), (self.args[0], self.status, self.challenge)
 
 
+class InsecureUrl(AuthError, ValueError):
+    """Credentials would be sent to an address that is neither https nor on this machine, or not where they belong."""
+
+
+class InsecureRedirectUri(AuthError, ValueError):
+    """The redirect URI is neither https nor on this machine."""
+
+
+class UnregisteredRedirectUri(AuthError, ValueError):
+    """The client's metadata does not list the redirect URI."""
+
+
+class InvalidClientMetadataUrl(AuthError, ValueError):
+    """The URL of a client's metadata document cannot be its client id."""
+
+
+class InvalidCredentials(AuthError, ValueError):
+    """The credentials are missing, blank, or do not fit the way in which they are to be used."""
+
+
 class Timeout(TransportError, TimeoutError):
     """The other side did not answer in time."""
 
@@ -234,6 +272,26 @@ class Timeout(TransportError, TimeoutError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.args[0], self.request_id)
+
+
+class ModelError(DragomanError):
+    """A language model cannot be asked, or did not answer to the end.
+
+    Example:
+        except ModelError as error:
+            if error.status == 429:
+                await asyncio.sleep(error.retry_after or 10)
+
+    `status` is what its API answered, None if it did not; `retry_after` the seconds that it wants to be left alone.
+    """
+
+    def __init__(self, message: str, status: int | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.args[0], self.status, self.retry_after)
 
 
 class ToolError(DragomanError):
@@ -255,6 +313,24 @@ class ToolError(DragomanError):
 
 class Cancelled(DragomanError):
     """The client gave the request up; a handler that raises it then is not answered."""
+
+
+class ConfigError(DragomanError, ValueError):
+    """A configuration says nothing that can be used; `file`, `server` and `field` say where, as far as it is known."""
+
+    def __init__(
+        self, message: str, file: str | None = None, server: str | None = None, field: str | None = None
+    ) -> None:
+        named = None if server is None else f"server {server!r}"
+        place = ", ".join(part for part in (file, named, field) if part is not None)
+        super().__init__(f"{place}: {message}" if place else message)
+        self.message = message
+        self.file = file
+        self.server = server
+        self.field = field
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.message, self.file, self.server, self.field)
 
 
 class ValidationError(DragomanError):

@@ -113,6 +113,7 @@ class Call:
         "principal",
         "progress",
         "request",
+        "scopes",
         "server",
         "server_context",
         "session",
@@ -135,6 +136,8 @@ class Call:
         self.channel = channel
         self.server_context = server_context
         self.principal = principal
+        self.scopes: frozenset[str] | None = None
+        """What whoever asks may do; None where nobody verifies it."""
         self.cancelled = False
         self.ended = False
         self.progress: float | None = None

@@ -17,8 +17,10 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman import types
+from dragoman.auth.identity import Denial
 from dragoman.errors import (
     HeaderMismatch,
+    InsufficientScope,
     InternalError,
     InvalidRequest,
     ParseError,
@@ -47,19 +49,19 @@ from dragoman.server import serving
 from dragoman.server.admission import Admission, Entrance
 from dragoman.server.call import SILENCE, Call, Channel, Session
 from dragoman.server.guard import Guard
-from dragoman.server.httprequest import Auth, verify
+from dragoman.server.httprequest import Auth, insufficient, verify
 from dragoman.server.post import Listener, PostChannel
 from dragoman.server.sessions import HttpSession, SessionChannel, SessionRefused, Sessions, SharedSession
 from dragoman.server.streams import EventStream
 from dragoman.server.workers import Workers
-from dragoman.transports.asgi import CLIENT_CLOSED, Exchange, Gone, TooLarge, TooSlow
+from dragoman.transports.asgi import CLIENT_CLOSED, Exchange, Gone, Header, TooLarge, TooSlow
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 _JSON_HEADERS = ((b"content-type", JSON.encode()),)
 _CLOSE = (b"connection", b"close")
-NO_CONTENT, UNAUTHORIZED, FORBIDDEN, METHOD_NOT_ALLOWED, REQUEST_TIMEOUT = 204, 401, 403, 405, 408
+NO_CONTENT, METHOD_NOT_ALLOWED, REQUEST_TIMEOUT = 204, 405, 408
 CONFLICT, TOO_LARGE, INTERNAL_ERROR, UNAVAILABLE = 409, 413, 500, 503
 _arguments = msgspec.json.Decoder(types.Json | None)
 CLOSE_SECONDS = 5.0
@@ -77,6 +79,7 @@ class HttpService:
         sessions: Sessions | None = None,
         json_response: bool = False,
         auth: Auth | None = None,
+        path: str = "/mcp",
         max_subscriptions: int | None = None,
         limits: jsonrpc.Limits = jsonrpc.DEFAULT_LIMITS,
     ) -> None:
@@ -85,6 +88,7 @@ class HttpService:
         self._workers = workers or (Workers(server) if sessions is None else sessions.workers)
         self._sessions = sessions
         self._auth = auth
+        self._path = path
         self._max_subscriptions = max_subscriptions
         self._json_response = json_response
         self._limits = limits
@@ -158,20 +162,16 @@ class HttpService:
     async def _verified(self, exchange: Exchange, auth: Auth) -> bool:
         """Tell whether the author's check lets a client in, who is answered if not; the body is not read before."""
         try:
-            exchange.principal = await verify(auth, exchange.scope)
+            found = await verify(auth, exchange.scope, self._path)
         except Exception as error:
-            # One that the system raised is a failure of the check, and its text is not for clients.
-            if isinstance(error, PermissionError) and error.errno is None:
-                refused = InvalidRequest(f"Not permitted: {error}")
-                await exchange.reply(FORBIDDEN, jsonrpc.encode_error(None, refused), _JSON_HEADERS)
-            else:
-                await self._fail(exchange, error, "auth")
+            await self._fail(exchange, error, "auth")
             return False
-        if exchange.principal is None:
-            refused = InvalidRequest("Authorization is required; send the header Authorization")
-            challenge = (*_JSON_HEADERS, (b"www-authenticate", b"Bearer"))
-            await exchange.reply(UNAUTHORIZED, jsonrpc.encode_error(None, refused), challenge)
-        return exchange.principal is not None
+        if isinstance(found, Denial):
+            refused = jsonrpc.encode_error(None, InvalidRequest(found.reason))
+            await exchange.reply(found.status, refused, (*_JSON_HEADERS, _challenge(found)))
+            return False
+        exchange.principal, exchange.scopes = found.principal, found.scopes
+        return True
 
     async def _serve_post(self, exchange: Exchange, admission: Admission) -> None:
         if admission.unreadable is not None:
@@ -192,6 +192,8 @@ class HttpService:
         received = receive(sent, body, self._server.offer, self._limits)
         if isinstance(received, eras.Request):
             refusal = self._refuse_params(sent, received)
+            if exchange.scopes is not None and await self._lacks_scope(exchange, received, exchange.scopes):
+                return
             if refusal is None:
                 await self._serve_request(exchange, received, taken)
             else:
@@ -231,6 +233,16 @@ class HttpService:
         except HeaderMismatch as error:
             return Rejection(BAD_REQUEST, error, request.id)
         return None
+
+    async def _lacks_scope(self, exchange: Exchange, request: eras.Request, scopes: frozenset[str]) -> bool:
+        """Tell whether whoever asks may not call the tool, and is answered so."""
+        tool = self._server.registry.tools.get(request.params.name) if request.method.name == "tools/call" else None
+        if tool is None or scopes.issuperset(tool.scopes):
+            return False
+        denial = insufficient(self._auth, sorted(tool.scopes), exchange.scope, self._path)
+        refused = jsonrpc.encode_error(request.id, InsufficientScope(tool.scopes))
+        await exchange.reply(denial.status, refused, (*_JSON_HEADERS, _challenge(denial)))
+        return True
 
     async def _serve_alone(
         self, exchange: Exchange, sent: headers.RequestHeaders, messages: InSession, taken: Acceptable
@@ -323,10 +335,13 @@ class HttpService:
         except RpcError as error:
             await _answer(exchange, taken, OK, jsonrpc.encode_error(message.id, error))
             return
+        if exchange.scopes is not None and await self._lacks_scope(exchange, request, exchange.scopes):
+            return
         stream = session.open_stream()
         let_go = stream.attach(exchange)
         exchange.may_stream = taken.sse and not self._json_response
-        call = self._call(request, session.data, SessionChannel(session, stream, streams=exchange.may_stream))
+        channel = SessionChannel(session, stream, streams=exchange.may_stream)
+        call = self._call(request, session.data, channel, exchange.scopes)
         session.running[message.id] = call
         call.task = asyncio.create_task(self._run_in_session(sessions, session, call, stream, json=taken.json))
         self._tasks.add(call.task)
@@ -382,9 +397,16 @@ class HttpService:
             except Exception as error:
                 self._server.report(error, None, {"place": "telling other workers"})
 
-    def _call(self, request: eras.Request, data: Session, channel: Channel = SILENCE) -> Call:
+    def _call(
+        self,
+        request: eras.Request,
+        data: Session,
+        channel: Channel = SILENCE,
+        scopes: frozenset[str] | None = None,
+    ) -> Call:
         context = self._server.server_context
         call = Call(request, data, channel, server=self._server, server_context=context, principal=data.principal)
+        call.scopes = scopes
         call.loop = asyncio.get_running_loop()
         call.task = asyncio.current_task(call.loop)
         return call
@@ -396,7 +418,7 @@ class HttpService:
             await exchange.reply(refusal.status, refusal.body(), _JSON_HEADERS)
             return
         channel = PostChannel(self._server, self._listeners, exchange, can_stream=streams)
-        call = self._call(request, Session(principal=exchange.principal), channel)
+        call = self._call(request, Session(principal=exchange.principal), channel, exchange.scopes)
         exchange.may_stream = streams
         if request.caller.version.stateless:
             exchange.on_gone = call.give_up
@@ -498,6 +520,10 @@ async def _settle() -> None:
 
 def _refuse_repeated(header: str) -> NoReturn:
     raise SessionRefused(BAD_REQUEST, InvalidRequest(f"The header {header} is repeated; send it once"))
+
+
+def _challenge(denial: Denial) -> Header:
+    return b"www-authenticate", denial.challenge.encode("latin-1", "replace")
 
 
 def _in_use(id: types.RequestId) -> bytes:

@@ -8,6 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from dragoman.auth.bearer import FORBIDDEN, UNAUTHORIZED, WELL_KNOWN, Bearer
+from dragoman.auth.identity import Denial, Identity
 from dragoman.config import is_async
 from dragoman.runtime.offload import offload
 
@@ -52,12 +54,48 @@ class HttpRequest(Struct, frozen=True, eq=False):
         return HttpRequest(scope["method"], scope["path"], RequestHeaders(scope["headers"]), scope)
 
 
-Auth = Callable[[HttpRequest], str | Awaitable[str | None] | None]
-"""Tells who sends a request: a name, or None for nobody known; PermissionError refuses whom it knows."""
+Found = str | Identity | None
+Auth = Callable[[HttpRequest], Found | Awaitable[Found]] | Bearer
+"""Tells who sends a request: a `Bearer`, or a function of the request.
+
+The function returns an `Identity`, the name of a principal, or None for nobody known; its PermissionError refuses whom
+it knows.
+"""
+_CHALLENGE = "Bearer"
 
 
-async def verify(auth: Auth, scope: Mapping[str, Any]) -> str | None:
-    """Return who sends a request; a plain function is called in a thread."""
+async def verify(auth: Auth, scope: Mapping[str, Any], path: str) -> Identity | Denial:
+    """Return who sends a request, or why it is refused; a plain function is called in a thread.
+
+    Raises:
+        Exception: whatever the function raises.
+    """
     request = HttpRequest.of(scope)
-    found = auth(request) if is_async(auth) else await offload(auth, request)
-    return await found if isawaitable(found) else found
+    if isinstance(auth, Bearer):
+        return await auth.admit(request.headers, auth.metadata_address(scope.get("root_path", ""), path))
+    try:
+        given = auth(request) if is_async(auth) else await offload(auth, request)
+        found = await given if isawaitable(given) else given
+    except PermissionError as error:
+        # One that the system raised is a failure of the check, and its text is not for clients.
+        if error.errno is not None:
+            raise
+        return Denial(FORBIDDEN, f"Not permitted: {error}", _CHALLENGE)
+    if found is None:
+        return Denial(UNAUTHORIZED, "Authorization is required; send the header Authorization", _CHALLENGE)
+    return Identity(found) if isinstance(found, str) else found
+
+
+def documents_of(auth: Auth | None, path: str) -> dict[str, bytes]:
+    """Return what is served beside a server whose door is a `Bearer`: the metadata that names who issues tokens."""
+    if not isinstance(auth, Bearer):
+        return {}
+    return {WELL_KNOWN: auth.metadata, f"{WELL_KNOWN}/{path.strip('/')}": auth.metadata}
+
+
+def insufficient(auth: Auth | None, scopes: list[str], scope: Mapping[str, Any], path: str) -> Denial:
+    """Return the refusal of somebody who may not do what takes these scopes."""
+    if isinstance(auth, Bearer):
+        return auth.insufficient(scopes, auth.metadata_address(scope.get("root_path", ""), path))
+    wanted = " ".join(scopes)
+    return Denial(FORBIDDEN, f"This takes the scopes: {wanted}", f'Bearer error="insufficient_scope", scope="{wanted}"')

@@ -104,6 +104,11 @@ class Registry:
             listing.clear()
 
     @property
+    def has_scopes(self) -> bool:
+        """Whether a tool is only for some."""
+        return any(tool.scopes for tool in list(self.tools.values()))
+
+    @property
     def completes(self) -> bool:
         """Whether an argument of a prompt or template has a completion."""
         owners: Iterable[Any] = (*self.prompts.values(), *self.templates.values())

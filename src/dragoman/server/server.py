@@ -370,6 +370,7 @@ class Server(Registration):
         """
         from dragoman.server.guard import Guard
         from dragoman.server.http import HttpService
+        from dragoman.server.httprequest import documents_of
         from dragoman.server.sessions import Sessions
         from dragoman.server.workers import Workers
         from dragoman.stores import Local
@@ -384,9 +385,10 @@ class Server(Registration):
             sessions=None if stateless else sessions,
             json_response=json_response,
             auth=auth,
+            path=path,
             max_subscriptions=max_subscriptions,
         )
-        return AsgiApp(service, path=path)
+        return AsgiApp(service, path=path, documents=documents_of(auth, path))
 
     def wsgi(
         self,

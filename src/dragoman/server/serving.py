@@ -16,6 +16,7 @@ from msgspec import Raw
 
 from dragoman import types
 from dragoman.errors import (
+    InsufficientScope,
     InternalError,
     InvalidParams,
     InvalidRequest,
@@ -77,7 +78,19 @@ def set_level(server: Server, call: Call) -> Any:
 def list_page(server: Server, call: Call) -> Any:
     """Return a page of tools, prompts, resources or templates."""
     listing = server.registry.listings[call.request.method.name]
+    if call.scopes is not None and listing is server.registry.listings["tools/list"] and server.registry.has_scopes:
+        return _list_permitted(server, call, call.scopes)
     return listing.page(call.request.params.cursor, call.request.caller.version, server.seal_for)
+
+
+def _list_permitted(server: Server, call: Call, scopes: frozenset[str]) -> Any:
+    """Return a page of the tools that whoever asks may call."""
+    tools = [tool.definition for tool in list(server.registry.tools.values()) if scopes.issuperset(tool.scopes)]
+    size = server.registry.listings["tools/list"].page_size
+    page = paginate(types.ListToolsResult, tools, read_cursor(call.request.params.cursor), size)
+    if page.cache_scope is None:
+        page.cache_scope = "private"
+    return server.seal(page, call)
 
 
 def list_resources(server: Server, call: Call) -> Any:
@@ -105,6 +118,8 @@ def call_tool(server: Server, call: Call) -> Any:
     tool = server.registry.tools.get(params.name)
     if tool is None:
         raise InvalidParams(f"Unknown tool: {params.name}")
+    if call.scopes is not None and not call.scopes.issuperset(tool.scopes):
+        raise InsufficientScope(tool.scopes)
 
     def run() -> Any:
         return tool.run(call, params.arguments, validate=server.settings.validates_arguments)

@@ -8,7 +8,7 @@ one timer for all exchanges starts a watcher for each that lives longer than a m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -29,6 +29,13 @@ _STREAM_HEADERS: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
+)
+
+
+_DOCUMENT_HEADERS: tuple[Header, ...] = (
+    (b"content-type", b"application/json"),
+    (b"access-control-allow-origin", b"*"),
+    (b"cache-control", b"max-age=3600"),
 )
 
 
@@ -73,6 +80,8 @@ class Exchange:
         """The address that the server listens on."""
         self.principal: str | None = None
         """Who the client proved to be, once that is known."""
+        self.scopes: frozenset[str] | None = None
+        """What the client may do, where that is known."""
         self.gone = False
         self.may_stream = False
         """Whether the response may become an event stream by itself when it takes long."""
@@ -290,8 +299,16 @@ class Service(Protocol):
 class AsgiApp:
     """An ASGI 3 application that serves one path, alone or mounted; a lifespan is welcome but not needed."""
 
-    def __init__(self, service: Service, *, path: str = "/mcp", pace: Pace = DEFAULT_PACE) -> None:
+    def __init__(
+        self,
+        service: Service,
+        *,
+        path: str = "/mcp",
+        pace: Pace = DEFAULT_PACE,
+        documents: Mapping[str, bytes] | None = None,
+    ) -> None:
         self._service = service
+        self._documents = documents or {}
         self._path = "/" + path.strip("/")
         self._pace = pace
         self._janitor = Janitor(pace)
@@ -308,7 +325,7 @@ class AsgiApp:
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send, self._pace)
         if not self._is_ours(scope):
-            await exchange.reply(404)
+            await self._serve_document(exchange, scope)
             return
         self._janitor.add(exchange)
         try:
@@ -319,6 +336,17 @@ class AsgiApp:
             self._janitor.discard(exchange)
             if exchange.needs_closing:
                 await exchange.close()
+
+    async def _serve_document(self, exchange: Exchange, scope: Scope) -> None:
+        """Answer with a JSON document that is the same for everybody, or with 404."""
+        path: str = scope["path"]
+        document = self._documents.get(path.removeprefix(scope.get("root_path", "").rstrip("/")).rstrip("/"))
+        if document is None:
+            await exchange.reply(404)
+        elif exchange.method not in ("GET", "HEAD"):
+            await exchange.reply(405, headers=((b"allow", b"GET, HEAD"),))
+        else:
+            await exchange.reply(200, document, _DOCUMENT_HEADERS)
 
     def _is_ours(self, scope: Scope) -> bool:
         path: str = scope["path"]

@@ -37,4 +37,4 @@ async def later(request: HttpRequest) -> str:
     "check", [later, lambda request: request.headers["x-user"], lambda request: later(request), Callable()]
 )
 def test_a_check_is_plain_or_asynchronous_or_returns_what_can_be_awaited(check):
-    assert asyncio.run(verify(check, SCOPE)) == "ann"
+    assert asyncio.run(verify(check, SCOPE, "/mcp")).principal == "ann"

@@ -1,0 +1,29 @@
+"""Who sends a request to a server, and what a server answers to those that it does not let in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+
+class Identity(Struct, frozen=True):
+    """Who sends a request, and what they may do.
+
+    Example:
+        Identity("user-17", frozenset({"files:read"}))
+    """
+
+    principal: str
+    scopes: frozenset[str] = frozenset()
+    claims: dict[str, Any] = field(default_factory=dict)
+    """What else the token says."""
+
+
+class Denial(Struct, frozen=True):
+    """Why a request is not let in: a status, a reason, and how to do better."""
+
+    status: int
+    reason: str
+    challenge: str
+    """The `WWW-Authenticate` header."""
