@@ -26,7 +26,7 @@ class Credentials:
         if headers is None:
             self._fixed = {}
         elif isinstance(headers, Mapping) and not any(callable(value) for value in headers.values()):
-            self._fixed = {name: _text(name, value) for name, value in headers.items()}
+            self._fixed = _spelled_once({name: _text(name, value) for name, value in headers.items()})
 
     @property
     def are_fixed(self) -> bool:
@@ -47,11 +47,11 @@ class Credentials:
             found = await _given_by(given)
             if not isinstance(found, Mapping):
                 raise TypeError(f"headers= must give a mapping of names to texts, not {type(found).__name__}")
-            return {name: _text(name, value) for name, value in found.items()}
+            return _spelled_once({name: _text(name, value) for name, value in found.items()})
         assert given is not None
-        return {
-            name: _text(name, await _given_by(value) if callable(value) else value) for name, value in given.items()
-        }
+        return _spelled_once(
+            {name: _text(name, await _given_by(value) if callable(value) else value) for name, value in given.items()}
+        )
 
 
 async def _given_by(function: Callable[[], Any]) -> Any:
@@ -64,3 +64,9 @@ def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"The header {name} must be a text, not {type(value).__name__}")
     return value
+
+
+def _spelled_once(headers: dict[str, str]) -> dict[str, str]:
+    """Leave out headers that come again in another spelling."""
+    last = {name.lower(): name for name in headers}
+    return headers if len(last) == len(headers) else {name: headers[name] for name in last.values()}

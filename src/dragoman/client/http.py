@@ -18,7 +18,7 @@ from multidict import CIMultiDict
 
 from dragoman.client.credentials import Credentials
 from dragoman.client.link import Outgoing
-from dragoman.errors import AuthRequired, HttpError, RpcError, SessionExpired, TransportError
+from dragoman.errors import AuthRequired, HttpError, MethodNotFound, RpcError, SessionExpired, TransportError
 from dragoman.protocol import headers, jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.sse import EventDecoder
@@ -140,8 +140,8 @@ class HttpLink:
         version = self.version
         if version is not None and version.stateless and message.method is not None:
             sent.update(_mirrored(version.name, message.method, message.name))
-        if message.headers:
-            sent.update(message.headers)
+        for name, value in (message.headers or {}).items():
+            sent[name] = value
         return sent
 
     async def _common_headers(self) -> CIMultiDict[str]:
@@ -181,7 +181,7 @@ class HttpLink:
         status = answer.status
         said = None if status >= SERVER_FAILED else jsonrpc.decode(answer.body, self._limits)
         refusal = said if isinstance(said, jsonrpc.ErrorResponse) else None
-        if in_session and (status == NOT_FOUND or _is_about_session(status, refusal)):
+        if in_session and _is_about_session(message, status, refusal):
             raise self._expire()
         if status in (UNAUTHORIZED, FORBIDDEN):
             challenge = ", ".join(answer.headers.getall("WWW-Authenticate", ())) or None
@@ -232,13 +232,15 @@ class HttpLink:
 
     async def _keep_listening(self) -> None:
         decoder = EventDecoder(self._limits.message_bytes)
-        failures = 0
+        failures, had_one = 0, False
         while not self._has_expired:
             opened = asyncio.Event()
             answer = await self._listen_once(opened, decoder)
+            had_one |= opened.is_set()
             failures = 1 if opened.is_set() else failures + 1
             if answer is not None and not opened.is_set():
-                if answer.status == NOT_FOUND:
+                # Servers without such a stream answer 404 as well as 405; those that had it have lost the session.
+                if answer.status == NOT_FOUND and had_one:
                     self._expire()
                     return
                 if answer.status < SERVER_FAILED and answer.status not in _MAY_PASS:
@@ -280,12 +282,16 @@ class HttpLink:
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._http.delete(await self._stream_headers())
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             _logger.info("The session of %s could not be ended: %s", self.url, error)
 
 
-def _is_about_session(status: int, refusal: jsonrpc.ErrorResponse | None) -> bool:
-    """Tell whether a server refuses a session by 400, as many do instead of 404, before it looks at the request."""
+def _is_about_session(message: Outgoing, status: int, refusal: jsonrpc.ErrorResponse | None) -> bool:
+    """Tell whether a server refuses the session, before it looks at the request."""
+    if status == NOT_FOUND:
+        # Some say by 404 that there is no such method, as later versions do.
+        return refusal is None or refusal.id != message.id or not isinstance(refusal.error, MethodNotFound)
+    # Many say 400 instead of 404, and name no request then.
     return (
         status == BAD_REQUEST
         and refusal is not None

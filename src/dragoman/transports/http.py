@@ -3,39 +3,59 @@
 An event stream that breaks before its answer came is taken up again by GET with the last event id that was seen, when
 its events have ids: after the pause that the server asked for, and only a few times in a row without any progress.
 Redirects are followed only where the request may go as it is: to the same origin, by 307 or 308. Cookies are not kept.
+
+A stream is left as soon as the answer came. Most servers end it right then, so the connection gets a moment for that
+before it is closed, beside what follows: if the end comes, the next request finds the connection open.
 """
 
 from __future__ import annotations
 
 import asyncio
+import io
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
+from aiohttp.payload import TOO_LARGE_BYTES_BODY
 from msgspec import Struct
+from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from dragoman.errors import ConnectError, HttpError, TransportError
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import EventDecoder
+from dragoman.runtime.offload import offload
+from dragoman.transports.environment import basic_authorization, netrc_authorization, proxy_for
 
 CONNECT_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 4.0
 """Less than the five seconds after which uvicorn and others close an idle connection."""
+LINGER_SECONDS = 0.1
+"""How long the end of a stream is awaited after the answer."""
+LISTEN_SECONDS = 300.0
+"""How long nothing may come on a stream that is listened to, before it is opened again: its server may be gone."""
+REFUSAL_SECONDS = 5.0
+"""How long the body of a refusal is awaited, whose status says enough."""
 LONGEST_HEADER = 65_536
 MOST_REDIRECTS = 5
 RETRY_SECONDS, SHORTEST_RETRY, LONGEST_RETRY = 1.0, 0.1, 300.0
 MOST_RESUMPTIONS = 2
 QUOTED_BYTES = 4096
 
+JSON, SSE = "application/json", "text/event-stream"
+OK, FAILED, SERVER_FAILED = 200, 400, 500
+_NO_ANSWER = frozenset({202, 204})
+_REDIRECTS, _FOLLOWED = frozenset({301, 302, 303, 307, 308}), frozenset({307, 308})
+
 Headers = Mapping[str, str]
 Receive = Callable[[bytes], None]
+Answered = Callable[[], bool]
 Resume = Callable[[str], Awaitable[Headers]]
 """Gives the headers of a GET that takes up a stream after an event id."""
 
-OK, FAILED = 200, 400
-_NO_ANSWER = frozenset({202, 204})
+_BROKEN = (aiohttp.ClientError, OSError)
 
 
 class Network(Struct, kw_only=True):
@@ -55,27 +75,26 @@ class Network(Struct, kw_only=True):
     """A session of your own, which then is yours to close."""
 
 
-def session_for(network: Network) -> aiohttp.ClientSession:
-    """Return the session that was given, or a new one."""
-    return network.session or aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(
-            limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, ssl=True if network.ssl is None else network.ssl
-        ),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=network.connect_timeout),
+def _new_session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS),
         cookie_jar=aiohttp.DummyCookieJar(),
-        trust_env=network.trust_env,
         max_field_size=LONGEST_HEADER,
         max_line_size=LONGEST_HEADER,
     )
 
 
+def _timeout(network: Network, idle: float | None = None) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, connect=network.connect_timeout, sock_read=idle)
+
+
 class Answer(Struct, frozen=True):
-    """The head of a response."""
+    """A response, without the messages that were received from it."""
 
     status: int
-    headers: Mapping[str, str]
+    headers: CIMultiDictProxy[str]
     body: bytes = b""
-    """What a response said that is no message: at most its first 4 KiB."""
+    """What it said that is no answer, or not all of it: of what is no JSON at most the first 4 KiB."""
 
 
 class HttpClient:
@@ -89,17 +108,49 @@ class HttpClient:
     """
 
     def __init__(self, url: str, network: Network | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
-        self.url = url
+        self.url = without_secrets(url)
+        """The address without what may be secret in it, for people to read."""
+        self._given = url
         self._network = network or Network()
         self._limit = limits.message_bytes
         self._session: aiohttp.ClientSession | None = None
+        self._target = URL()
+        self._authorization: str | None = None
+        self._proxy: URL | None = None
+        self._timeout = _timeout(self._network)
+        self._ssl = True if self._network.ssl is None else self._network.ssl
+        self._lingering: set[aiohttp.ClientResponse] = set()
+
+    @property
+    def target(self) -> URL:
+        """The address, once it is open."""
+        return self._target
 
     async def open(self) -> None:
-        """Make ready; nothing is sent."""
-        self._session = session_for(self._network)
+        """Make ready; nothing is sent.
+
+        Raises:
+            ConnectError: the address, or that of the proxy, is none.
+        """
+        try:
+            given = URL(self._given)
+            if given.user is not None:
+                self._authorization = basic_authorization(given.user, given.password or "")
+            self._target = given.with_user(None).with_fragment(None)
+        except ValueError as error:
+            raise ConnectError(f"{self.url} is no address: {error}") from None
+        network = self._network
+        proxy = network.proxy
+        if network.trust_env:
+            proxy, self._authorization = await offload(_from_environment, self._target, proxy, self._authorization)
+        self._proxy = None if proxy is None else _proxy(proxy)
+        self._session = network.session or _new_session()
 
     async def close(self) -> None:
         """Close the connections."""
+        for response in list(self._lingering):
+            response.close()
+        self._lingering.clear()
         session, self._session = self._session, None
         if session is not None and self._network.session is None:
             await session.close()
@@ -110,7 +161,7 @@ class HttpClient:
         headers: Headers,
         receive: Receive,
         *,
-        answered: Callable[[], bool],
+        answered: Answered,
         resume: Resume | None = None,
         heard: Callable[[Answer], None] | None = None,
     ) -> Answer:
@@ -123,41 +174,44 @@ class HttpClient:
             HttpError: the server answered with something that is no message.
             TransportError: the connection broke, or the stream ended, before the answer came.
         """
-        response = await self._send("POST", headers, body)
+        response = await self.send("POST", headers, body)
+        status = response.status
+        ended = False
         try:
-            answer = Answer(response.status, response.headers)
+            answer = Answer(status, response.headers)
             if heard is not None:
                 heard(answer)
-            if response.status >= FAILED:
-                answer = Answer(response.status, response.headers, await response.content.read(QUOTED_BYTES))
-            elif response.status not in _NO_ANSWER:
-                await self._read(response, receive, answered, resume)
-        except (aiohttp.ClientError, OSError) as error:
-            raise TransportError(f"The connection to {self.url} broke: {_text(error)}") from error
+            if status >= FAILED:
+                answer = Answer(status, response.headers, await self._read_refusal(response))
+            elif status not in _NO_ANSWER and not answered():
+                said = await self._read(response, receive, answered, resume)
+                if not answered():
+                    answer = Answer(status, response.headers, said)
+            ended = True
+        except _BROKEN as error:
+            raise self._broken(error) from error
         finally:
-            _let_go(response)
+            self._let_go(response, at_once=not ended)
         return answer
 
     async def _read(
-        self,
-        response: aiohttp.ClientResponse,
-        receive: Receive,
-        answered: Callable[[], bool],
-        resume: Resume | None,
-    ) -> None:
+        self, response: aiohttp.ClientResponse, receive: Receive, answered: Answered, resume: Resume | None
+    ) -> bytes:
         kind = response.content_type
-        if kind == "text/event-stream":
-            await self._read_stream(response, receive, answered, resume)
-        elif kind == "application/json":
+        if kind == JSON:
             body = await self._read_body(response)
             if body:
                 receive(body)
-        else:
-            raise HttpError(
-                f"{self.url} answered with {kind}, which is no MCP message; is the address right?",
-                response.status,
-                await response.content.read(QUOTED_BYTES),
-            )
+            return body
+        if kind == SSE:
+            await self._read_stream(response, receive, answered, resume)
+            return b""
+        said = await self._read_refusal(response)
+        if not said:
+            return b""
+        raise HttpError(
+            f"{self.url} answered with {kind}, which is no MCP message; is the address right?", response.status, said
+        )
 
     async def listen(
         self, headers: Headers, receive: Receive, *, opened: Callable[[], None], decoder: EventDecoder
@@ -168,19 +222,17 @@ class HttpClient:
             ConnectError: there was no connection.
             TransportError: the connection broke.
         """
-        response = await self._send("GET", headers, None)
-        body = b""
+        response = await self.send("GET", headers, idle=LISTEN_SECONDS)
         try:
-            if _is_stream(response):
-                opened()
-                await self._receive_events(response, receive, _never, decoder)
-            else:
-                body = await response.content.read(QUOTED_BYTES)
-        except (aiohttp.ClientError, OSError) as error:
-            raise TransportError(f"The connection to {self.url} broke: {_text(error)}") from error
+            if not is_stream(response):
+                return Answer(response.status, response.headers, await self._read_refusal(response))
+            opened()
+            await self._receive_events(response, receive, _never, decoder)
+            return Answer(response.status, response.headers)
+        except _BROKEN as error:
+            raise self._broken(error) from error
         finally:
-            _let_go(response)
-        return Answer(response.status, response.headers, body)
+            self._let_go(response, at_once=True)
 
     async def delete(self, headers: Headers) -> int:
         """Send a DELETE, and return the status.
@@ -188,117 +240,206 @@ class HttpClient:
         Raises:
             TransportError: there was no connection, or it broke.
         """
-        response = await self._send("DELETE", headers, None)
-        response.release()
+        response = await self.send("DELETE", headers)
+        self._let_go(response, at_once=True)
         return response.status
 
-    async def _send(self, method: str, headers: Headers, body: bytes | None) -> aiohttp.ClientResponse:
-        url = self.url
-        for _ in range(MOST_REDIRECTS):
-            response = await self._send_once(method, url, headers, body)
-            if response.status not in (301, 302, 303, 307, 308):
+    async def send(
+        self,
+        method: str,
+        headers: Headers,
+        body: bytes | None = None,
+        *,
+        url: URL | None = None,
+        idle: float | None = None,
+    ) -> aiohttp.ClientResponse:
+        """Send a request, where redirects of the same origin lead, and return the response, which is to be closed.
+
+        `idle` is how many seconds may pass before anything more comes.
+
+        Raises:
+            ConnectError: there was no connection, and nothing was sent.
+            HttpError: it is redirected to where it may not go.
+            TransportError: the connection broke.
+        """
+        target = self._target if url is None else url
+        timeout = self._timeout if idle is None else _timeout(self._network, idle)
+        for _ in range(MOST_REDIRECTS + 1):
+            response = await self._send_once(method, target, headers, body, timeout)
+            status = response.status
+            if status not in _REDIRECTS:
                 return response
             location = response.headers.get("Location", "")
-            target = response.url.join(URL(location)) if location else None
-            response.release()
-            if target is None or response.status not in (307, 308) or target.origin() != response.url.origin():
-                raise HttpError(
-                    f"{self.url} redirects to {location or 'nowhere'}, which is not followed; use that address instead",
-                    response.status,
-                )
-            url = str(target)
-        raise HttpError(f"{self.url} redirects in circles", response.status)
+            self._let_go(response, at_once=True)
+            found = _joined(target, location)
+            if found is None or status not in _FOLLOWED or found.origin() != target.origin():
+                shown = without_secrets(location if found is None else str(found)) or "nowhere"
+                raise HttpError(f"{self.url} redirects to {shown}, which is not followed; use that address", status)
+            target = found
+        raise HttpError(f"{self.url} redirects in circles, at last to {without_secrets(str(target))}", status)
 
-    async def _send_once(self, method: str, url: str, headers: Headers, body: bytes | None) -> aiohttp.ClientResponse:
-        if self._session is None:
+    async def _send_once(
+        self, method: str, url: URL, headers: Headers, body: bytes | None, timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        session = self._session
+        if session is None or session.closed:
             raise ConnectError(f"The connection to {self.url} is closed")
+        if self._authorization is not None and "Authorization" not in CIMultiDict(headers):
+            headers = CIMultiDict(headers, Authorization=self._authorization)
+        # aiohttp warns of bytes that are larger than this.
+        data = body if body is None or len(body) <= TOO_LARGE_BYTES_BODY else io.BytesIO(body)
         try:
-            return await self._session.request(
-                method, url, data=body, headers=headers, allow_redirects=False, proxy=self._network.proxy
+            return await session.request(
+                method,
+                url,
+                data=data,
+                headers=headers,
+                allow_redirects=False,
+                proxy=self._proxy,
+                timeout=timeout,
+                ssl=self._ssl,
+                raise_for_status=False,
             )
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
-            raise ConnectError(f"There is no connection to {url}: {_text(error)}; is the server running?") from error
-        except aiohttp.ClientConnectionResetError as error:
-            # Raised while the request is being written: the server closed a connection that was kept alive.
-            raise TransportError(f"The connection to {url} broke: {_text(error)}") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise TransportError(f"{url} did not answer: {_text(error)}") from error
+        except (
+            aiohttp.ClientConnectorError,
+            aiohttp.ConnectionTimeoutError,
+            aiohttp.InvalidURL,
+        ) as error:
+            raise ConnectError(f"There is no connection to {self.url}: {_text(error)}; {_remedy(error)}") from error
+        except aiohttp.ClientHttpProxyError as error:
+            raise ConnectError(f"There is no connection to {self.url}: {_text(error)}; {_remedy(error)}") from None
+        except aiohttp.ServerDisconnectedError as error:
+            raise TransportError(f"{self.url} closed the connection without an answer") from error
+        except _BROKEN as error:
+            raise self._broken(error) from error
+
+    def _broken(self, error: BaseException) -> TransportError:
+        return TransportError(f"The connection to {self.url} broke: {_text(error)}")
 
     async def _read_body(self, response: aiohttp.ClientResponse) -> bytes:
         length = response.content_length
-        if length is not None and length <= self._limit:
+        if length is not None and length > self._limit:
+            raise self._too_large()
+        if length is not None and "Content-Encoding" not in response.headers:
             return await response.read()
         pieces: list[bytes] = []
         size = 0
         async for piece in response.content.iter_any():
             size += len(piece)
             if size > self._limit:
-                raise TransportError(f"{self.url} answered with more than {self._limit} bytes")
+                raise self._too_large()
             pieces.append(piece)
         return b"".join(pieces)
 
+    def _too_large(self) -> TooLarge:
+        return TooLarge(f"{self.url} answered with more than {self._limit} bytes; raise max_message_bytes")
+
+    async def _read_refusal(self, response: aiohttp.ClientResponse) -> bytes:
+        """Return what a response says that is no answer: as much as came, for its status says enough."""
+        limit = self._limit if response.content_type == JSON else QUOTED_BYTES
+        said = bytearray()
+        try:
+            async with asyncio.timeout(REFUSAL_SECONDS):
+                while len(said) < limit:
+                    piece = await response.content.read(limit - len(said))
+                    if not piece:
+                        break
+                    said += piece
+        except _BROKEN:
+            pass
+        return bytes(said)
+
     async def _read_stream(
-        self,
-        response: aiohttp.ClientResponse,
-        receive: Receive,
-        answered: Callable[[], bool],
-        resume: Resume | None,
+        self, response: aiohttp.ClientResponse, receive: Receive, answered: Answered, resume: Resume | None
     ) -> None:
         decoder = EventDecoder(self._limit)
         try:
             await self._receive_events(response, receive, answered, decoder)
-        except (aiohttp.ClientError, OSError):
+        except _BROKEN:
             if resume is None or not decoder.last_event_id:
                 raise
         if not answered():
             await self._resume_stream(receive, answered, resume, decoder)
 
     async def _resume_stream(
-        self, receive: Receive, answered: Callable[[], bool], resume: Resume | None, decoder: EventDecoder
+        self, receive: Receive, answered: Answered, resume: Resume | None, decoder: EventDecoder
     ) -> None:
-        failures = 0
+        if resume is None or not decoder.last_event_id:
+            raise TransportError(f"The stream of {self.url} ended without an answer")
+        fruitless = 0
         while not answered():
-            seen = decoder.last_event_id
-            if resume is None or not seen:
-                raise TransportError(f"The stream of {self.url} ended without an answer")
-            if failures > MOST_RESUMPTIONS:
+            if fruitless >= MOST_RESUMPTIONS:
                 raise TransportError(f"The stream of {self.url} broke, and could not be taken up again")
+            seen = decoder.last_event_id
             await asyncio.sleep(pause(decoder))
             decoder.finish()
-            failures += 1
             try:
                 await self._resume_once(await resume(seen), receive, answered, decoder)
-            except (aiohttp.ClientError, OSError, TransportError):
-                continue
-            if decoder.last_event_id != seen:
-                failures = 0
+            except (ResumptionRefused, HttpError, TooLarge):
+                raise
+            except (*_BROKEN, TransportError):
+                pass
+            fruitless = 0 if decoder.last_event_id != seen else fruitless + 1
 
-    async def _resume_once(
-        self, headers: Headers, receive: Receive, answered: Callable[[], bool], decoder: EventDecoder
-    ) -> None:
-        response = await self._send("GET", headers, None)
+    async def _resume_once(self, headers: Headers, receive: Receive, answered: Answered, decoder: EventDecoder) -> None:
+        response = await self.send("GET", headers)
+        ended = False
         try:
-            if response.status != 200 or response.content_type != "text/event-stream":
-                raise HttpError(f"{self.url} does not take the stream up again", response.status)
-            await self._receive_events(response, receive, answered, decoder)
+            if is_stream(response):
+                await self._receive_events(response, receive, answered, decoder)
+            elif response.status < SERVER_FAILED:
+                raise ResumptionRefused(
+                    f"The stream of {self.url} broke, and the server does not take it up again"
+                    f" (status {response.status})",
+                    response.status,
+                )
+            ended = True
         finally:
-            _let_go(response)
+            self._let_go(response, at_once=not ended)
 
     async def _receive_events(
-        self,
-        response: aiohttp.ClientResponse,
-        receive: Receive,
-        answered: Callable[[], bool],
-        decoder: EventDecoder,
+        self, response: aiohttp.ClientResponse, receive: Receive, answered: Answered, decoder: EventDecoder
     ) -> None:
         async for chunk in response.content.iter_any():
             for event in decoder.receive(chunk):
                 if isinstance(event, Oversized):
-                    raise TransportError(f"An event of {self.url} has more than {self._limit} bytes")
+                    raise TooLarge(f"An event of {self.url} has more than {self._limit} bytes; raise max_message_bytes")
                 if event.data and event.event == "message":
                     receive(event.data.encode())
             if answered():
                 return
+
+    def _let_go(self, response: aiohttp.ClientResponse, *, at_once: bool) -> None:
+        """Close the connection, unless the response has ended, or ends in a moment."""
+        content = response.content
+        if content.is_eof():
+            return  # aiohttp took the connection back when the end came
+        if at_once or self._session is None:
+            response.close()
+        else:
+            closing = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._give_up, response)
+            self._lingering.add(response)
+            content.on_eof(closing.cancel)
+            content.on_eof(lambda: self._lingering.discard(response))
+
+    def _give_up(self, response: aiohttp.ClientResponse) -> None:
+        self._lingering.discard(response)
+        response.close()
+
+
+class ResumptionRefused(TransportError):
+    """The server does not take a stream up again; whether the request was served is not known."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+    def __reduce__(self) -> tuple[type[ResumptionRefused], tuple[str, int]]:
+        return type(self), (self.args[0], self.status)
+
+
+class TooLarge(TransportError):
+    """A message has more bytes than are accepted."""
 
 
 def pause(decoder: EventDecoder) -> float:
@@ -313,21 +454,61 @@ def pause(decoder: EventDecoder) -> float:
     return max(asked, SHORTEST_RETRY)
 
 
-def _is_stream(response: aiohttp.ClientResponse) -> bool:
-    return response.status == OK and response.content_type == "text/event-stream"
+def is_stream(response: aiohttp.ClientResponse) -> bool:
+    """Tell whether a response is an event stream."""
+    return response.status == OK and response.content_type == SSE
+
+
+def without_secrets(url: str) -> str:
+    """Return an address without user, password, query and fragment, as it may stand in a log."""
+    try:
+        parts = urlsplit(url)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    except ValueError:
+        return url.rpartition("@")[2].partition("?")[0]
+
+
+def _from_environment(target: URL, proxy: str | None, authorization: str | None) -> tuple[str | None, str | None]:
+    if authorization is None and target.host is not None:
+        authorization = netrc_authorization(target.host)
+    return proxy or proxy_for(target), authorization
+
+
+def _proxy(given: str) -> URL:
+    try:
+        proxy = URL(given)
+    except ValueError as error:
+        raise ConnectError(f"The proxy {without_secrets(given)} is no address: {error}") from None
+    if proxy.scheme not in ("http", "https"):
+        raise ConnectError(f"The proxy {without_secrets(given)} is none for HTTP; name one with http://")
+    return proxy
+
+
+def _joined(url: URL, location: str) -> URL | None:
+    """Return where a redirect leads, if it leads to HTTP at all."""
+    try:
+        found = url.join(URL(location))
+    except ValueError:
+        return None
+    return found if location and found.scheme in ("http", "https") and found.host else None
 
 
 def _never() -> bool:
     return False
 
 
-def _let_go(response: aiohttp.ClientResponse) -> None:
-    """Keep the connection if the response was read to its end, else close it."""
-    if response.content.at_eof():
-        response.release()
-    else:
-        response.close()
-
-
 def _text(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"{error.message} (status {error.status})"  # its own text has the whole address, secrets and all
     return str(error) or type(error).__name__
+
+
+def _remedy(error: BaseException) -> str:
+    match error:
+        case aiohttp.ClientSSLError():
+            return "if the certificate is your own, give network=Network(ssl=...) with what is to be trusted"
+        case aiohttp.ClientConnectorDNSError() | aiohttp.InvalidURL():
+            return "is the address right?"
+        case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
+            return "is the proxy right? It comes from network=Network(proxy=...), or from HTTP_PROXY and HTTPS_PROXY"
+    return "is the server running?"

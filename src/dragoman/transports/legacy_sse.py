@@ -1,7 +1,7 @@
 """HTTP with server-sent events as 2024-11-05 had it, for clients: one stream that everything comes on, and posts.
 
 The server's first event names the address to post to. It must be of the same origin as the stream: a server cannot
-make a client send its credentials elsewhere.
+make a client send its credentials elsewhere. The stream is the session: when it ends, the connection has ended.
 """
 
 from __future__ import annotations
@@ -10,23 +10,26 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 import aiohttp
+import msgspec
+from multidict import CIMultiDict
 from yarl import URL
 
-from dragoman.errors import AuthRequired, ConnectError, HttpError, TransportError
+from dragoman.errors import AuthRequired, ConnectError, HttpError, SessionExpired, TransportError
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import Event, EventDecoder
-from dragoman.transports.http import Network, session_for
+from dragoman.transports.http import FAILED, JSON, SSE, HttpClient, Network, is_stream, without_secrets
 
-FAILED = 400
 ENDPOINT_SECONDS = 10.0
+QUOTED_BYTES = 200
+_FORBIDDEN, _NOT_FOUND = frozenset({401, 403}), 404
 
 
 class LegacySse:
     """A transport to a server of 2024-11-05.
 
     Example:
-        transport = LegacySse("http://localhost:8000/sse")
+        transport = LegacySse("http://localhost:8000/sse", headers)
     """
 
     def __init__(
@@ -36,118 +39,167 @@ class LegacySse:
         network: Network | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        self.url = url
+        self._http = HttpClient(url, network, limits)
+        self.url = self._http.url
         self._headers = headers
-        self._network = network or Network()
         self._limit = limits.message_bytes
-        self._session: aiohttp.ClientSession | None = None
         self._endpoint: asyncio.Future[URL] | None = None
+        self._stream: aiohttp.ClientResponse | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._closed: Callable[[Exception | None], None] | None = None
 
     async def open(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:
         """Open the stream, and learn where to post.
 
         Raises:
-            ConnectError: there is no connection, or no such server.
+            ConnectError: there is no connection, or the server does not say where to post to.
+            AuthRequired: the server wants credentials.
+            HttpError: it has no such stream.
         """
-        self._session = session_for(self._network)
-        self._endpoint = asyncio.get_running_loop().create_future()
-        response = await self._get(self._session)
-        self._reading = asyncio.get_running_loop().create_task(self._read(response, receive, closed))
+        try:
+            await self._open(receive, closed)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _open(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:
+        loop = asyncio.get_running_loop()
+        await self._http.open()
+        self._endpoint, self._closed = loop.create_future(), closed
         try:
             async with asyncio.timeout(ENDPOINT_SECONDS):
+                self._stream = await self._get()
+                self._reading = loop.create_task(self._read(self._stream, receive))
                 await asyncio.shield(self._endpoint)
         except TimeoutError:
             raise ConnectError(f"{self.url} does not say where to post to; is it an SSE server?") from None
 
-    async def _get(self, session: aiohttp.ClientSession) -> aiohttp.ClientResponse:
-        try:
-            response = await session.get(
-                self.url,
-                headers={"Accept": "text/event-stream", **await self._headers()},
-                allow_redirects=False,
-                proxy=self._network.proxy,
-            )
-        except (aiohttp.ClientError, OSError) as error:
-            raise ConnectError(f"There is no connection to {self.url}: {error}; is the server running?") from error
-        if response.status != 200 or response.content_type != "text/event-stream":
-            status, challenge = response.status, response.headers.get("WWW-Authenticate")
-            response.close()
-            if status in (401, 403):
-                raise AuthRequired(f"{self.url} wants credentials (status {status})", status, challenge)
-            raise HttpError(f"{self.url} is no SSE server (status {status})", status)
-        return response
+    async def _get(self) -> aiohttp.ClientResponse:
+        sent = CIMultiDict(await self._headers())
+        sent["Accept"] = SSE
+        response = await self._http.send("GET", sent)
+        if is_stream(response):
+            return response
+        response.close()
+        self._check(response)
+        raise HttpError(f"{self.url} is no SSE server (status {response.status})", response.status)
 
-    async def _read(
-        self,
-        response: aiohttp.ClientResponse,
-        receive: Callable[[bytes], None],
-        closed: Callable[[Exception | None], None],
-    ) -> None:
-        error: TransportError = TransportError(f"The server closed the stream of {self.url}")
+    def _check(self, response: aiohttp.ClientResponse) -> None:
+        status = response.status
+        if status in _FORBIDDEN:
+            challenge = ", ".join(response.headers.getall("WWW-Authenticate", ())) or None
+            raise AuthRequired(
+                f"{self.url} wants credentials (status {status}); give auth= or headers=", status, challenge
+            )
+
+    async def _read(self, stream: aiohttp.ClientResponse, receive: Callable[[bytes], None]) -> None:
+        error = TransportError(f"The server closed the stream of {self.url}")
         decoder = EventDecoder(self._limit)
         try:
-            async for chunk in response.content.iter_any():
+            async for chunk in stream.content.iter_any():
                 for event in decoder.receive(chunk):
                     self._take(event, receive)
         except TransportError as problem:
             error = problem
         except (aiohttp.ClientError, OSError) as problem:
-            error = TransportError(f"The stream of {self.url} broke: {problem}")
+            error = TransportError(f"The stream of {self.url} broke: {str(problem) or type(problem).__name__}")
         finally:
-            response.close()
+            stream.close()
         assert self._endpoint is not None
         if self._endpoint.done():
-            closed(error)
+            self._end(error)
         else:
-            self._endpoint.set_exception(ConnectError(str(error)))
+            self._endpoint.set_exception(ConnectError(f"{error}; it did not say where to post to"))
+
+    def _end(self, error: Exception) -> None:
+        closed, self._closed = self._closed, None
+        if closed is not None:
+            closed(error)
 
     def _take(self, event: Event | Oversized, receive: Callable[[bytes], None]) -> None:
         if isinstance(event, Oversized):
-            raise TransportError(f"An event of {self.url} has more than {self._limit} bytes")
+            raise TransportError(f"An event of {self.url} has more than {self._limit} bytes; raise max_message_bytes")
         assert self._endpoint is not None
         if event.event == "endpoint" and not self._endpoint.done():
-            stream = URL(self.url)
-            endpoint = stream.join(URL(event.data))
-            if endpoint.origin() != stream.origin():
-                raise TransportError(f"{self.url} wants messages posted to another origin, {endpoint.origin()}")
-            self._endpoint.set_result(endpoint)
+            self._endpoint.set_result(self._where(event.data))
         elif event.event == "message" and event.data:
             receive(event.data.encode())
+
+    def _where(self, said: str) -> URL:
+        """Return the address to post to, which the server says plainly, or as JSON."""
+        try:
+            endpoint = self._http.target.join(URL(_address(said)))
+            origin = endpoint.origin()
+        except ValueError as error:
+            raise TransportError(f"{self.url} names no address to post to: {error}") from None
+        if origin != self._http.target.origin():
+            raise TransportError(f"{self.url} wants messages posted to another origin, {origin}, which is refused")
+        return endpoint
 
     async def send(self, message: bytes) -> None:
         """Post a message.
 
         Raises:
             ConnectError: there is no connection.
-            HttpError: the server did not take it.
+            AuthRequired: the server wants credentials.
+            SessionExpired: it does not know the stream any more.
+            HttpError: it did not take it.
         """
-        if self._session is None or self._endpoint is None:
+        if self._endpoint is None:
             raise ConnectError(f"The connection to {self.url} is closed")
         endpoint = await asyncio.shield(self._endpoint)
-        headers = {"Content-Type": "application/json", **await self._headers()}
+        sent = CIMultiDict(await self._headers())
+        sent["Content-Type"] = JSON
+        response = await self._http.send("POST", sent, message, url=endpoint)
         try:
-            async with self._session.post(
-                endpoint, data=message, headers=headers, allow_redirects=False, proxy=self._network.proxy
-            ) as response:
-                status, said = response.status, await response.content.read(200)
-        except aiohttp.ClientConnectorError as error:
-            raise ConnectError(f"There is no connection to {endpoint}: {error}") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise TransportError(f"{endpoint} did not take the message: {error}") from error
+            status = response.status
+            said = await response.content.read(QUOTED_BYTES) if status >= FAILED else b""
+        except (aiohttp.ClientError, OSError):
+            said = b""
+        finally:
+            if response.content.is_eof():
+                response.release()
+            else:
+                response.close()
         if status >= FAILED:
-            raise HttpError(
-                f"{endpoint} answered with status {status}: {said.decode('utf-8', 'replace')}", status, said
-            )
+            self._refused(response, said)
+
+    def _refused(self, response: aiohttp.ClientResponse, said: bytes) -> None:
+        self._check(response)
+        if response.status == _NOT_FOUND:
+            expired = SessionExpired(f"{self.url} does not know its stream any more")
+            self._end(expired)
+            raise expired
+        shown = without_secrets(str(response.url))
+        text = said.decode("utf-8", "replace").strip()
+        raise HttpError(f"{shown} answered with status {response.status}: {text}", response.status, said)
 
     async def close(self) -> None:
         """Close the stream."""
         reading, self._reading = self._reading, None
-        if reading is not None:
-            reading.cancel()
-            await asyncio.wait([reading])
-        session, self._session = self._session, None
-        if self._endpoint is not None and self._endpoint.done() and not self._endpoint.cancelled():
-            self._endpoint.exception()
-        if session is not None and self._network.session is None:
-            await session.close()
+        stream, self._stream = self._stream, None
+        endpoint, self._endpoint = self._endpoint, None
+        self._closed = None
+        if endpoint is not None and not endpoint.done():
+            endpoint.set_exception(ConnectError(f"The connection to {self.url} was closed"))
+        if endpoint is not None and not endpoint.cancelled():
+            endpoint.exception()
+        try:
+            if reading is not None:
+                reading.cancel()
+                await asyncio.wait([reading])
+        finally:
+            if stream is not None:
+                stream.close()
+            await self._http.close()
+
+
+def _address(said: str) -> str:
+    if not said.startswith(("{", '"')):
+        return said
+    try:
+        found = msgspec.json.decode(said)
+    except msgspec.DecodeError:
+        return said
+    address = found.get("url") if isinstance(found, dict) else found
+    return address if isinstance(address, str) else said

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
+from dragoman.errors import ConnectError
+
 CLOSE_SECONDS = 1.0
 
 
@@ -36,20 +38,33 @@ class Memory:
         self._receive: Callable[[bytes], None] | None = None
 
     async def open(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:  # noqa: ARG002
-        """Connect."""
+        """Connect.
+
+        Raises:
+            ConnectError: it is connected already.
+        """
+        if self._connection is not None:
+            raise ConnectError("The transport is open already; close it first")
         self._receive = receive
         self._connection = self._connect(self._take)
 
     def _take(self, data: bytes) -> None:
-        receive = self._receive
-        if receive is not None:
-            # In a turn of its own, so that neither side runs inside the other.
-            asyncio.get_running_loop().call_soon(receive, data)
+        # In a turn of its own, so that neither side runs inside the other.
+        asyncio.get_running_loop().call_soon(self._deliver, self._connection, data)
+
+    def _deliver(self, connection: Connection | None, data: bytes) -> None:
+        if self._receive is not None and connection is self._connection:
+            self._receive(data)
 
     async def send(self, message: bytes) -> None:
-        """Hand a message over."""
-        if self._connection is not None:
-            self._connection.receive(message + b"\n")
+        """Hand a message over.
+
+        Raises:
+            ConnectError: there is no connection.
+        """
+        if self._connection is None:
+            raise ConnectError("The transport to the server of this process is not open")
+        self._connection.receive(message + b"\n")
 
     async def close(self) -> None:
         """End the connection."""

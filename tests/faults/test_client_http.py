@@ -1,0 +1,262 @@
+"""A client over HTTP whose server fails: it restarts, breaks off, or never answers."""
+
+import asyncio
+import json
+
+import aiohttp
+import pytest
+
+from dragoman import AsyncClient, Context, Server
+from dragoman.errors import ConnectError, SessionExpired, Timeout, TransportError
+from dragoman.transports import http
+from scenarios.http_peer import DEADLINE, SECRET, scenario, serve
+from scenarios.raw_http import (
+    Sent,
+    answering,
+    called,
+    chunk,
+    classic,
+    event,
+    modern,
+    reply,
+    result,
+    serving,
+    stream,
+    stream_head,
+)
+
+
+async def fine(request: Sent, writer: asyncio.StreamWriter) -> bytes:
+    return reply(200, result(request, called("fine")))
+
+
+def listed(request: Sent) -> bytes:
+    listing = {"tools": [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    return reply(200, result(request, listing))
+
+
+@pytest.mark.covers("CHT-18")
+@pytest.mark.parametrize("kind", ["json", "sse"])
+@scenario
+async def test_a_call_that_was_cut_anywhere_fails_once_and_the_next_one_succeeds(kind):
+    cuts = iter(range(0, 400, 23))
+    failing = [True]
+
+    async def script(request, writer):
+        answer = result(request, called("fine"))
+        whole = reply(200, answer) if kind == "json" else stream(event(answer))
+        if not failing:
+            return whole
+        writer.write(whole[: min(next(cuts), whole.index(b'"resultType"'))])
+        return writer.close()
+
+    async with answering(modern(script)) as server, AsyncClient(server.url, mode="stateless") as client:
+        for number in range(1, 16):
+            failing[:] = [True]
+            with pytest.raises(TransportError, match="may have been served, and was not repeated"):
+                await client.call_tool("any")
+            failing.clear()
+            assert (await client.call_tool("any")).text == "fine"
+            assert len(server.sent("tools/call")) == 2 * number
+
+
+@pytest.mark.covers("CHT-18")
+@scenario
+async def test_what_does_no_harm_is_repeated_when_the_connection_breaks():
+    async def script(request, writer):
+        if len(server.sent(request.method)) <= 2:
+            return writer.close()
+        return listed(request)
+
+    async with answering(modern(script)) as server, AsyncClient(server.url, mode="stateless") as client:
+        assert await client.tools() == []
+        assert len(server.sent("tools/list")) == 3
+
+
+@pytest.mark.covers("CHT-30")
+@pytest.mark.parametrize("mode", ["stateless", "handshake"])
+@scenario
+async def test_a_call_that_is_never_answered_times_out_and_the_client_lives_on(mode):
+    async def script(request, writer):
+        if request.json["params"]["name"] == "quick":
+            return await fine(request, writer)
+        return stream_head() + chunk(b": waiting\n\n")
+
+    async with answering((modern if mode == "stateless" else classic)(script)) as server:
+        async with AsyncClient(server.url, mode=mode) as client:
+            with pytest.raises(Timeout):
+                await client.call_tool("slow", timeout=0.1)
+            assert (await client.call_tool("quick")).text == "fine"
+            if mode == "handshake":
+                await server.until(lambda sent: any(one.method == "notifications/cancelled" for one in sent))
+        cancelled = server.sent("notifications/cancelled")
+    assert len(cancelled) == (mode == "handshake")
+
+
+@pytest.mark.covers("CHT-30")
+@scenario
+async def test_a_stateless_call_that_is_given_up_is_cancelled_by_hanging_up():
+    began, cancelled = asyncio.Event(), asyncio.Event()
+    server = Server("slow", secret=SECRET)
+
+    @server.tool
+    async def slow(ctx: Context) -> str:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        return ""
+
+    async with serving(serve(server)) as url, AsyncClient(url, mode="stateless") as client:
+        call = asyncio.create_task(client.call_tool("slow"))
+        await asyncio.wait_for(began.wait(), DEADLINE)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await asyncio.wait_for(cancelled.wait(), DEADLINE)
+
+
+@pytest.mark.covers("CHT-09")
+@pytest.mark.parametrize("kind", ["json", "sse"])
+@pytest.mark.parametrize("mode", ["stateless", "handshake"])
+@scenario
+async def test_an_answer_over_the_limit_is_an_error_and_the_client_lives_on(kind, mode):
+    async def script(request, writer):
+        size = int(request.json["params"]["name"])
+        answer = result(request, called("x" * size))
+        return reply(200, answer) if kind == "json" else stream(event(answer))
+
+    served = (modern if mode == "stateless" else classic)(script)
+    async with answering(served) as server, AsyncClient(server.url, mode=mode, max_message_bytes=100_000) as client:
+        with pytest.raises(TransportError, match="more than 100000 bytes"):
+            await client.call_tool("100001")
+        assert len((await client.call_tool("90000")).text) == 90_000
+
+
+@pytest.mark.covers("CHT-24")
+@scenario
+async def test_many_calls_that_find_the_session_gone_share_one_new_one():
+    async def on_call(request, writer):
+        return reply(404) if request.headers["mcp-session-id"] == "s1" else await fine(request, writer)
+
+    async def script(request, writer):
+        session = f"s{max(1, len(server.sent('initialize')))}"
+        return await classic(on_call, session=session)(request, writer)
+
+    async with answering(script) as server, AsyncClient(server.url, mode="handshake") as client:
+        results = await asyncio.gather(*(client.call_tool("any") for _ in range(20)))
+        assert {one.text for one in results} == {"fine"}
+        assert len(server.sent("initialize")) == 2
+
+
+@pytest.mark.covers("CHT-24")
+@scenario
+async def test_a_server_that_restarted_with_other_secrets_gets_a_new_session_and_the_call():
+    def fresh(number: int) -> Server:
+        server = Server("again", secret=f"{SECRET} {number}")
+
+        @server.tool
+        async def count() -> int:
+            return number
+
+        return server
+
+    apps = [serve(fresh(number)) for number in (1, 2)]
+
+    async def app(scope, receive, send):
+        await apps[0](scope, receive, send)
+
+    async with serving(app) as url, AsyncClient(url, mode="handshake") as client:
+        assert (await client.call_tool("count")).text == "1"
+        apps.pop(0)
+        assert (await client.call_tool("count")).text == "2"
+
+
+@pytest.mark.covers("CHT-24")
+@scenario
+async def test_a_session_that_is_refused_again_and_again_is_given_up():
+    async def on_call(request, writer):
+        return reply(404)
+
+    async with answering(classic(on_call)) as server, AsyncClient(server.url, mode="handshake") as client:
+        with pytest.raises(SessionExpired):
+            await client.call_tool("any")
+        assert len(server.sent("tools/call")) <= 4
+
+
+@pytest.mark.covers("CHT-17")
+@scenario
+async def test_a_call_that_could_not_be_sent_is_sent_when_the_server_is_back():
+    async with answering(modern(fine)) as server:
+        client = AsyncClient(server.url, mode="stateless")
+        await client.start()
+        port = server.port
+    again: list[Sent] = []
+
+    async def serve_again() -> asyncio.Server:
+        from scenarios.raw_http import RawServer
+
+        raw = RawServer(modern(fine), port)
+        raw.requests = again
+        return await asyncio.start_server(raw._serve, "127.0.0.1", port)
+
+    call = asyncio.create_task(client.call_tool("any", idempotent=True))
+    server = await serve_again()
+    try:
+        assert (await asyncio.wait_for(call, DEADLINE)).text == "fine"
+    finally:
+        await client.stop()
+        server.close()
+    async with asyncio.timeout(DEADLINE):
+        while len(asyncio.all_tasks()) > 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.covers("LTR-12")
+@pytest.mark.parametrize("mode", ["stateless", "handshake"])
+@scenario
+async def test_closing_fails_the_calls_that_wait_and_does_not_hang(mode):
+    async def script(request, writer):
+        await asyncio.Event().wait()
+
+    async with answering((modern if mode == "stateless" else classic)(script)) as server:
+        client = AsyncClient(server.url, mode=mode, timeout=600)
+        await client.start()
+        calls = [asyncio.create_task(client.call_tool("any")) for _ in range(3)]
+        await server.until(lambda sent: len([one for one in sent if one.method == "tools/call"]) == 3)
+        await asyncio.wait_for(client.stop(), DEADLINE)
+        outcomes = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), DEADLINE)
+    assert all(isinstance(one, TransportError) for one in outcomes)
+
+
+@pytest.mark.covers("CHT-17")
+@scenario
+async def test_a_client_that_never_connected_leaves_nothing_open(monkeypatch):
+    sessions: list[aiohttp.ClientSession] = []
+
+    def remembered() -> aiohttp.ClientSession:
+        sessions.append(make())
+        return sessions[-1]
+
+    make = http._new_session
+    monkeypatch.setattr(http, "_new_session", remembered)
+    client = AsyncClient("http://127.0.0.1:1/mcp")
+    with pytest.raises(ConnectError):
+        await client.start()
+    await client.stop()
+    assert sessions
+    assert all(one.closed for one in sessions)
+
+
+@pytest.mark.covers("CHT-08", "LTR-16")
+@scenario
+async def test_a_hundred_calls_at_once_each_get_their_own_answer():
+    async def script(request, writer):
+        answer = result(request, called(request.json["params"]["name"]))
+        return stream(event(answer)) if int(answer["id"]) % 2 else reply(200, answer)
+
+    async with answering(modern(script)) as server, AsyncClient(server.url, mode="stateless") as client:
+        results = await asyncio.gather(*(client.call_tool(str(number)) for number in range(100)))
+        assert [one.text for one in results] == [str(number) for number in range(100)]
+        assert json.loads(server.requests[-1].body)["method"] == "tools/call"
