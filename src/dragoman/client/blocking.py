@@ -99,7 +99,7 @@ class Client(Face):
     def _make(self) -> AsyncClient:
         client = AsyncClient(self._target, **cast("ClientOptions", self._options))
         client._call_in_threads()
-        self._ending = weakref.finalize(self, _end_forgotten, client)
+        self._ending = weakref.finalize(self, _let_go, client)
         self._ending.atexit = False
         return client
 
@@ -135,7 +135,7 @@ class Client(Face):
         return self
 
     def stop(self) -> None:
-        """End the connection; safe from any task, in any state, more than once."""
+        """End the connection; safe from any task and thread, in any state, more than once."""
         if self._process == os.getpid():
             self._drive(AsyncClient.stop)
             portal().kept.discard(self._client)
@@ -299,18 +299,16 @@ class BoundResourceTemplate(_Driven, ResourceTemplateView):
     complete = blocking(AsyncBoundResourceTemplate.complete)
 
 
-def _end_forgotten(client: AsyncClient) -> None:
-    """End a client that nobody refers to any more; called wherever the garbage collector runs."""
+def _let_go(client: AsyncClient) -> None:
+    """Let a client end that nobody refers to any more; called wherever the garbage collector runs."""
     loop = existing_portal()
-    if loop is not None and client in loop.kept:
-        loop.start(_end([client]))
+    if loop is not None:
+        loop.kept.discard(client)
 
 
 async def _end(clients: list[AsyncClient]) -> None:
-    kept = portal().kept
     ending = [asyncio.ensure_future(client.stop()) for client in clients]
     await asyncio.wait(ending, timeout=EXIT_SECONDS)
-    kept.difference_update(clients)
 
 
 def _end_all() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -16,9 +17,10 @@ from dragoman.client.catalog import Kind, KnownTool, shortest
 from dragoman.client.connection import OnProgress, Options
 from dragoman.client.core import CONNECT_SECONDS, TIMEOUT_SECONDS, Core, Watcher, Watchers, offers, seconds
 from dragoman.client.credentials import Credentials
+from dragoman.client.ending import Ending
 from dragoman.client.face import Face
 from dragoman.client.handlers import Handlers
-from dragoman.client.opening import Speech
+from dragoman.client.opening import Speech, Way
 from dragoman.client.options import ClientOptions, check, with_token
 from dragoman.client.results import CallResult
 from dragoman.client.roots import Roots
@@ -77,7 +79,7 @@ class AsyncClient(Face):
         check(options)
         given = cast("dict[str, Any]", options)
         roots = Roots(given.get("roots") or ())
-        roots.on_change = self._roots_changed
+        self._looking: asyncio.Task[None] | None = None
         self._strict = bool(given.get("strict"))
         self._trusted = bool(given.get("trusted"))
         self._on_approval = given.get("on_approval")
@@ -94,8 +96,9 @@ class AsyncClient(Face):
             cwd=given.get("cwd"),
             limits=limits,
         )
+        self._ending = Ending(self)
         self._core = Core(
-            way_to(target, around),
+            self._guarded(way_to(target, around)),
             info=types.Implementation(given.get("name") or "dragoman", given.get("version") or _own_version()),
             speech=Speech.of(given.get("mode", "auto"), given.get("protocol_version")),
             handlers=Handlers(
@@ -109,6 +112,12 @@ class AsyncClient(Face):
             meta=given.get("meta"),
             limits=limits,
         )
+        self._ending.watch(self._core)
+        roots.on_change = self._core.roots_changed
+
+    def _guarded(self, way: Way) -> Way:
+        fallback = None if way.fallback is None else self._ending.guarded(way.fallback)
+        return msgspec.structs.replace(way, link=self._ending.guarded(way.link), fallback=fallback)
 
     # Its life.
 
@@ -124,8 +133,13 @@ class AsyncClient(Face):
         return self
 
     async def stop(self) -> None:
-        """End the connection; safe from any task, in any state, more than once."""
+        """End the connection; safe from any task and thread, in any state, more than once."""
+        home = self._core._loop
+        if home is not None and home is not asyncio.get_running_loop() and home.is_running():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.stop(), home))
+            return
         await self._core.stop()
+        await self._ending.cancel()
 
     async def restart(self) -> Self:
         """End the connection, and connect anew."""
@@ -265,10 +279,11 @@ class AsyncClient(Face):
         """Return the result of a call, with its structured content as the output schema has it."""
         if result.is_error:
             return CallResult.of(result)
-        known = self._core.catalog.tool(name)
-        if known is None and result.structured_content is not UNSET and not self._core.catalog.has_looked:
-            self._core.catalog.has_looked = True
-            known = await self._look_up(name)
+        catalog = self._core.catalog
+        if catalog.tool(name) is None and result.structured_content is not UNSET and not catalog.has_looked:
+            await self._look_up()
+            catalog.has_looked = True
+        known = catalog.tool(name)
         if known is None:
             return CallResult.of(result)
         try:
@@ -290,21 +305,27 @@ class AsyncClient(Face):
         except ValidationError:
             if known.is_doubted:
                 raise
+            await self._look_up()
             known.is_doubted = True
-            latest = await self._look_up(known.tool.name)
+            latest = self._core.catalog.tool(known.tool.name)
             if latest is None or latest is known:
                 raise
             latest.check(structured)
             return latest
         return known
 
-    async def _look_up(self, name: str) -> KnownTool | None:
-        """List the tools for what is known of one; that it fails must not lose the result of a call."""
+    async def _look_up(self) -> None:
+        """List the tools for what is known of one, once for all who want it now."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._list_tools_quietly())
+        await asyncio.shield(self._looking)
+
+    async def _list_tools_quietly(self) -> None:
+        """List the tools; that it fails must not lose the result of a call."""
         try:
             await self._all("tools", refresh=False)
         except DragomanError as error:
             self._core.warn("The tools cannot be listed, to compare a result with its schema: %s", error)
-        return self._core.catalog.tool(name)
 
     # Prompts.
 
@@ -514,9 +535,6 @@ class AsyncClient(Face):
                 raise PaginationLimit(f"The pages of {kind} come back to the cursor {cursor!r}")
             seen.add(cursor)
         raise PaginationLimit(f"There are more than {self._max_pages} pages of {kind}; raise max_pages")
-
-    def _roots_changed(self) -> None:
-        self._core.roots_changed()
 
     def _call_in_threads(self) -> None:
         """Call the author's plain functions in threads, where they may use a blocking client."""

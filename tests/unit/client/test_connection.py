@@ -1,0 +1,362 @@
+"""One connection: requests in flight and their clocks, over a link that is scripted message by message."""
+
+import asyncio
+import json
+import logging
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from dragoman import types
+from dragoman.client import connection as connections
+from dragoman.client.connection import Connection, Options, broken
+from dragoman.errors import (
+    ConnectError,
+    InternalError,
+    RpcError,
+    ServerCrashed,
+    SessionExpired,
+    Timeout,
+    TransportError,
+)
+from dragoman.protocol.versions import LATEST_HANDSHAKE, LATEST_STATELESS
+from scenarios.client_peer import scenario, until
+
+
+class Link:
+    """A link that answers nothing by itself."""
+
+    def __init__(self, is_http=False):
+        self.is_http = is_http
+        self.version = None
+        self.sent = []
+        self.fails = None
+        self.closed = 0
+
+    async def open(self, receive, closed):
+        self.receive, self.lose = receive, closed
+
+    async def send(self, message):
+        if self.fails is not None:
+            raise self.fails
+        self.sent.append(json.loads(message.data))
+        if self.is_http and message.id is not None:
+            await message.answered
+
+    def say(self, **message):
+        self.receive(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+    def settle(self):
+        pass
+
+    async def close(self):
+        self.closed += 1
+
+
+class Host:
+    """A client that notes what it is told."""
+
+    info = types.Implementation("host", "1")
+
+    def __init__(self):
+        self.progress, self.notes, self.losses = [], [], []
+        self.answers = {}
+
+    def capabilities_for(self, version):
+        return types.ClientCapabilities()
+
+    def log_level_for(self, version):
+        return "info" if version.stateless else None
+
+    async def answer(self, request):
+        answer = self.answers[request.method]
+        return await answer() if callable(answer) else answer
+
+    def notified(self, notification):
+        self.notes.append(notification.method)
+
+    def progressed(self, on_progress, params):
+        self.progress.append((on_progress, params.progress))
+
+    def lost(self, connection, error):
+        self.losses.append(error)
+
+
+async def opened(**options):
+    link, host = Link(**options), Host()
+    connection = Connection(link, host)
+    await connection.open()
+    connection.speak(LATEST_HANDSHAKE)
+    return connection, link, host
+
+
+def start(connection, method="tools/call", **options):
+    return asyncio.create_task(connection.request(method, {}, Options(**options), tells_progress=True))
+
+
+@pytest.mark.covers("CTR-04")
+@scenario
+async def test_answers_find_their_requests_in_any_order():
+    connection, link, _ = await opened()
+    tasks = [start(connection) for _ in range(5)]
+    await until(lambda: len(link.sent) == 5)
+    for message in reversed(link.sent):
+        link.say(id=message["id"], result={"n": message["id"]})
+    assert [msgspec.json.decode(await task)["n"] for task in tasks] == [m["id"] for m in link.sent]
+    await connection.close()
+    assert link.closed == 1
+
+
+@pytest.mark.covers("CTM-04")
+@scenario
+async def test_what_is_given_up_is_told_unless_it_must_not_be():
+    connection, link, _ = await opened()
+    with pytest.raises(Timeout) as caught:
+        await connection.request("initialize", {}, Options(timeout=0.01), may_cancel=False)
+    assert caught.value.request_id == link.sent[0]["id"]
+    with pytest.raises(Timeout):
+        await connection.request("tools/call", {}, Options(timeout=0.01))
+    await until(lambda: len(link.sent) == 3)
+    assert link.sent[2]["params"] == {"requestId": link.sent[1]["id"], "reason": "Request timed out"}
+    link.say(id=link.sent[1]["id"], result={})
+    await connection.close()
+
+
+@pytest.mark.covers("CCN-06")
+@scenario
+async def test_over_stateless_http_nothing_is_told():
+    connection, link, _ = await opened(is_http=True)
+    connection.speak(LATEST_STATELESS)
+    with pytest.raises(Timeout):
+        await connection.request("tools/call", {}, Options(timeout=0.01))
+    task = start(connection)
+    await until(lambda: len(link.sent) == 2)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await connection.close()
+    assert [m["method"] for m in link.sent] == ["tools/call"] * 2
+
+
+@pytest.mark.covers("CTM-02")
+@scenario
+async def test_every_clock_stands_still_until_the_last_question_is_answered():
+    connection, link, host = await opened()
+    loop = asyncio.get_running_loop()
+    answers = [asyncio.Event(), asyncio.Event()]
+    waiting = iter(answers)
+
+    async def answer():
+        await next(waiting).wait()
+        return {}
+
+    host.answers["elicitation/create"] = answer
+    task = start(connection, timeout=300)
+    await until(lambda: link.sent)
+    (pending,) = connection._pending
+    before = pending.clock.when()
+    link.say(id="a", method="elicitation/create", params={})
+    link.say(id="b", method="elicitation/create", params={})
+    await until(lambda: connection._answering == 2)
+    assert pending.clock.when() is None
+    link.say(method="notifications/progress", params={"progressToken": link.sent[0]["id"], "progress": 1})
+    assert pending.clock.when() is None
+    late = start(connection, timeout=300)
+    await until(lambda: len(link.sent) == 2)
+    assert [p.clock.when() for p in connection._pending] == [None, None]
+    answers[0].set()
+    await until(lambda: connection._answering == 1)
+    assert pending.clock.when() is None
+    answers[1].set()
+    await until(lambda: connection._answering == 0)
+    assert before <= pending.clock.when() <= loop.time() + 300
+    for task_ in (task, late):
+        task_.cancel()
+    await asyncio.gather(task, late, return_exceptions=True)
+    await connection.close()
+
+
+@pytest.mark.covers("CTM-01")
+@scenario
+async def test_progress_winds_the_clock_of_its_request_alone():
+    connection, link, host = await opened()
+    tasks = [start(connection, timeout=300, on_progress=n) for n in range(2)]
+    await until(lambda: len(link.sent) == 2)
+    first, second = sorted(connection._pending, key=lambda pending: pending.on_progress)
+    before = second.clock.when()
+    was = first.clock.when()
+    await asyncio.sleep(0.01)
+    link.say(method="notifications/progress", params={"progressToken": link.sent[0]["id"], "progress": 1})
+    assert first.clock.when() > was
+    assert second.clock.when() == before
+    assert host.progress == [(0, 1)]
+    await connection.close()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.covers("CTM-06")
+@scenario
+async def test_the_end_fails_each_request_with_an_error_of_its_own():
+    connection, link, host = await opened()
+    tasks = [start(connection) for _ in range(3)]
+    await until(lambda: len(link.sent) == 3)
+    link.lose(ServerCrashed("died", 3, "tail"))
+    link.lose(None)
+    errors = await asyncio.gather(*tasks, return_exceptions=True)
+    assert {type(error) for error in errors} == {ServerCrashed}
+    assert len({id(error) for error in errors}) == 3
+    assert [error.stderr_tail for error in errors] == ["tail"] * 3
+    assert len(host.losses) == 1
+    with pytest.raises(ConnectError, match="has ended: died"):
+        await connection.request("ping", {}, Options())
+    await connection.close()
+
+
+@pytest.mark.covers("HEAL-10")
+@scenario
+async def test_over_http_what_is_under_way_may_still_be_answered_after_the_session_ended():
+    connection, link, host = await opened(is_http=True)
+    task = start(connection)
+    await until(lambda: link.sent)
+    link.lose(SessionExpired("old"))
+    assert len(host.losses) == 1
+    draining = asyncio.create_task(connection.drained())
+    await asyncio.sleep(0)
+    assert not draining.done()
+    link.say(id=link.sent[0]["id"], result={})
+    assert msgspec.json.decode(await task) == {}
+    await asyncio.wait_for(draining, 10)
+    await connection.close()
+
+
+@pytest.mark.covers("HEAL-10")
+@scenario
+async def test_an_answer_that_came_before_the_exchange_broke_counts():
+    connection, link, _ = await opened()
+
+    async def send(message):
+        link.say(id=message.id, result={"n": 1})
+        raise TransportError("broke")
+
+    link.send = send
+    assert msgspec.json.decode(await connection.request("tools/call", {}, Options())) == {"n": 1}
+    await connection.close()
+
+
+@pytest.mark.covers("LTR-05")
+@scenario
+async def test_a_time_out_of_the_transport_is_not_one_of_the_request():
+    connection, link, _ = await opened()
+    link.fails = TimeoutError()
+    with pytest.raises(TransportError, match="could not be sent") as caught:
+        await connection.request("tools/call", {}, Options(timeout=5))
+    assert not isinstance(caught.value, Timeout)
+    await connection.close()
+
+
+@pytest.mark.covers("CSR-01")
+@scenario
+async def test_whatever_becomes_of_a_request_of_the_server_it_is_answered_once(caplog):
+    connection, link, host = await opened()
+
+    async def fail():
+        raise RuntimeError("secret")
+
+    async def refuse():
+        raise RpcError(-5, "no", object())
+
+    host.answers = {"fails": fail, "refuses": refuse, "unsendable": object(), "fine": {}}
+    with caplog.at_level(logging.CRITICAL, "dragoman.client"):
+        for method in host.answers:
+            link.say(id=method, method=method, params={})
+        await until(lambda: len(link.sent) == 4)
+    said = {m["id"]: m.get("result", m.get("error")) for m in link.sent}
+    assert said == {
+        "fails": {"code": -32603, "message": "Internal error"},
+        "refuses": {"code": -5, "message": "no"},
+        "unsendable": {"code": -32603, "message": "Internal error"},
+        "fine": {},
+    }
+    await connection.close()
+
+
+@pytest.mark.covers("LNT-05")
+@scenario
+async def test_a_token_of_the_callers_own_is_never_an_id():
+    connection, link, host = await opened()
+    first = start(connection, progress_token=2, on_progress="first")
+    second = start(connection, on_progress="second")
+    await until(lambda: len(link.sent) == 2)
+    assert [m["id"] for m in link.sent] == [1, 3]
+    assert [m["params"]["_meta"]["progressToken"] for m in link.sent] == [2, 3]
+    for token in (2, 3, 1, "x", None):
+        link.say(method="notifications/progress", params={"progressToken": token, "progress": 1})
+    assert [who for who, _ in host.progress] == ["first", "second", "first"]
+    for token in (2, 3):
+        with pytest.raises(ValueError, match="in use"):
+            await connection.request("tools/call", {}, Options(progress_token=token))
+    await connection.close()
+    await asyncio.gather(first, second, return_exceptions=True)
+
+
+@pytest.mark.covers("HEAL-07")
+@scenario
+async def test_an_answer_that_will_not_end_does_not_hold_up_the_close(monkeypatch):
+    monkeypatch.setattr(connections, "CLOSE_SECONDS", 0.05)
+    connection, link, host = await opened()
+    began, go = asyncio.Event(), asyncio.Event()
+
+    async def stubborn():
+        began.set()
+        while not go.is_set():
+            try:
+                await go.wait()
+            except asyncio.CancelledError:
+                continue
+
+    host.answers["x"] = stubborn
+    link.say(id=1, method="x", params={})
+    await asyncio.wait_for(began.wait(), 10)
+    await asyncio.wait_for(connection.close(), 10)
+    assert link.closed == 1
+    go.set()
+
+
+@pytest.mark.covers("CLF-08")
+@scenario
+async def test_stateless_requests_carry_what_the_client_is():
+    connection, link, _ = await opened()
+    connection.speak(LATEST_STATELESS)
+    task = start(connection, meta={"a": 1})
+    await until(lambda: link.sent)
+    meta = link.sent[0]["params"]["_meta"]
+    assert meta.pop("progressToken") == link.sent[0]["id"]
+    assert meta == {
+        "a": 1,
+        types.PROTOCOL_VERSION: LATEST_STATELESS.name,
+        types.CLIENT_CAPABILITIES: {},
+        types.CLIENT_INFO: {"name": "host", "version": "1"},
+        types.LOG_LEVEL: "info",
+    }
+    assert connection._envelope[types.PROTOCOL_VERSION] == Raw(b'"2026-07-28"')
+    await connection.close()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.covers("LTR-05")
+@pytest.mark.parametrize(
+    ("error", "kind", "text"),
+    [
+        (OSError("cut"), TransportError, "broke: cut"),
+        (OSError(), TransportError, "broke: OSError"),
+        (ConnectError("x"), TransportError, "x"),
+        (SessionExpired("x"), TransportError, "x"),
+        (ServerCrashed("x", 1), ServerCrashed, "x"),
+    ],
+)
+def test_the_end_of_a_connection_is_an_error_that_does_not_say_that_nothing_was_served(error, kind, text):
+    fresh = broken(error)
+    assert type(fresh) is kind
+    assert fresh is not error
+    assert str(fresh).endswith(text)
+    assert not isinstance(fresh, InternalError)
