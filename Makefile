@@ -43,6 +43,7 @@ bench: $(READY) $(PEERS)
 	$(BIN)/python bench/codec.py
 	$(BIN)/python bench/stdio.py
 	$(BIN)/python bench/streamable_http.py
+	$(BIN)/python bench/client.py
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

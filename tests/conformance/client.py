@@ -13,6 +13,8 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from authorization import oauth_for
+
 from dragoman import AsyncClient, ElicitationRequest, SamplingRequest
 
 Scenario = Callable[[AsyncClient], Awaitable[None]]
@@ -97,6 +99,12 @@ async def echo_schema(client: AsyncClient) -> None:
     await client.call_tool("json_schema_echo", {"schema": tool.input_schema})
 
 
+async def use_what_is_protected(client: AsyncClient) -> None:
+    """List and call, which takes a login."""
+    await client.tools()
+    await client.call_tool("test-tool", {})
+
+
 def _arguments_for(schema: dict[str, Any]) -> dict[str, Any]:
     """Make up arguments that a schema requires."""
     samples = {"string": "x", "integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
@@ -118,13 +126,14 @@ def sample(request: SamplingRequest) -> str:
 async def main(url: str) -> int:
     """Play the scenario that the environment names, and return the exit code."""
     name = os.environ["MCP_CONFORMANCE_SCENARIO"]
-    play = SCENARIOS.get(name)
+    play = use_what_is_protected if name.startswith("auth/") else SCENARIOS.get(name)
     if play is None:
         print(f"There is no scenario {name!r} here", file=sys.stderr)
         return 1
     version = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", STATELESS)
     client = AsyncClient(
         url,
+        auth=oauth_for(name, CONTEXT) if name.startswith("auth/") else None,
         mode="stateless" if version == STATELESS else "handshake",
         on_elicitation=elicit,
         on_sampling=sample,

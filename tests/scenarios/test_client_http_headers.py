@@ -185,7 +185,7 @@ async def test_what_a_function_raises_is_raised_by_the_call_and_nothing_is_sent(
 @scenario
 async def test_what_is_no_header_is_said_so(headers, problem):
     with pytest.raises(TypeError, match=problem):
-        await Credentials(headers).headers()
+        await Credentials(headers).own_headers()
 
 
 @pytest.mark.covers("CHT-26")

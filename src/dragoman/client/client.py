@@ -16,12 +16,11 @@ from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBou
 from dragoman.client.catalog import Kind, KnownTool, shortest
 from dragoman.client.connection import OnProgress, Options
 from dragoman.client.core import CONNECT_SECONDS, TIMEOUT_SECONDS, Core, Watcher, Watchers, offers, seconds
-from dragoman.client.credentials import Credentials
 from dragoman.client.ending import Ending
 from dragoman.client.face import Face
 from dragoman.client.handlers import Handlers
 from dragoman.client.opening import Speech, Way
-from dragoman.client.options import ClientOptions, check, with_token
+from dragoman.client.options import ClientOptions, check, credentials_of
 from dragoman.client.results import CallResult
 from dragoman.client.roots import Roots
 from dragoman.client.target import Surroundings, Target, way_to
@@ -85,7 +84,7 @@ class AsyncClient(Face):
         self._on_approval = given.get("on_approval")
         self._approval_timeout = given.get("approval_timeout")
         self._max_pages = given.get("max_pages", MOST_PAGES)
-        credentials = Credentials(with_token(given.get("headers"), given.get("auth")))
+        credentials = credentials_of(given.get("headers"), given.get("auth"))
         limits = Limits(given.get("max_message_bytes", DEFAULT_LIMITS.message_bytes), DEFAULT_LIMITS.nesting)
         around = Surroundings(
             credentials,

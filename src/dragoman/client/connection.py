@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 import msgspec
@@ -20,7 +20,15 @@ from msgspec import Raw, Struct
 
 from dragoman import types
 from dragoman.client.link import Link, Outgoing
-from dragoman.errors import ConnectError, InternalError, RpcError, SessionExpired, Timeout, TransportError, ValidationError
+from dragoman.errors import (
+    ConnectError,
+    InternalError,
+    RpcError,
+    SessionExpired,
+    Timeout,
+    TransportError,
+    ValidationError,
+)
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
@@ -182,11 +190,10 @@ class Connection:
         if options.on_id is not None:
             options.on_id(id)
         reason: str | None = "The client does not wait for it any more"
-        message = Outgoing(data, method, id, name, options.headers, pending.future)
+        message = Outgoing(data, method, id, name, options.headers, pending.future, self._standstill)
         try:
             result = await self._in_time(message, pending)
             reason = None
-            return result
         except Timeout:
             reason = "Request timed out"
             raise
@@ -194,6 +201,7 @@ class Connection:
             self._forget(pending, token)
             if reason is not None:
                 self._abandon(message, pending, reason, may_cancel=may_cancel)
+        return result
 
     def _next_id(self) -> types.RequestId:
         """Return an id that may be a progress token too."""
@@ -226,7 +234,9 @@ class Connection:
             if isinstance(error, TransportError):
                 raise
             if not clock.expired():
-                raise TransportError(f"{message.method} could not be sent: {error or 'it took too long'}") from error
+                raise TransportError(
+                    f"{message.method} could not be sent: {str(error) or 'it took too long'}"
+                ) from error
             raise Timeout(
                 f"{message.method} timed out: nothing was heard of it for {pending.timeout:g} seconds", message.id
             ) from None
@@ -278,7 +288,7 @@ class Connection:
         if isinstance(message, jsonrpc.Notification) and message.method == PROGRESS and self._tokens:
             with suppress(msgspec.DecodeError):
                 params = _progress.decode(message.params)
-                pending = self._tokens.get(params.progress_token) if params.progress_token is not None else None
+                pending = self._tokens.get(params.progress_token)
                 return [] if pending is None else [Progressed(pending, params)]
         elif isinstance(message, jsonrpc.Invalid) and not message.answer and message.id in self._peer.waiting:
             malformed = jsonrpc.encode_error(message.id, InternalError(f"The answer is malformed: {message.error}"))
@@ -305,19 +315,27 @@ class Connection:
 
     async def _serve(self, request: jsonrpc.Request) -> None:
         """Answer a request of the server; the clocks of ours stand still meanwhile."""
+        with self._standstill():
+            try:
+                reply = await self._reply(request)
+            finally:
+                del self._serving[request.id]
+        if reply is not None:
+            await self._tell(Outgoing(reply))
+
+    @contextmanager
+    def _standstill(self) -> Iterator[None]:
+        """Let every clock stand still, until the last who waits for something else is done."""
         self._answering += 1
         for pending in self._pending:
             pending.stop()
         try:
-            reply = await self._reply(request)
+            yield
         finally:
-            del self._serving[request.id]
             self._answering -= 1
             if not self._answering:
                 for pending in self._pending:
                     pending.wind(self._loop.time())
-        if reply is not None:
-            await self._tell(Outgoing(reply))
 
     async def _reply(self, request: jsonrpc.Request) -> bytes | None:
         try:
@@ -376,7 +394,7 @@ class Connection:
 def broken(error: Exception) -> TransportError:
     """Return the end of a connection as it is raised for one request that was under way: a new error each time."""
     if not isinstance(error, TransportError):
-        fresh = TransportError(f"The connection to the server broke: {error or type(error).__name__}")
+        fresh = TransportError(f"The connection to the server broke: {str(error) or type(error).__name__}")
     elif isinstance(error, ConnectError | SessionExpired):
         # These would say that the request was not served.
         fresh = TransportError(*error.args)

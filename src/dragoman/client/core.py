@@ -1,8 +1,10 @@
 """What stands behind a client's methods: the connection that heals, the server's messages, the rounds of input.
 
 A request goes out over the lifeline's connection. In the stateless era its result may say that input is required: the
-handlers answer, and the request is made again with the answers, a bounded number of times. What the server tells is
-given to the author's functions in order, and a request returns only after what the server told before its answer.
+handlers answer, and the request is made again with the answers, a bounded number of times. The total time of a request
+is that of all of it: waiting for a connection, the rounds, what the handlers take, and repetitions. What the server
+tells is given to the author's functions in order, and a request returns only after what the server told before its
+answer.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -28,7 +30,7 @@ from dragoman.client.listening import Listening
 from dragoman.client.notifications import Deliveries, LogMessage, Notification, log_here
 from dragoman.client.opening import Opening, Speech, Way
 from dragoman.client.results import read
-from dragoman.errors import DragomanError, InputNeeded, RpcError, TransportError, ValidationError
+from dragoman.errors import DragomanError, InputNeeded, RpcError, Timeout, TransportError, ValidationError
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.listen import ACKNOWLEDGED, PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
@@ -37,6 +39,7 @@ from dragoman.protocol.versions import Version
 from dragoman.types import decode
 
 R = TypeVar("R", bound=types.Result)
+T = TypeVar("T")
 
 MOST_ROUNDS = 10
 TIMEOUT_SECONDS, CONNECT_SECONDS = 60.0, 10.0
@@ -144,25 +147,34 @@ class Core:
         elif method == RESOURCE_UPDATED:
             uri = decode(raw, types.ResourceUpdatedNotificationParams).uri
             self._forget_content(uri)
-            for follower in self._followers.get(uri, ()):
+            for follower in self._followers_of(uri):
                 self._tell(follower, uri)
             self._tell(watchers.on_resource_updated, uri)
         elif method == LOG:
             said = decode(raw, types.LoggingMessageNotificationParams)
             self._tell(watchers.on_log or log_here, LogMessage(said.level, said.data, said.logger))
         elif method == ACKNOWLEDGED:
-            self.listening.acknowledge(decode(raw, types.SubscriptionsAcknowledgedNotificationParams).notifications)
+            acknowledged = decode(raw, types.SubscriptionsAcknowledgedNotificationParams).notifications
+            self.listening.acknowledge(_subscription_id(params), acknowledged)
         self._tell(watchers.on_notification, Notification(method, params))
 
     def _tell(self, function: Callable[..., Any] | None, *given: Any) -> None:
         if function is not None:
             self._deliveries.put(function, *given)
 
+    def _followers_of(self, uri: str) -> list[Callable[[str], Any]]:
+        """Return who follows a resource, or what it lies below."""
+        return [
+            follower
+            for followed, followers in self._followers.items()
+            if uri == followed or uri.startswith(followed.rstrip("/") + "/")
+            for follower in followers
+        ]
+
     def lost(self, connection: Connection, error: Exception) -> None:
         """Take note that the connection has ended by itself; who waits for changes gets a new one at once."""
         _logger.info("The connection to the server was lost: %s", error)
-        self.lifeline.lost(connection)
-        if self.followed or self.listening.wanted != types.SubscriptionFilter():
+        if self.lifeline.lost(connection) and (self.followed or self.listening.wanted != types.SubscriptionFilter()):
             self._start(self._reconnect())
 
     async def _reconnect(self) -> None:
@@ -212,8 +224,19 @@ class Core:
         if self._loop is not loop:
             if self._loop is not None and self._loop.is_running() and self.lifeline.current is not None:
                 raise DragomanError("The client is connected in another event loop; use one client per loop")
+            if self._loop is not None:
+                self._move()
             self._loop = loop
         return await self.lifeline.connection()
+
+    def _move(self) -> None:
+        """Leave what belongs to an event loop that is gone."""
+        self.lifeline.abandon()
+        self._background.clear()
+        wanted, self.listening = self.listening.wanted, Listening()
+        self.listening.wanted, self.listening.on_gap = wanted, self._missed_changes
+        threads, self._deliveries = self._deliveries.threads, Deliveries()
+        self._deliveries.threads = threads
 
     async def request(
         self, method: str, params: dict[str, Any], kind: type[R], options: Options, *, is_safe: bool | None = None
@@ -226,20 +249,50 @@ class Core:
             TransportError: the connection was lost.
             InputNeeded: the server needs answers that nobody here gives.
         """
+
+        async def work(options: Options) -> R:
+            return await self._rounds(method, params, kind, options, is_safe=is_safe)
+
+        return await self._within(method, options, work)
+
+    async def _within(self, method: str, options: Options, work: Callable[[Options], Awaitable[T]]) -> T:
+        """Do something in the total time that it may take."""
+        total = self.total_timeout if options.total_timeout is None else options.total_timeout
+        if total is None:
+            return await work(options)
+        ids: list[types.RequestId] = []
+        clock = asyncio.timeout(total)
+        try:
+            async with clock:
+                return await work(msgspec.structs.replace(options, on_id=ids.append))
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            message = f"{method} timed out: it was not answered within {total:g} seconds"
+            raise Timeout(message, ids[-1] if ids else None) from None
+
+    async def _rounds(
+        self, method: str, params: dict[str, Any], kind: type[R], options: Options, *, is_safe: bool | None
+    ) -> R:
+        given = params
         for turn in range(1, MOST_ROUNDS + 2):
-            raw = await self.request_raw(method, params, options, is_safe=is_safe)
+            raw = await self._request_raw(method, given, options, is_safe=is_safe)
             result = read(raw, kind, method)
             if not isinstance(result, types.InputRequiredResult):
                 return result
             needed = result.input_requests or {}
             if turn > MOST_ROUNDS:
-                raise InputNeeded(f"{method} asked for input {MOST_ROUNDS} times", needed, result.request_state)
-            if not needed:
+                raise InputNeeded(
+                    f"{method} asked for input {MOST_ROUNDS} times, and still does", needed, result.request_state
+                )
+            # MUST (2026-07-28): the retry has the original parameters, the answers, and exactly the state that came.
+            given = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
+            if needed:
+                given["inputResponses"] = await self._answers(method, result)
+            else:
                 await pause(turn)
-            params = {**params, "inputResponses": await self._answers(method, result)}
-            params.pop("requestState", None)
             if result.request_state is not None:
-                params["requestState"] = result.request_state
+                given["requestState"] = result.request_state
         raise AssertionError("a round returns or raises")
 
     async def _answers(self, method: str, result: types.InputRequiredResult) -> dict[str, Any]:
@@ -263,7 +316,20 @@ class Core:
     async def request_raw(
         self, method: str, params: dict[str, Any], options: Options, *, is_safe: bool | None = None
     ) -> Raw:
-        """Make one request, and return its result as it came."""
+        """Make one request, and return its result as it came.
+
+        Raises:
+            RpcError: the server refused.
+            Timeout: nothing was heard of it in time.
+            TransportError: the connection was lost.
+        """
+
+        async def work(options: Options) -> Raw:
+            return await self._request_raw(method, params, options, is_safe=is_safe)
+
+        return await self._within(method, options, work)
+
+    async def _request_raw(self, method: str, params: dict[str, Any], options: Options, *, is_safe: bool | None) -> Raw:
         row = _ROWS.get(method)
         name = None if row is None or row.name_from is None else params.get(row.name_from)
         tells_progress = row is not None and row.input_required
@@ -286,7 +352,6 @@ class Core:
         return msgspec.structs.replace(
             options,
             timeout=self.timeout if options.timeout is None else options.timeout,
-            total_timeout=self.total_timeout if options.total_timeout is None else options.total_timeout,
             meta=meta or options.meta,
         )
 
@@ -301,15 +366,24 @@ class Core:
 
     async def follow(self, uri: str, on_update: Callable[[str], Any] | None = None) -> None:
         """Let the server tell when a resource changes."""
-        self.followed.add(uri)
-        if on_update is not None:
-            self._followers.setdefault(uri, []).append(on_update)
         connection = await self.start()
-        if connection.version.stateless:
-            self.listening.want(connection, resource_subscriptions=sorted(self.followed))
-            await self.listening.acknowledged(self.timeout or TIMEOUT_SECONDS)
-        else:
-            await self.request_raw("resources/subscribe", {"uri": uri}, Options())
+        self.followed.add(uri)
+        try:
+            if connection.version.stateless:
+                self.listening.want(connection, resource_subscriptions=sorted(self.followed))
+                await self.listening.acknowledged(self.timeout or TIMEOUT_SECONDS)
+                self._check_heard(uri)
+            else:
+                await self.request_raw("resources/subscribe", {"uri": uri}, Options())
+        except DragomanError:
+            if uri not in self._followers:
+                self.followed.discard(uri)
+            raise
+        self._followers.setdefault(uri, []).extend([] if on_update is None else [on_update])
+
+    def _check_heard(self, uri: str) -> None:
+        if uri not in (self.listening.heard.resource_subscriptions or ()):
+            _logger.warning("The server did not acknowledge that it tells when %s changes", uri)
 
     async def unfollow(self, uri: str) -> None:
         """Let the server tell so no more."""
@@ -357,7 +431,7 @@ class Core:
         """Return what tells apart those whom the server may show different lists."""
         if self.credentials.are_fixed and not headers:
             return None
-        return tuple(sorted({**await self.credentials.headers(), **(headers or {})}.items()))
+        return tuple(sorted({**await self.credentials.own_headers(), **(headers or {})}.items()))
 
     async def stop(self) -> None:
         """End everything."""
@@ -399,3 +473,8 @@ def _trace_context() -> dict[str, str]:
     if propagate is not None:
         propagate.inject(carrier)
     return carrier
+
+
+def _subscription_id(params: types.Json) -> Any:
+    meta = params.get("_meta")
+    return meta.get(types.SUBSCRIPTION_ID) if isinstance(meta, dict) else None

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
 from typing import Any
 
+from dragoman.auth.contract import Authorization
+
 HeaderValue = str | Callable[[], str | Awaitable[str]]
 Headers = Mapping[str, HeaderValue] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 
@@ -20,7 +22,9 @@ class Credentials:
         TypeError: a fixed header is no text.
     """
 
-    def __init__(self, headers: Headers | None = None) -> None:
+    def __init__(self, headers: Headers | None = None, authorization: Authorization | None = None) -> None:
+        self.authorization = authorization
+        """Who authorizes each request, and answers when the server asks for more."""
         self._headers = headers
         self._fixed: dict[str, str] | None = None
         if headers is None:
@@ -31,10 +35,22 @@ class Credentials:
     @property
     def are_fixed(self) -> bool:
         """Whether every request has the same."""
-        return self._fixed is not None
+        return self._fixed is not None and self.authorization is None
 
-    async def headers(self) -> dict[str, str]:
+    async def headers(self, method: str, url: str) -> dict[str, str]:
         """Return the headers of a request that is sent now.
+
+        Raises:
+            TypeError: a function gave something that is no header.
+            Exception: whatever a function, or whoever authorizes, raises.
+        """
+        own = await self.own_headers()
+        if self.authorization is None:
+            return own
+        return _spelled_once({**own, **await self.authorization.headers(method, url)})
+
+    async def own_headers(self) -> dict[str, str]:
+        """Return the headers of a request that is sent now, without those that authorize it.
 
         Raises:
             TypeError: a function gave something that is no header.

@@ -39,6 +39,7 @@ from dragoman.transports.http import (
 BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 400, 401, 403, 404
 LONGEST_PAUSE = 30.0
 CLOSE_SECONDS = 2.0
+MOST_CHALLENGES = 3
 SESSION, VERSION = "Mcp-Session-Id", "MCP-Protocol-Version"
 _MAY_PASS = frozenset({408, 425, 429})
 _logger = logging.getLogger("dragoman.client")
@@ -89,6 +90,18 @@ class HttpLink:
         introduces = message.method == "initialize"
         if introduces:
             self.session_id = None
+        answer, in_session = await self._post(message, introduces=introduces)
+        for _ in range(MOST_CHALLENGES):
+            if answer.status not in (UNAUTHORIZED, FORBIDDEN) or not await self._is_authorized_now(answer):
+                break
+            answer, in_session = await self._post(message, introduces=introduces)
+        if answer.status >= FAILED:
+            self._refused(message, answer, in_session=in_session)
+        elif message.answered is not None and not message.answered.done():
+            raise self._unanswered(message, answer)
+
+    async def _post(self, message: Outgoing, *, introduces: bool) -> tuple[Answer, bool]:
+        """Post a message; return the answer, and whether the message named a session."""
         sent = await self._headers(message)
         answered = message.answered
         try:
@@ -104,10 +117,14 @@ class HttpLink:
             if refused.status == NOT_FOUND and SESSION in sent:
                 self._expire()
             raise
-        if answer.status >= FAILED:
-            self._refused(message, answer, in_session=SESSION in sent)
-        elif answered is not None and not answered.done():
-            raise self._unanswered(message, answer)
+        return answer, SESSION in sent
+
+    async def _is_authorized_now(self, answer: Answer) -> bool:
+        """Let whoever authorizes the requests get what the server asks for, and tell whether to send again."""
+        authorization = self._credentials.authorization
+        if authorization is None:
+            return False
+        return await authorization.challenged(answer.status, answer.headers, "POST", self.url)
 
     def _is_pointless(self, answer: bytes) -> bool:
         """Tell whether an answer of ours is for nobody: an error that names no request, or in the stateless era."""
@@ -136,7 +153,7 @@ class HttpLink:
     # Headers.
 
     async def _headers(self, message: Outgoing) -> CIMultiDict[str]:
-        sent = await self._common_headers()
+        sent = await self._common_headers("POST")
         version = self.version
         if version is not None and version.stateless and message.method is not None:
             sent.update(_mirrored(version.name, message.method, message.name))
@@ -144,13 +161,13 @@ class HttpLink:
             sent[name] = value
         return sent
 
-    async def _common_headers(self) -> CIMultiDict[str]:
-        """Return what every post carries, as a copy."""
+    async def _common_headers(self, method: str) -> CIMultiDict[str]:
+        """Return what every request carries, as a copy."""
         version, session, kept = self.version, self.session_id, self._kept
         if kept is not None and kept[0] is version and kept[1] is session:
             return kept[2].copy()
         sent = CIMultiDict({"Accept": f"{JSON}, {SSE}"})
-        sent.update(await self._credentials.headers())
+        sent.update(await self._credentials.headers(method, self.url))
         sent["Content-Type"] = JSON
         if version is not None:
             sent[VERSION] = version.name
@@ -160,8 +177,8 @@ class HttpLink:
             self._kept = version, session, sent.copy()
         return sent
 
-    async def _stream_headers(self, last_event_id: str = "") -> CIMultiDict[str]:
-        sent = await self._common_headers()
+    async def _stream_headers(self, last_event_id: str = "", method: str = "GET") -> CIMultiDict[str]:
+        sent = await self._common_headers(method)
         del sent["Content-Type"]
         sent["Accept"] = SSE
         if last_event_id:
@@ -277,11 +294,13 @@ class HttpLink:
         finally:
             self.session_id = None
             await self._http.close()
+            if self._credentials.authorization is not None:
+                await self._credentials.authorization.close()
 
     async def _end_session(self) -> None:
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                await self._http.delete(await self._stream_headers())
+                await self._http.delete(await self._stream_headers(method="DELETE"))
         except Exception as error:
             _logger.info("The session of %s could not be ended: %s", self.url, error)
 

@@ -128,11 +128,12 @@ class Lifeline:
         connection = await self._connect()
         try:
             await self._welcome(connection, self._had_one)
-            if connection.error is not None:
-                raise broken(connection.error)
         except BaseException:
             await connection.close()
             raise
+        if connection.error is not None:
+            await connection.close()
+            raise broken(connection.error)
         return connection
 
     async def run(self, work: Callable[[Connection], Awaitable[T]], *, is_safe: bool) -> T:
@@ -163,15 +164,18 @@ class Lifeline:
             if connection.is_alive:
                 await pause(unsent + repetitions)
 
-    def lost(self, connection: Connection) -> None:
-        """Note that a connection has ended by itself."""
-        if connection is self._connection and self.status == "ready":
-            self.status = "lost"
+    def lost(self, connection: Connection) -> bool:
+        """Note that a connection has ended by itself; return whether it was the one in use."""
+        if connection is not self._connection or self.status != "ready":
+            return False
+        self.status = "lost"
+        return True
 
     async def stop(self) -> None:
         """End the connection, or the attempt to make one; return when it has ended, whoever else ends it."""
         self.status = "stopped"
         working = {task for task in (self._connecting, *self._retiring) if task is not None}
+        working.discard(asyncio.current_task())
         for task in working:
             task.cancel()
         if working:

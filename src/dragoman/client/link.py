@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from inspect import isawaitable
 from typing import Any, Protocol
 
@@ -37,6 +38,8 @@ class Outgoing(Struct):
     """For this message alone, where there are headers."""
     answered: asyncio.Future[Any] | None = None
     """Done when the request has its answer."""
+    standstill: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Entered while somebody else is waited for, such as a user who logs in: the clocks of requests stand still."""
 
 
 class Link(Protocol):

@@ -1,8 +1,8 @@
 """The changes that a stateless server tells of: one open request that names what the client wants to hear.
 
-When the wish changes, the request is replaced by one with all of it. When it ends while the connection lives, it is made
-again after a pause that grows while it does not last; changes may have been missed meanwhile. A server that refuses it
-is not asked again for the same.
+When the wish changes, the request is replaced by one with all of it. When it ends while the connection lives, it is
+made again after a pause that grows while it does not last; changes may have been missed meanwhile. A server that
+refuses it is not asked again for the same.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Listening:
     async def _listen(self, connection: Connection, params: types.Json) -> None:
         attempt = 0
         loop = asyncio.get_running_loop()
-        while connection.is_alive:
+        while True:
             began = loop.time()
             try:
                 await connection.request(LISTEN, params, Options(on_id=self._begun))

@@ -1,12 +1,14 @@
 """How a client begins: which era and version the server speaks, and who both sides are.
 
 The probe is `server/discover`; `protocol.negotiation` judges what comes of it. A server of the handshake era is then
-greeted by `initialize`. What is known of a server is remembered, so that it is not asked twice. Where even `initialize`
-finds nobody over HTTP, the server may be one of 2024-11-05, which is spoken to over another link.
+greeted by `initialize`, after it was started again if the probe was too much for it. That a server wants a handshake is
+remembered, so that it is not probed twice, until it contradicts. Where even `initialize` finds nobody over HTTP, the
+server may be one of 2024-11-05, which is spoken to over another link.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Hashable
 from typing import Literal
 
@@ -17,7 +19,7 @@ from dragoman import types
 from dragoman.client.connection import Connection, Host, Options
 from dragoman.client.link import Link
 from dragoman.errors import (
-    AuthRequired,
+    AuthError,
     ConnectError,
     HttpError,
     RpcError,
@@ -54,16 +56,17 @@ from dragoman.types import decode
 
 Mode = Literal["auto", "handshake", "stateless"]
 PROBE_SECONDS = 5.0
+MOST_REMEMBERED = 1000
 _NO_STREAMABLE_HTTP = frozenset({400, 404, 405})
 _handshakers: dict[Hashable, Version] = {}
-"""The servers that are known to want a handshake, and the version that they were offered."""
+"""The servers that are known to want a handshake, and the version that they were offered; for the whole process."""
 
 
 class Way(Struct, kw_only=True):
     """How to reach a server."""
 
-    key: Hashable
-    """Names the server: what is learned of it holds for every connection with this key."""
+    key: Hashable | None
+    """Names the server: what is learned of it holds for every client with this key; None for what has no name."""
     link: Callable[[], Link]
     fallback: Callable[[], Link] | None = None
     """What to try where the link finds no server."""
@@ -107,94 +110,161 @@ class Opening:
     """Opens connections to one server."""
 
     def __init__(self, way: Way, host: Host, speech: Speech, limits: Limits, *, timeout: float) -> None:
-        self._way = way
-        self._host = host
-        self._speech = speech
-        self._limits = limits
-        self._timeout = timeout
+        self.way = way
+        self.host = host
+        self.speech = speech
+        self.limits = limits
+        self.timeout = timeout
+        """Seconds that each step may take."""
+        self._known: dict[Hashable, Version] = {} if way.key is None else _handshakers
 
     async def connect(self) -> Connection:
         """Return a connection on which both sides know each other.
 
         Raises:
             UnsupportedVersion: the two sides have no version in common.
-            TransportError: the server cannot be reached, or does not answer.
+            Timeout: the server does not answer in time.
+            TransportError: the server cannot be reached.
             RpcError: it refuses.
         """
-        connection = await self._open(self._way.link)
+        attempt = _Attempt(self)
         try:
-            if not self._way.introduces:
-                connection.speak(_assumed(self._speech))
-                return connection
-            return await self._introduce(connection)
+            return await attempt.connect()
         except BaseException:
-            await connection.close()
+            await attempt.close()
             raise
 
-    async def _open(self, link: Callable[[], Link]) -> Connection:
-        connection = Connection(link(), self._host, self._limits)
-        try:
-            await connection.open()
-        except BaseException:
-            await connection.close()
-            raise
-        return connection
+    @property
+    def known(self) -> Version | None:
+        """What to offer a server that is known to want a handshake, if this client speaks it."""
+        offered = self._known.get(self.way.key)
+        return offered if offered in self.speech.versions else None
 
-    async def _introduce(self, connection: Connection) -> Connection:
-        offered = _handshakers.get(self._way.key)
-        if offered in self._speech.versions and offered is not None:
-            try:
-                return await self._shake_hands(connection, offered)
-            except (RpcError, HttpError):
-                # It may have learned to do without since.
-                del _handshakers[self._way.key]
-                await connection.close()
-                connection = await self._open(self._way.link)
-        verdict = await self._probe(connection)
+    @known.setter
+    def known(self, offered: Version | None) -> None:
+        if offered is None:
+            self._known.pop(self.way.key, None)
+            return
+        if len(self._known) >= MOST_REMEMBERED:
+            self._known.clear()
+        self._known[self.way.key] = offered
+
+
+class _Attempt:
+    """One attempt to connect: one connection at a time, of which the last is the one that is used."""
+
+    def __init__(self, opening: Opening) -> None:
+        self._opening = opening
+        self._way = opening.way
+        self._spoken = opening.speech.versions
+        self._opened: Connection | None = None
+
+    async def connect(self) -> Connection:
+        await self._open(self._way.link)
+        if self._way.introduces:
+            await self._introduce()
+        else:
+            self._connection.speak(_assumed(self._opening.speech))
+        return self._connection
+
+    async def close(self) -> None:
+        if self._opened is not None:
+            await self._opened.close()
+
+    @property
+    def _connection(self) -> Connection:
+        assert self._opened is not None
+        return self._opened
+
+    async def _open(self, link: Callable[[], Link]) -> None:
+        await self.close()
+        opening = self._opening
+        self._opened = Connection(link(), opening.host, opening.limits)
+        clock = asyncio.timeout(opening.timeout)
+        try:
+            async with clock:
+                await self._opened.open()
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            raise Timeout(f"The connection could not be opened within {opening.timeout:g} seconds") from None
+
+    async def _introduce(self) -> None:
+        if self._opening.known is not None and await self._greet_as_known(self._opening.known):
+            return
+        verdict = await self._probe()
         if isinstance(verdict, Refused):
-            await connection.close()
             raise verdict.error
         if isinstance(verdict, Stateless):
-            return self._adopt(connection, verdict)
+            self._adopt(verdict)
+            return
         assert isinstance(verdict, Handshake)
-        if not connection.is_alive:
-            await connection.close()
-            connection = await self._open(self._way.link)
-        connection = await self._shake_hands(connection, verdict.version)
-        _handshakers[self._way.key] = verdict.version
-        return connection
+        if not self._connection.is_alive:
+            await self._open(self._way.link)
+        try:
+            await self._shake_hands(verdict.version)
+        except UnsupportedVersion as error:
+            await self._probe_after_all(error)
+            return
+        self._opening.known = verdict.version
 
-    async def _probe(self, connection: Connection) -> Verdict:
-        candidates = stateless_versions(self._speech.versions)
+    async def _greet_as_known(self, offered: Version) -> bool:
+        """Introduce both sides as it went before; return False if the server seems to have learned to do without."""
+        try:
+            await self._shake_hands(offered)
+        except (AuthError, ConnectError):
+            raise
+        except (RpcError, TransportError) as error:
+            if isinstance(error, HttpError) and judge_http(HttpProbe(error.status), self._spoken) is None:
+                raise
+            self._opening.known = None
+            if isinstance(error, TransportError) and not isinstance(error, HttpError):
+                raise
+            await self._open(self._way.link)
+            return False
+        return True
+
+    async def _probe(self) -> Verdict:
+        candidates = stateless_versions(self._spoken)
         if not candidates or self._way.is_handshake:
-            return Handshake(handshake_versions(self._speech.versions)[0])
-        verdict = await self._probe_with(connection, candidates[0], last=False)
+            return Handshake(handshake_versions(self._spoken)[0])
+        verdict = await self._probe_with(candidates[0], last=False)
         if isinstance(verdict, Again):
-            verdict = await self._probe_with(connection, verdict.version, last=True)
+            verdict = await self._probe_with(verdict.version, last=True)
         return verdict
 
-    async def _probe_with(self, connection: Connection, version: Version, *, last: bool) -> Verdict:
+    async def _probe_after_all(self, refusal: UnsupportedVersion) -> None:
+        """Take the word of a server that did not answer the probe, but that `initialize` is not for it."""
+        verdict = judge(ErrorResponse(0, refusal), self._spoken)
+        if isinstance(verdict, Again):
+            verdict = await self._probe_with(verdict.version, last=True)
+        if not isinstance(verdict, Stateless):
+            raise refusal
+        self._adopt(verdict)
+
+    async def _probe_with(self, version: Version, *, last: bool) -> Verdict:
+        connection = self._connection
         connection.speak(version)
-        spoken = self._speech.versions
         try:
-            options = Options(timeout=min(PROBE_SECONDS, self._timeout))
+            options = Options(timeout=min(PROBE_SECONDS, self._opening.timeout))
             result = await connection.request("server/discover", {}, options, may_cancel=False)
         except RpcError as error:
-            return judge(ErrorResponse(0, error), spoken, last=last)
+            return judge(ErrorResponse(0, error), self._spoken, last=last)
+        except AuthError:
+            raise
         except HttpError as error:
-            verdict = judge_http(HttpProbe(error.status), spoken, last=last)
+            verdict = judge_http(HttpProbe(error.status), self._spoken, last=last)
             if verdict is None:
                 raise
             return verdict
-        except (AuthRequired, ConnectError):
-            raise
-        except TransportError:
-            if connection.link.is_http:
+        except TransportError as error:
+            if connection.link.is_http or (isinstance(error, ConnectError) and connection.is_alive):
                 raise
-            return judge(None, spoken, last=last)
-        return judge(ResultResponse(0, result), spoken, last=last)
+            return judge(None, self._spoken, last=last)
+        return judge(ResultResponse(0, result), self._spoken, last=last)
 
-    def _adopt(self, connection: Connection, verdict: Stateless) -> Connection:
+    def _adopt(self, verdict: Stateless) -> None:
+        connection = self._connection
         connection.speak(verdict.version)
         discovered = verdict.discovered
         if discovered is not None:
@@ -203,54 +273,69 @@ class Opening:
             connection.instructions = discovered.instructions
             connection.server_info = _server_info(discovered)
         connection.link.settle()
-        return connection
 
-    async def _shake_hands(self, connection: Connection, offered: Version) -> Connection:
+    async def _shake_hands(self, offered: Version) -> None:
         """Introduce both sides; over HTTP perhaps on another link."""
         try:
-            return await self._initialize(connection, offered)
+            await self._initialize(offered)
         except HttpError as error:
             fallback = self._way.fallback
             if fallback is None or error.status not in _NO_STREAMABLE_HTTP:
                 raise
-            await connection.close()
             try:
-                other = await self._open(fallback)
+                await self._open(fallback)
             except TransportError:
                 raise error from None
-            return await self._initialize(other, offered)
+            await self._initialize(offered)
 
-    async def _initialize(self, connection: Connection, offered: Version) -> Connection:
+    async def _initialize(self, offered: Version) -> None:
+        connection = self._connection
         try:
-            result = await self._ask_to_initialize(connection, offered)
+            result = await self._ask_to_initialize(offered)
         except UnsupportedVersion as error:
-            other = common(supported_versions(error), handshake_versions(self._speech.versions))
+            other = common(supported_versions(error), handshake_versions(self._spoken))
             if other is None or other is offered:
                 raise
-            result = await self._ask_to_initialize(connection, other)
-        connection.speak(agreed(result, self._speech.versions))
+            result = await self._ask_to_initialize(other)
+        connection.speak(self._agreed(result))
         connection.has_introduced = True
         connection.capabilities = result.capabilities
         connection.server_info = result.server_info
         connection.instructions = result.instructions
         await connection.notify("notifications/initialized")
         connection.link.settle()
-        return connection
 
-    async def _ask_to_initialize(self, connection: Connection, offered: Version) -> types.InitializeResult:
+    async def _ask_to_initialize(self, offered: Version) -> types.InitializeResult:
+        connection, host = self._connection, self._opening.host
         connection.speak(offered)
         connection.link.version = None  # a server of before has not agreed to anything yet
         params = types.InitializeRequestParams(
-            offered.name, trim(self._host.capabilities_for(offered), offered), trim(self._host.info, offered)
+            offered.name, trim(host.capabilities_for(offered), offered), trim(host.info, offered)
         )
-        options = Options(timeout=self._timeout)
+        options = Options(timeout=self._opening.timeout)
         try:
             raw = await connection.request("initialize", msgspec.to_builtins(params), options, may_cancel=False)
             return decode(raw, types.InitializeResult)
         except Timeout as error:
-            raise ConnectError(f"The server does not answer: {error}") from error
+            raise Timeout(
+                f"The server did not answer initialize within {self._opening.timeout:g} seconds; is it an MCP server?"
+                " If it needs longer, raise connect_timeout",
+                error.request_id,
+            ) from None
         except ValidationError as error:
             raise TransportError(f"The server's answer to initialize cannot be read: {error}") from error
+
+    def _agreed(self, result: types.InitializeResult) -> Version:
+        try:
+            return agreed(result, self._spoken)
+        except UnsupportedVersion as error:
+            spoken = supported_versions(error)
+            raise RpcError.of(
+                UnsupportedVersion.CODE,
+                f"The server chose protocol version {result.protocol_version!r}, which this client does not speak; it"
+                f" speaks {', '.join(spoken)}",
+                {"supported": spoken, "requested": result.protocol_version},
+            ) from None
 
 
 def _assumed(speech: Speech) -> Version:

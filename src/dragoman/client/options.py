@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from dragoman import types
+from dragoman.auth.contract import Authorization
 from dragoman.client.credentials import Credentials, Headers
 from dragoman.client.notifications import LEVELS, LogMessage, Notification
 from dragoman.client.opening import Mode
@@ -20,8 +21,8 @@ class ClientOptions(TypedDict, total=False):
 
     headers: Headers | None
     """Sent with every HTTP request: fixed, or functions that give them anew."""
-    auth: str | Callable[[], str | Awaitable[str]] | None
-    """A bearer token, or a function that gives it."""
+    auth: str | Callable[[], str | Awaitable[str]] | Authorization | None
+    """A bearer token, a function that gives it, or an object of `dragoman.auth`."""
     timeout: float | None
     """Seconds that a request may go without a sign of life (60); or DRAGOMAN_TIMEOUT."""
     total_timeout: float | None
@@ -124,19 +125,24 @@ def check_value(name: str, value: Any) -> None:
 _POSITIVE = ("timeout", "total_timeout", "connect_timeout", "approval_timeout", "max_pages", "max_message_bytes")
 
 
-def with_token(headers: Any, auth: Any) -> Any:
-    """Return the headers with a bearer token, which may be given anew for each request.
+def credentials_of(headers: Any, auth: Any) -> Credentials:
+    """Return headers and whatever authorizes requests: a token, a function that gives one, or an `Authorization`.
 
     Raises:
-        TypeError: it is neither a token nor a function that gives one.
+        TypeError: it is none of these.
     """
     if auth is None:
-        return headers
+        return Credentials(headers)
+    if isinstance(auth, Authorization):
+        return Credentials(headers, auth)
     if isinstance(auth, str) and (headers is None or isinstance(headers, Mapping)):
-        return {**(headers or {}), "Authorization": f"Bearer {auth}"}
+        return Credentials({**(headers or {}), "Authorization": f"Bearer {auth}"})
     if not isinstance(auth, str) and not callable(auth):
-        raise TypeError(f"auth must be a bearer token or a function that gives one, not {type(auth).__name__}")
-    return _TokenHeaders(headers, auth)
+        raise TypeError(
+            f"auth must be a bearer token, a function that gives one, or an object of dragoman.auth such as OAuth(),"
+            f" not {type(auth).__name__}"
+        )
+    return Credentials(_TokenHeaders(headers, auth))
 
 
 class _TokenHeaders:
@@ -147,5 +153,5 @@ class _TokenHeaders:
         self._token = Credentials({"Authorization": token})
 
     async def __call__(self) -> dict[str, str]:
-        token = (await self._token.headers())["Authorization"]
-        return {**await self._headers.headers(), "Authorization": f"Bearer {token}"}
+        token = (await self._token.own_headers())["Authorization"]
+        return {**await self._headers.own_headers(), "Authorization": f"Bearer {token}"}

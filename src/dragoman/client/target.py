@@ -21,8 +21,9 @@ Target = str | Path | Sequence[str] | Mapping[str, Any] | Any
 
 _INTERPRETERS = {".py": sys.executable, ".js": "node", ".mjs": "node", ".cjs": "node"}
 _registered: dict[str, Callable[..., Any]] = {}
-_PROCESS_OPTIONS = ("env", "inherit_env", "cwd")
-_NAMES = ("http", "streamable", "streamable_http", "streamable-http", "sse", "stdio")
+_HTTP_NAMES = ("http", "streamable", "streamable_http", "streamable-http", "streamableHttp")
+_NAMES = (*_HTTP_NAMES, "sse", "stdio")
+_KIND_KEYS = ("transport", "type", "transport_type")
 
 
 def register_transport(name: str, transport: Callable[..., Any]) -> None:
@@ -79,11 +80,9 @@ def way_to(target: Target, around: Surroundings) -> Way:
     if chosen is not None and chosen in _registered:
         made = _registered[chosen]
         return _way_over_made(lambda: made(target))
-    if isinstance(target, str) and urlsplit(target).scheme in ("http", "https"):
+    if isinstance(target, str) and "://" in target.partition(" ")[0]:
         return _way_by_url(target, chosen, around)
-    if chosen not in (None, "stdio"):
-        known = ", ".join(sorted({*_NAMES, *_registered}))
-        raise ValueError(f"There is no transport {chosen!r} for {target!r}; there are {known}")
+    _require(chosen, ("stdio",), repr(target))
     if isinstance(target, str | Path | list | tuple):
         return _way_to_process(_command(target), around)
     if hasattr(target, "connect") and hasattr(target, "handle_json"):
@@ -91,7 +90,15 @@ def way_to(target: Target, around: Surroundings) -> Way:
     return _way_over(target)
 
 
+def _require(kind: str | None, possible: Sequence[str], target: str) -> None:
+    if kind is not None and kind not in possible:
+        known = ", ".join(sorted({*_NAMES, *_registered}))
+        raise ValueError(f"There is no transport {kind!r} for {target}; there are {known}")
+
+
 def _way_by_url(url: str, transport: str | None, around: Surroundings) -> Way:
+    _require(transport, (*_HTTP_NAMES, "sse"), url)
+
     def streamable() -> Link:
         from dragoman.client.http import HttpLink
 
@@ -100,9 +107,12 @@ def _way_by_url(url: str, transport: str | None, around: Surroundings) -> Way:
     def legacy() -> Link:
         from dragoman.transports.legacy_sse import LegacySse
 
-        return DuplexLink(LegacySse(url, around.credentials.headers, around.network, around.limits))
+        credentials = around.credentials
+        return DuplexLink(LegacySse(url, lambda: credentials.headers("GET", url), around.network, around.limits))
 
     address = urlsplit(url)
+    if address.scheme not in ("http", "https"):
+        raise ValueError(f"There is no transport for {url}; give a URL that begins with http:// or https://")
     key = ("http", address.scheme, address.netloc, address.path)
     if transport == "sse":
         return Way(key=("sse", *key), link=legacy, is_handshake=True)
@@ -114,9 +124,16 @@ def _command(target: str | Path | Sequence[str]) -> str | list[str]:
         return [str(part) for part in target]
     path = Path(target)
     interpreter = _INTERPRETERS.get(path.suffix)
-    if interpreter is not None and path.is_file():
+    if interpreter is not None and _is_file(path):
         return [interpreter, str(path)]
     return [str(target)] if isinstance(target, Path) else str(target)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a long command line is no name of a file
+        return False
 
 
 def _way_to_process(command: str | list[str], around: Surroundings) -> Way:
@@ -137,7 +154,7 @@ def _way_to_server(server: Any) -> Way:
 
         return DuplexLink(Memory(server.connect))
 
-    return Way(key=("memory", id(server)), link=link)
+    return Way(key=None, link=link)
 
 
 def _way_over(transport: Any) -> Way:
@@ -159,27 +176,42 @@ def _way_over_made(make: Callable[[], Any], sample: Any = None) -> Way:
         transport = first.pop() if first else make()
         return DuplexLink(transport) if full else OneMethodLink(transport)
 
-    return Way(key=("transport", id(made)), link=link, introduces=full)
+    return Way(key=None, link=link, introduces=full)
 
 
 def _way_of_entry(entry: Mapping[str, Any], around: Surroundings) -> Way:
-    """Return the way of an entry of a configuration file: `command` and `args`, or `url`."""
-    kind = around.transport or entry.get("transport") or entry.get("type") or entry.get("transport_type")
-    url = entry.get("url") or entry.get("serverUrl") or entry.get("httpUrl")
+    """Return the way of an entry of a configuration file: `command` and `args`, or `url`.
+
+    What the client itself was told comes before what the entry says.
+    """
+    kind = around.transport or next((entry[key] for key in _KIND_KEYS if entry.get(key)), None)
     if kind in _registered:
-        options = {key: value for key, value in entry.items() if key not in ("transport", "type", "transport_type")}
+        options = {key: value for key, value in entry.items() if key not in _KIND_KEYS}
         return _way_over_made(lambda: _registered[kind](**options))
+    url = entry.get("url") or entry.get("serverUrl") or entry.get("httpUrl")
     if url:
-        headers: Headers | None = entry.get("headers")
-        if headers:
-            around.credentials = Credentials(headers)
-        return _way_by_url(str(url), "sse" if kind == "sse" else None if kind is None else "http", around)
+        around.credentials = _over(entry.get("headers"), around.credentials)
+        return _way_by_url(str(url), kind, around)
+    _require(kind, ("stdio",) if entry.get("command") else _NAMES, "an entry without a URL")
     if not entry.get("command"):
         raise ValueError("A configuration entry needs `command` (and `args`), or `url`")
-    for name in _PROCESS_OPTIONS:
-        if name in entry:
-            setattr(around, name, entry[name])
+    if entry.get("env"):
+        around.env = {**entry["env"], **(around.env or {})}
+    around.inherit_env = around.inherit_env and bool(entry.get("inherit_env", True))
+    around.cwd = around.cwd or entry.get("cwd")
     return _way_to_process([str(entry["command"]), *map(str, entry.get("args", ()))], around)
+
+
+def _over(headers: Headers | None, credentials: Credentials) -> Credentials:
+    """Return credentials with the headers of an entry below them."""
+    if not headers:
+        return credentials
+    below = Credentials(headers)
+
+    async def merged() -> dict[str, str]:
+        return {**await below.own_headers(), **await credentials.own_headers()}
+
+    return Credentials(merged, credentials.authorization)
 
 
 __all__ = ["Surroundings", "Target", "register_transport", "way_to"]

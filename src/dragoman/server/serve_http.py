@@ -87,6 +87,8 @@ def run_http(app: AsgiApp, *, host: str, port: int, workers: int = 1) -> None:
         raise DragomanError("Several workers need fork, which this system has not; start several processes instead")
     else:
         with config.bind_socket() as shared:
+            # asyncio sets it for sockets whose protocol it knows, which uvicorn leaves open.
+            shared.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _Workers(config, app, shared, workers).run()
 
 

@@ -119,7 +119,7 @@ class HttpClient:
         self._proxy: URL | None = None
         self._timeout = _timeout(self._network)
         self._ssl = True if self._network.ssl is None else self._network.ssl
-        self._lingering: set[aiohttp.ClientResponse] = set()
+        self._open: set[aiohttp.ClientResponse] = set()
 
     @property
     def target(self) -> URL:
@@ -148,9 +148,9 @@ class HttpClient:
 
     async def close(self) -> None:
         """Close the connections."""
-        for response in list(self._lingering):
+        for response in list(self._open):
             response.close()
-        self._lingering.clear()
+        self._open.clear()
         session, self._session = self._session, None
         if session is not None and self._network.session is None:
             await session.close()
@@ -289,7 +289,7 @@ class HttpClient:
         # aiohttp warns of bytes that are larger than this.
         data = body if body is None or len(body) <= TOO_LARGE_BYTES_BODY else io.BytesIO(body)
         try:
-            return await session.request(
+            response = await session.request(
                 method,
                 url,
                 data=data,
@@ -312,6 +312,8 @@ class HttpClient:
             raise TransportError(f"{self.url} closed the connection without an answer") from error
         except _BROKEN as error:
             raise self._broken(error) from error
+        self._open.add(response)
+        return response
 
     def _broken(self, error: BaseException) -> TransportError:
         return TransportError(f"The connection to {self.url} broke: {_text(error)}")
@@ -413,17 +415,16 @@ class HttpClient:
         """Close the connection, unless the response has ended, or ends in a moment."""
         content = response.content
         if content.is_eof():
-            return  # aiohttp took the connection back when the end came
-        if at_once or self._session is None:
-            response.close()
+            self._open.discard(response)  # aiohttp took the connection back when the end came
+        elif at_once or self._session is None:
+            self._give_up(response)
         else:
             closing = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._give_up, response)
-            self._lingering.add(response)
             content.on_eof(closing.cancel)
-            content.on_eof(lambda: self._lingering.discard(response))
+            content.on_eof(lambda: self._open.discard(response))
 
     def _give_up(self, response: aiohttp.ClientResponse) -> None:
-        self._lingering.discard(response)
+        self._open.discard(response)
         response.close()
 
 

@@ -85,7 +85,9 @@ async def image(visit: Visit) -> Any:
     return [(block["type"], base64.b64decode(block["data"])[:4] if "data" in block else None) for block in sent]
 
 
-@EVERYTHING.shows([(FIRST, "text"), ("demo://resource/dynamic/blob/2", "blob"), ("demo://resource/session/b.gz", "blob")])
+@EVERYTHING.shows(
+    [(FIRST, "text"), ("demo://resource/dynamic/blob/2", "blob"), ("demo://resource/session/b.gz", "blob")]
+)
 async def embedded_resource(visit: Visit) -> Any:
     sent = [
         *await visit.content("get-resource-reference"),
@@ -228,7 +230,7 @@ async def cancellation(visit: Visit) -> Any:
 
 @EVERYTHING.shows(["Timeout", "Echo: Jo"])
 async def time_out(visit: Visit) -> Any:
-    slow = visit.client.call_tool("trigger-long-running-operation", {"duration": 30, "steps": 1}, timeout=0.5)
+    slow = visit.client.call_tool("trigger-long-running-operation", {"duration": 30, "steps": 1}, timeout=0.2)
     kind, _ = await visit.failure(slow)
     return [kind, await visit.call("echo", message="Jo")]
 
@@ -334,7 +336,13 @@ def use_everything(client: Client) -> Any:
     client.call_tool("trigger-long-running-operation", arguments, on_progress=lambda *told: seen.append(told[0]))
     question = client.tool("trigger-elicitation-request")().text
     simple = wire(client.get_prompt("simple-prompt").messages)[0]["content"]["text"]
-    return [client.tool("echo")(message="Jo").text, seen, bool(client.resource("startup.md").content()), simple, question[2:15]]
+    return [
+        client.tool("echo")(message="Jo").text,
+        seen,
+        bool(client.resource("startup.md").content()),
+        simple,
+        question[2:15],
+    ]
 
 
 @EVERYTHING.shows(["Echo: Jo", [1, 2], True, "This is a simple prompt without arguments.", "User provided"])

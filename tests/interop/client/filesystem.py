@@ -11,6 +11,7 @@ from interop.client.visit import Recipes, Unseen, Visit, names
 FILESYSTEM = Recipes()
 CALLS = 32
 
+
 @FILESYSTEM.shows(lambda server, version: ["secure-filesystem-server", version, True])
 async def connects(visit: Visit) -> Any:
     assert visit.client.server_info is not None

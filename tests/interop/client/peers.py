@@ -18,7 +18,9 @@ HERE = Path(__file__).parent
 ENVIRONMENT = HERE.parents[2] / ".venv" / "peers"
 PACKAGES = HERE.parent / "node_modules" / "@modelcontextprotocol"
 DEADLINE = 60.0
-SERVERS, ERAS, TRANSPORTS = ("mcp", "fastmcp", "everything", "filesystem"), ("handshake", "stateless"), ("stdio", "http", "sse")
+SERVERS = ("mcp", "fastmcp", "typescript", "everything", "filesystem")
+ERAS = ("stateless", "handshake")
+TRANSPORTS = ("stdio", "http", "sse")
 VERSIONS = {"handshake": "2025-11-25", "stateless": "2026-07-28"}
 _EVERYTHING = {"stdio": "stdio", "http": "streamableHttp", "sse": "sse"}
 
@@ -42,6 +44,8 @@ def command(server: str, transport: str, root: Path) -> list[str]:
         pytest.fail("The servers to test against are not installed; `make test` sets them up", pytrace=False)
     if server == "everything":
         return [str(nodes[0]), str(PACKAGES / "server-everything" / "dist" / "index.js"), _EVERYTHING[transport]]
+    if server == "typescript":
+        return [str(nodes[0]), str(HERE / "typescript_server.mjs"), transport]
     if server == "filesystem":
         return [str(nodes[0]), str(PACKAGES / "server-filesystem" / "dist" / "index.js"), str(root)]
     return [str(ENVIRONMENT / "bin" / "python"), str(HERE / f"{server}_server.py"), transport]
@@ -94,5 +98,3 @@ def _listens(child: subprocess.Popen[bytes], port: int) -> bool:
         else:
             return True
     return False
-
-

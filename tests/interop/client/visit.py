@@ -88,8 +88,11 @@ class Visit:
         """Cancel a call that has shown progress."""
         runs = asyncio.Event()
         call = asyncio.create_task(self.client.call_tool(tool, arguments, on_progress=lambda *_: runs.set()))
-        async with asyncio.timeout(DEADLINE):
-            await runs.wait()
+        waiting = asyncio.create_task(runs.wait())
+        await asyncio.wait([call, waiting], timeout=DEADLINE, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if call.done():
+            raise Unseen(f"the call has ended already: {call.exception() or call.result()!r}")
         call.cancel()
         await asyncio.wait([call], timeout=DEADLINE)
         if not call.cancelled():
@@ -131,8 +134,15 @@ def wire(sent: Any) -> Any:
     return msgspec.to_builtins(sent)
 
 
+def some(listed: list[Any]) -> list[Any]:
+    """Return a list that has something in it."""
+    if not listed:
+        raise Unseen("the list is empty")
+    return listed
+
+
 def names(listed: list[Any]) -> list[str]:
-    return [entry.name for entry in listed]
+    return [entry.name for entry in some(listed)]
 
 
 async def every_page(visit: Visit) -> list[types.ListToolsResult]:

@@ -360,3 +360,22 @@ def test_the_end_of_a_connection_is_an_error_that_does_not_say_that_nothing_was_
     assert fresh is not error
     assert str(fresh).endswith(text)
     assert not isinstance(fresh, InternalError)
+
+
+@pytest.mark.covers("CTM-02")
+@scenario
+async def test_a_link_may_let_the_clocks_stand_still_while_it_waits_for_somebody_else():
+    connection, link, _ = await opened()
+    seen = []
+
+    async def send(message):
+        (pending,) = connection._pending
+        with message.standstill():
+            seen.append(pending.clock.when())
+        seen.append(pending.clock.when() is not None)
+        link.say(id=message.id, result={})
+
+    link.send = send
+    await connection.request("tools/call", {}, Options(timeout=60))
+    assert seen == [None, True]
+    await connection.close()

@@ -89,7 +89,7 @@ def test_headers_of_an_entry_lie_below_those_of_the_client():
     async def sent():
         around = Surroundings(Credentials({"Authorization": "mine"}))
         way_to({"url": URL, "headers": {"Authorization": "theirs", "X-Team": "a"}}, around)
-        return await around.credentials.headers()
+        return await around.credentials.own_headers()
 
     assert asyncio.run(sent()) == {"Authorization": "mine", "X-Team": "a"}
 

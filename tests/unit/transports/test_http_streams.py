@@ -62,7 +62,7 @@ async def test_a_connection_is_used_again_when_its_stream_ends_after_the_answer(
             received = Receiver()
             await client.post(b"{}", HEADERS, received, answered=received.answered)
             async with asyncio.timeout(DEADLINE):
-                while client._lingering:  # noqa: ASYNC110
+                while client._open:  # noqa: ASYNC110
                     await asyncio.sleep(0)
         await client.close()
     assert server.connections == 1
@@ -89,7 +89,7 @@ async def test_a_connection_whose_stream_does_not_end_is_closed_soon(monkeypatch
         await client.open()
         await client.post(b"{}", HEADERS, received, answered=received.answered)
         await closed.wait()
-        assert not client._lingering
+        assert not client._open
         await client.close()
         server.close()
 

@@ -1,0 +1,51 @@
+"""How a client gets into servers that want to know who it is: OAuth, for people and for programs.
+
+Names are imported when they are first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dragoman.auth.contract import Authorization, TokenStorage
+    from dragoman.auth.grants import ClientCredentials, CrossAppAccess, TokenExchange, WorkloadIdentity
+    from dragoman.auth.oauth import OAuth
+    from dragoman.auth.redirects import AuthorizationResponse
+    from dragoman.auth.storage import FileStorage, MemoryStorage
+
+__all__ = [
+    "Authorization",
+    "AuthorizationResponse",
+    "ClientCredentials",
+    "CrossAppAccess",
+    "FileStorage",
+    "MemoryStorage",
+    "OAuth",
+    "TokenExchange",
+    "TokenStorage",
+    "WorkloadIdentity",
+]
+
+if not TYPE_CHECKING:
+    _HOMES = {
+        "Authorization": "contract",
+        "AuthorizationResponse": "redirects",
+        "ClientCredentials": "grants",
+        "CrossAppAccess": "grants",
+        "FileStorage": "storage",
+        "MemoryStorage": "storage",
+        "OAuth": "oauth",
+        "TokenExchange": "grants",
+        "TokenStorage": "contract",
+        "WorkloadIdentity": "grants",
+    }
+
+    def __getattr__(name):
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = found
+        return found
+
+    def __dir__():
+        return sorted({*globals(), *__all__})

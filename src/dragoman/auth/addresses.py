@@ -1,0 +1,270 @@
+"""Which addresses may be trusted with credentials, and when two of them are the same."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+
+from dragoman.errors import AuthError, InsecureRedirectUri, InsecureUrl, InvalidClientMetadataUrl
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_PRIVATE = tuple(
+    ip_network(network)
+    for network in (
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+        "::/96",
+        "fc00::/7",
+        "fe80::/10",
+    )
+)
+_TRANSLATED = ip_network("64:ff9b::/96")
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
+_LAST_PARTS = {1: 0xFFFFFFFF, 2: 0xFFFFFF, 3: 0xFFFF, 4: 0xFF}
+
+
+def shown(url: str) -> str:
+    """Return an address without user, password, query and fragment, as it may stand in a log or an error."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "an address that cannot be read"
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def split(url: str) -> SplitResult:
+    """Take an address apart.
+
+    Raises:
+        InsecureUrl: it is none.
+    """
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise InsecureUrl(f"{shown(url)} is no address that can be used") from None
+    if not parts.hostname or any(character <= " " or character == "\x7f" for character in url):
+        raise InsecureUrl(f"{shown(url)!r} is no address that can be used")
+    return parts
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host is this machine: localhost, 127.0.0.0/8 or ::1, and no name that merely looks like it."""
+    if host.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_private(host: str) -> bool:
+    """Tell whether a host is, as it is spelled, inside somebody's own network; names are not resolved."""
+    name = host.lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    address = _address(name)
+    if address is None:
+        return False
+    if isinstance(address, IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
+        if inner is None and address in _TRANSLATED:
+            inner = IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is not None and is_private(str(inner)):
+            return True
+    return any(address in network for network in _PRIVATE if network.version == address.version)
+
+
+def _address(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(host.partition("%")[0])
+    except ValueError:
+        return _lenient_ipv4(host)
+
+
+def _lenient_ipv4(host: str) -> IPv4Address | None:
+    """Read what inet_aton reads: one to four numbers, decimal, octal or hexadecimal."""
+    parts = host.split(".")
+    if len(parts) not in _LAST_PARTS or not all(_NUMBER.fullmatch(part) for part in parts):
+        return None
+    try:
+        numbers = [_number(part) for part in parts]
+    except ValueError:
+        return None
+    *first, last = numbers
+    if any(number > 0xFF for number in first) or last > _LAST_PARTS[len(parts)]:
+        return None
+    value = last
+    for place, number in enumerate(first):
+        value += number << (8 * (3 - place))
+    return IPv4Address(value)
+
+
+def _number(text: str) -> int:
+    if text[:2] in ("0x", "0X"):
+        return int(text[2:] or "0", 16)
+    return int(text, 8) if text.startswith("0") and text != "0" else int(text)
+
+
+def require_secure(url: str, what: str) -> str:
+    """Return the URL if it is https, or http on this machine.
+
+    Raises:
+        InsecureUrl: it is neither.
+    """
+    parts = split(url)
+    assert parts.hostname is not None
+    if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname)):
+        return url
+    raise InsecureUrl(
+        f"{what} is {shown(url)}, which is not safe for credentials; it must be https, or on this machine"
+    )
+
+
+def require_reachable(url: str, what: str, server: str) -> str:
+    """Return the URL if it is secure, and not inside a network that the MCP server itself is not in.
+
+    Raises:
+        InsecureUrl: the server sends the client to where it has no business.
+    """
+    require_secure(url, what)
+    host, home = split(url).hostname, split(server).hostname
+    assert host is not None
+    assert home is not None
+    if is_private(host) and not is_private(home):
+        raise InsecureUrl(
+            f"{what} is {shown(url)}, inside a private network, where {shown(server)} may not send anybody"
+        )
+    return url
+
+
+def require_redirect_uri(uri: str) -> str:
+    """Return a redirect URI if it is https or on this machine.
+
+    Raises:
+        InsecureRedirectUri: it is neither.
+    """
+    try:
+        return require_secure(uri, "The redirect URI")
+    except InsecureUrl as error:
+        raise InsecureRedirectUri(str(error)) from None
+
+
+def require_client_metadata_url(url: str) -> str:
+    """Return a URL if it may be a client id: https, with a path, without user, query, fragment and dot segments.
+
+    Raises:
+        InvalidClientMetadataUrl: it may not.
+    """
+    wrong = None
+    try:
+        parts = split(url)
+    except InsecureUrl:
+        raise InvalidClientMetadataUrl("The URL of the client's metadata is no URL") from None
+    if parts.scheme != "https":
+        wrong = "it must be https"
+    elif parts.path in ("", "/"):
+        wrong = "it must have a path"
+    elif "#" in url or "?" in url or "@" in parts.netloc:
+        wrong = "it must have no user, query or fragment"
+    elif any(segment in (".", "..") for segment in unquote(parts.path).split("/")):
+        wrong = "it must have no dot segments"
+    if wrong:
+        raise InvalidClientMetadataUrl(f"{shown(url)} cannot be the URL of the client's metadata: {wrong}")
+    return url
+
+
+def origin(url: str) -> str:
+    """Return scheme, host and port, the default port left out."""
+    parts = split(url)
+    return f"{parts.scheme.lower()}://{_host(parts)}"
+
+
+def _host(parts: SplitResult) -> str:
+    host = (parts.hostname or "").lower()
+    host = f"[{host}]" if ":" in host else host
+    return (
+        host if parts.port is None or parts.port == _DEFAULT_PORTS.get(parts.scheme.lower()) else f"{host}:{parts.port}"
+    )
+
+
+def canonical(url: str) -> str:
+    """Return the one spelling of an address: what two spellings of the same server have in common.
+
+    Scheme and host in lower case, no default port, user or fragment, dot segments removed, the query in order; of a
+    parameter that is given twice the last counts, unless its name ends with `[]`.
+    """
+    parts = split(url)
+    return urlunsplit((parts.scheme.lower(), _host(parts), _path(parts.path), _query(parts.query), ""))
+
+
+def _path(path: str) -> str:
+    path = re.sub("%2e", ".", path, flags=re.IGNORECASE)
+    kept: list[str] = []
+    segments = path.split("/")
+    for place, segment in enumerate(segments):
+        if segment == "..":
+            if len(kept) > 1:
+                kept.pop()
+        elif segment != ".":
+            kept.append(segment)
+        if segment in (".", "..") and place == len(segments) - 1:
+            kept.append("")
+    return "/".join(kept) or "/"
+
+
+def _query(query: str) -> str:
+    if not query:
+        return ""
+    last: dict[str, list[str]] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name.endswith("[]"):
+            last.setdefault(name, []).append(value)
+        else:
+            last[name] = [value]
+    return urlencode([(name, value) for name in sorted(last) for value in last[name]], quote_via=quote)
+
+
+def resource_of(server: str) -> str:
+    """Return the resource indicator of a server whose metadata does not say one (RFC 8707)."""
+    parts = split(server)
+    path = _path(parts.path)
+    return urlunsplit((parts.scheme.lower(), _host(parts), "" if path == "/" else path, parts.query, ""))
+
+
+def covers(resource: str, server: str) -> bool:
+    """Tell whether a protected resource is the server, or holds it: same origin, a prefix of its path, its query."""
+    try:
+        wider, narrower = split(resource), split(server)
+    except AuthError:
+        return False
+    if origin(resource) != origin(server) or wider.fragment:
+        return False
+    if wider.query and _query(wider.query) != _query(narrower.query):
+        return False
+    prefix, path = _path(wider.path).rstrip("/"), _path(narrower.path)
+    return path.rstrip("/") == prefix or path.startswith(prefix + "/")
+
+
+def protected_resource_urls(server: str) -> list[str]:
+    """Return where the metadata of a protected resource may be (RFC 9728): for its path, then for its origin."""
+    return [_inserted(server, "oauth-protected-resource"), f"{origin(server)}/.well-known/oauth-protected-resource"]
+
+
+def authorization_server_urls(issuer: str) -> list[str]:
+    """Return where the metadata of an authorization server may be (RFC 8414, OpenID Connect Discovery)."""
+    found = [_inserted(issuer, "oauth-authorization-server"), _inserted(issuer, "openid-configuration")]
+    path = split(issuer).path.rstrip("/")
+    return [*found, f"{origin(issuer)}{path}/.well-known/openid-configuration"] if path else found
+
+
+def _inserted(url: str, name: str) -> str:
+    parts = split(url)
+    query = f"?{parts.query}" if parts.query else ""
+    return f"{origin(url)}/.well-known/{name}{parts.path.rstrip('/')}{query}"

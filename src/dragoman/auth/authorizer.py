@@ -1,0 +1,427 @@
+"""What every way of getting tokens shares: sending them, renewing them in time, and meeting challenges.
+
+Theory of operation: an authorizer belongs to the first address that it is asked about. It loads what its storage has
+once, and from then on answers from memory. Whatever changes tokens is a flight: one task at a time, which everybody
+who needs it joins, and which goes on when one of them is cancelled. A flight holds the lock of the storage and reads
+it again first, for another process may have done the work already.
+
+A challenge is measured by the token that the request was sent with, which is remembered per task: if there is another
+token by now, the request is simply sent again. The same record bounds what one request may cause: one renewal and one
+login for 401, and for 403 two logins with more scopes, never twice for the same demand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from msgspec import Struct
+
+from dragoman.auth.addresses import canonical, require_secure, shown
+from dragoman.auth.challenges import INSUFFICIENT_SCOPE, Challenge, asked, nonce_wanted, schemes, values
+from dragoman.auth.discovery import discover
+from dragoman.auth.fetching import Fetcher, SessionFactory
+from dragoman.auth.records import Authority, Tokens
+from dragoman.auth.scopes import chosen, joined
+from dragoman.auth.signing import DPOP_ALGORITHM, ProofKey
+from dragoman.auth.storage import Keeper, MemoryStorage
+from dragoman.auth.token_endpoint import TokenRefused
+from dragoman.errors import AuthError, AuthRequired, InsecureUrl
+
+UNAUTHORIZED, FORBIDDEN = 401, 403
+MOST_STEPS = 2
+MOST_NONCES = 2
+MOST_CHALLENGES = 6
+RENEWAL_PAUSE = 30.0
+_STALE_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
+_logger = logging.getLogger("dragoman.auth")
+
+
+class _Attempt(Struct):
+    """What was done for one request."""
+
+    sent: str | None = None
+    is_repeated: bool = False
+    challenges: int = 0
+    renewed: bool = False
+    logged_in: bool = False
+    steps: int = 0
+    nonces: int = 0
+
+
+class Authorizer:
+    """Authorizes the requests to one server; how tokens are had is up to its kinds."""
+
+    _refreshes = True
+    """Whether renewing is another thing than getting tokens anew."""
+
+    def __init__(
+        self,
+        identity: str,
+        *,
+        scope: str | None = None,
+        storage: Any = None,
+        dpop: bool = False,
+        http_client_factory: SessionFactory | None = None,
+    ) -> None:
+        self._identity = identity
+        self._scope = scope
+        self._storage = MemoryStorage() if storage is None else storage
+        self._must_prove = dpop
+        self._proves = dpop
+        self._key: ProofKey | None = None
+        self._make_session = http_client_factory
+        self._url: str | None = None
+        self._server = ""
+        self._keeper: Keeper | None = None
+        self._tokens: Tokens | None = None
+        self._is_loaded = False
+        self._challenge: Challenge | None = None
+        self._flight: asyncio.Task[Any] | None = None
+        self._stepped: set[frozenset[str]] = set()
+        self._attempts: WeakKeyDictionary[asyncio.Task[Any], _Attempt] = WeakKeyDictionary()
+        self._renew_after = 0.0
+        self._was_login = False
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({shown(self._url) if self._url else 'not used yet'})"
+
+    # The contract.
+
+    def bind(self, url: str) -> Keeper:
+        """Belong to a server from now on.
+
+        Raises:
+            InsecureUrl: the address is not safe, or the authorizer belongs to another server already.
+        """
+        if url == self._url and self._keeper is not None:
+            return self._keeper
+        require_secure(url, "The server's address")
+        spelled = canonical(url)
+        if self._keeper is not None:
+            if spelled != self._server:
+                raise InsecureUrl(
+                    f"These credentials belong to {shown(self._server)} and are not sent to {shown(url)};"
+                    " give each address an authorization of its own"
+                )
+            return self._keeper
+        self._url, self._server = url, spelled
+        self._keeper = Keeper(self._storage, f"{spelled}\0{self._identity}")
+        return self._keeper
+
+    async def headers(self, method: str, url: str) -> Mapping[str, str]:
+        """Return the headers of a request that is sent now; empty when nothing is known yet.
+
+        Raises:
+            InsecureUrl: the address is not the one that these credentials are for, or not a safe one.
+        """
+        self.bind(url)
+        if not self._is_loaded:
+            await self._load()
+        tokens = self._tokens
+        if tokens is not None and tokens.expires_soon:
+            await self._renew_early(tokens)
+            tokens = self._tokens
+        attempt = self._attempt()
+        if not attempt.is_repeated:
+            attempt = self._begin_attempt()
+        attempt.is_repeated = False
+        attempt.sent = None if tokens is None else tokens.access_token
+        return {} if tokens is None else self._shown_to_server(tokens, method, url)
+
+    async def challenged(self, status: int, headers: Mapping[str, str], method: str, url: str) -> bool:  # noqa: ARG002
+        """Get what a 401 or 403 asks for, and tell whether the request should be sent again.
+
+        Raises:
+            AuthError: what the server asks for cannot be had.
+        """
+        self.bind(url)
+        attempt = self._attempt()
+        attempt.challenges += 1
+        again = attempt.challenges <= MOST_CHALLENGES and await self._meet(status, headers, url, attempt)
+        attempt.is_repeated = again
+        return again
+
+    async def close(self) -> None:
+        """End what is under way; tokens that were had are kept."""
+        flight, self._flight = self._flight, None
+        if flight is not None and flight.get_loop() is asyncio.get_running_loop() and not flight.done():
+            flight.cancel()
+            await asyncio.wait([flight])
+
+    # One request.
+
+    def _attempt(self) -> _Attempt:
+        task = asyncio.current_task()
+        found = None if task is None else self._attempts.get(task)
+        return found or self._begin_attempt()
+
+    def _begin_attempt(self) -> _Attempt:
+        attempt = _Attempt(sent=None if self._tokens is None else self._tokens.access_token)
+        task = asyncio.current_task()
+        if task is not None:
+            self._attempts[task] = attempt
+        return attempt
+
+    def _shown_to_server(self, tokens: Tokens, method: str, url: str) -> dict[str, str]:
+        found = {"Authorization": f"{tokens.token_type} {tokens.access_token}"}
+        if tokens.token_type == "DPoP":  # noqa: S105
+            found["DPoP"] = self._proof_key().proof(method, url, tokens.access_token)
+        return found
+
+    def _has_news(self, attempt: _Attempt) -> bool:
+        return self._tokens is not None and self._tokens.access_token != attempt.sent
+
+    async def _meet(self, status: int, headers: Mapping[str, str], url: str, attempt: _Attempt) -> bool:
+        challenge = asked(headers)
+        if status == UNAUTHORIZED:
+            if self._takes_nonce(headers, url, attempt):
+                return True
+            if "dpop" in schemes(headers) and "bearer" not in schemes(headers):
+                self._proves = True
+            return await self._meet_unauthorized(challenge, attempt)
+        if status == FORBIDDEN and challenge is not None and challenge.error == INSUFFICIENT_SCOPE and challenge.scope:
+            return await self._step_up(challenge, attempt)
+        return False
+
+    def _takes_nonce(self, headers: Mapping[str, str], url: str, attempt: _Attempt) -> bool:
+        nonce = next(iter(values(headers, "dpop-nonce")), None)
+        if self._key is None or not self._key.remember_nonce(url, nonce) or not nonce_wanted(headers):
+            return False
+        attempt.nonces += 1
+        return attempt.nonces <= MOST_NONCES
+
+    async def _meet_unauthorized(self, challenge: Challenge | None, attempt: _Attempt) -> bool:
+        if self._is_flying() and not self._has_news(attempt):
+            await self._join(None)
+        if self._has_news(attempt):
+            attempt.renewed, attempt.logged_in = True, attempt.logged_in or self._was_login
+            return True
+        if attempt.logged_in:
+            raise AuthRequired(
+                f"{shown(self._server)} refuses the token that was just given out for it; is it the right server?",
+                UNAUTHORIZED,
+            )
+        self._challenge = challenge
+        sent, may_renew = attempt.sent, not attempt.renewed
+        attempt.renewed = True
+        await self._join(lambda: self._reauthorize(challenge, sent, may_renew=may_renew))
+        attempt.logged_in = self._was_login
+        return True
+
+    async def _step_up(self, challenge: Challenge, attempt: _Attempt) -> bool:
+        if self._is_flying() and not self._has_news(attempt):
+            await self._join(None)
+        if self._has_news(attempt):
+            return True
+        demanded = frozenset((challenge.scope or "").split())
+        if attempt.steps >= MOST_STEPS or demanded in self._stepped:
+            raise AuthRequired(
+                f"{shown(self._server)} wants a scope that it was not satisfied with before: {challenge.scope}",
+                FORBIDDEN,
+            )
+        attempt.steps += 1
+        self._stepped.add(demanded)
+        wanted = joined([*(self._tokens.scopes if self._tokens else ()), *(challenge.scope or "").split()])
+        await self._join(lambda: self._widen(challenge, wanted))
+        return True
+
+    # Flights.
+
+    def _is_flying(self) -> bool:
+        flight = self._flight
+        return flight is not None and not flight.done() and flight.get_loop() is asyncio.get_running_loop()
+
+    async def _join(self, begin: Callable[[], Coroutine[Any, Any, Any]] | None) -> Any:
+        """Wait for the flight that is under way, or for a new one."""
+        if not self._is_flying():
+            if begin is None:
+                return None
+            self._flight = asyncio.get_running_loop().create_task(begin())
+            self._flight.add_done_callback(_look_at)
+        assert self._flight is not None
+        flight = self._flight
+        try:
+            return await asyncio.shield(flight)
+        except asyncio.CancelledError:
+            if flight.cancelled() and not _is_cancelling():
+                raise AuthError(f"Getting into {shown(self._server)} was given up") from None
+            raise
+
+    async def _load(self) -> None:
+        assert self._keeper is not None
+        self._adopt(await self._keeper.tokens())
+        self._is_loaded = True
+
+    def _adopt(self, tokens: Tokens | None) -> None:
+        self._tokens = tokens
+        if tokens is not None and tokens.dpop_key is not None and tokens.token_type == "DPoP":  # noqa: S105
+            if self._key is None or self._key.plain() != tokens.dpop_key:
+                self._key = ProofKey(tokens.dpop_key)
+            self._proves = True
+
+    async def _keep(self, tokens: Tokens | None) -> None:
+        assert self._keeper is not None
+        self._adopt(tokens)
+        self._is_loaded = True
+        await self._keeper.save_tokens(tokens)
+
+    async def _renew_early(self, tokens: Tokens) -> None:
+        """Renew before it is too late; when that fails, the server says what is needed."""
+        if tokens.authority is None or not self._is_renewable(tokens) or time.monotonic() < self._renew_after:
+            return
+        if self._is_flying() and not tokens.is_expired:
+            return
+        try:
+            await self._join(lambda: self._renew_under_lock(tokens.access_token))
+        except AuthError as error:
+            self._renew_after = time.monotonic() + RENEWAL_PAUSE
+            _logger.warning("The token for %s could not be renewed before it expires: %s", shown(self._server), error)
+
+    async def _renew_under_lock(self, sent: str) -> None:
+        assert self._keeper is not None
+        async with self._keeper.lock():
+            kept = await self._keeper.tokens()
+            if kept is None or kept.access_token != sent or kept.authority is None:
+                self._adopt(kept)
+                return
+            async with Fetcher(self._make_session) as fetch:
+                await self._renewed(fetch, kept, kept.authority)
+
+    async def _reauthorize(self, challenge: Challenge | None, sent: str | None, *, may_renew: bool) -> None:
+        """Get a token that the server takes."""
+        assert self._keeper is not None
+        async with self._keeper.lock():
+            kept = await self._keeper.tokens()
+            self._adopt(kept)
+            self._was_login = False
+            if kept is not None and kept.access_token != sent and not kept.is_expired:
+                return
+            async with Fetcher(self._make_session) as fetch:
+                known = None if kept is None else kept.authority
+                authority = await discover(fetch, self._server_url(), challenge, known)
+                if kept is not None and kept.issuer not in (None, authority.issuer):
+                    _logger.info("%s has another authorization server now", shown(self._server))
+                    await self._keep(None)
+                    kept = None
+                if kept is not None and may_renew and await self._try_to_renew(fetch, kept, authority):
+                    return
+                self._stepped.clear()
+                await self._keep(await self._obtain(fetch, authority, chosen(challenge, authority, self._scope)))
+                self._was_login = True
+
+    async def _widen(self, challenge: Challenge, scope: str | None) -> None:
+        """Get a token with more scopes."""
+        assert self._keeper is not None
+        async with self._keeper.lock(), Fetcher(self._make_session) as fetch:
+            known = None if self._tokens is None else self._tokens.authority
+            authority = await discover(fetch, self._server_url(), challenge, known)
+            await self._keep(await self._obtain(fetch, authority, scope))
+            self._was_login = True
+
+    async def _try_to_renew(self, fetch: Fetcher, kept: Tokens, authority: Authority) -> bool:
+        if not self._refreshes or not self._is_renewable(kept):
+            return False
+        try:
+            return await self._renewed(fetch, kept, authority)
+        except AuthError as error:
+            _logger.warning("The token for %s could not be renewed: %s", shown(self._server), error)
+            return False
+
+    async def _renewed(self, fetch: Fetcher, kept: Tokens, authority: Authority) -> bool:
+        """Renew tokens without a person, and tell whether that worked; what is refused for good is forgotten.
+
+        Raises:
+            AuthError: it may work another time.
+        """
+        try:
+            await self._keep(await self._renew(fetch, kept, authority))
+        except TokenRefused as refused:
+            if refused.error in _STALE_CLIENT and await self._forget_client():
+                await self._keep(None)
+                return False
+            if refused.error != "invalid_grant":
+                raise
+            await self._keep(None)
+            return False
+        return True
+
+    def _server_url(self) -> str:
+        assert self._url is not None
+        return self._url
+
+    # Proofs of possession.
+
+    def _proof_key(self) -> ProofKey:
+        if self._key is None:
+            self._key = ProofKey()
+        return self._key
+
+    def _key_for(self, authority: Authority) -> ProofKey | None:
+        """Return the key that tokens of an authorization server are to be bound to, if they are.
+
+        Raises:
+            AuthError: they must be, and the server knows none of our algorithms.
+        """
+        if not self._proves:
+            return None
+        known = authority.dpop_algorithms
+        if known is not None and DPOP_ALGORITHM not in known:
+            raise AuthError(f"{shown(authority.issuer)} does not take DPoP proofs with {DPOP_ALGORITHM}")
+        return self._proof_key()
+
+    def _require_bound(self, tokens: Tokens) -> Tokens:
+        """Return tokens, unless they are to be bound to a key and are not.
+
+        Raises:
+            AuthError: they are not.
+        """
+        if self._must_prove and tokens.token_type != "DPoP":  # noqa: S105
+            where = "" if tokens.authority is None else shown(tokens.authority.issuer)
+            raise AuthError(f"{where} does not bind tokens to a key; leave out dpop=True")
+        return tokens
+
+    # What the kinds do.
+
+    def _is_renewable(self, tokens: Tokens) -> bool:
+        """Tell whether tokens can be renewed without a person."""
+        raise NotImplementedError
+
+    async def _renew(self, fetch: Fetcher, tokens: Tokens, authority: Authority) -> Tokens:
+        """Return new tokens for old ones."""
+        raise NotImplementedError
+
+    async def _obtain(self, fetch: Fetcher, authority: Authority, scope: str | None) -> Tokens:
+        """Return tokens, by whatever it takes."""
+        raise NotImplementedError
+
+    async def _forget_client(self) -> bool:
+        """Forget a registration that the authorization server does not know any more, if it can be had anew."""
+        return False
+
+
+def _look_at(flight: asyncio.Task[Any]) -> None:
+    """Let nobody complain of an error that everybody who waited for it has left behind."""
+    if not flight.cancelled():
+        flight.exception()
+
+
+def _is_cancelling() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def required_text(name: str, value: str | None, error: type[AuthError]) -> str:
+    """Return a text that must be there."""
+    if not isinstance(value, str) or not value.strip():
+        raise error(f"{name} is missing or blank")
+    return value
+
+
+def spelled_scope(scope: str | Iterable[str] | None) -> str | None:
+    """Return a scope as one text, of a text or of several."""
+    return joined(scope.split() if isinstance(scope, str) else scope or ())

@@ -1,0 +1,164 @@
+"""Who gives out tokens for a server: its own metadata, then that of its authorization server.
+
+A server that publishes no metadata is taken for one of 2025-03-26, which was its own authorization server.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dragoman.auth.addresses import (
+    authorization_server_urls,
+    canonical,
+    covers,
+    origin,
+    protected_resource_urls,
+    require_reachable,
+    resource_of,
+    shown,
+)
+from dragoman.auth.challenges import Challenge
+from dragoman.auth.fetching import OK, Fetcher, text, texts
+from dragoman.auth.records import Authority
+from dragoman.errors import AuthError, InsecureUrl
+
+SERVER_FAILED = 500
+_logger = logging.getLogger("dragoman.auth")
+
+
+class _OutOfOrderError(AuthError):
+    """Metadata may be there, and cannot be had now."""
+
+
+async def discover(
+    fetch: Fetcher, server: str, challenge: Challenge | None, known: Authority | None = None
+) -> Authority:
+    """Return who gives out tokens for a server that answered with a challenge, or that is asked for the first time.
+
+    While the metadata are out of order, what is `known` from before holds.
+
+    Raises:
+        AuthError: the metadata contradict each other, lead to unsafe places, or cannot be had.
+    """
+    try:
+        found = await _protected_resource(fetch, server, challenge)
+    except _OutOfOrderError:
+        if known is not None:
+            return known
+        found = None
+    if found is None:
+        return await _of_2025_03_26(fetch, server)
+    resource = text(found, "resource") or resource_of(server)
+    if not covers(resource, server):
+        raise AuthError(
+            f"The metadata of {shown(server)} are for another resource, {shown(resource)}; they are not used"
+        )
+    issuers = found.get("authorization_servers")
+    if not isinstance(issuers, list) or not issuers or not all(isinstance(one, str) and one for one in issuers):
+        raise AuthError(f"The metadata of {shown(server)} name no authorization server")
+    issuer = require_reachable(issuers[0], "The authorization server", server)
+    try:
+        metadata = await _first(fetch, authorization_server_urls(issuer))
+    except _OutOfOrderError as error:
+        if known is not None and known.issuer == issuer:
+            return known
+        raise AuthError(f"The metadata of {shown(issuer)} cannot be had: {error}") from None
+    if metadata is None:
+        raise AuthError(f"The authorization server {shown(issuer)} publishes no metadata")
+    # MUST (2026-07-28): identical to the issuer that the address was made from, and not used otherwise.
+    if metadata.get("issuer") != issuer:
+        raise AuthError(f"The metadata of {shown(issuer)} are of another issuer; they are not used")
+    return _authority(metadata, issuer, resource, server, texts(found, "scopes_supported"))
+
+
+async def _protected_resource(fetch: Fetcher, server: str, challenge: Challenge | None) -> dict[str, Any] | None:
+    urls = protected_resource_urls(server)
+    named = None if challenge is None else challenge.resource_metadata
+    if named is not None:
+        if _is_at_home(named, server):
+            urls.insert(0, named)
+        else:
+            _logger.warning("%s names metadata of another origin, %s, which are not read", shown(server), shown(named))
+    return await _first(fetch, urls, lambda body: "resource" in body or "authorization_servers" in body)
+
+
+def _is_at_home(url: str, server: str) -> bool:
+    try:
+        return origin(url) == origin(server)
+    except InsecureUrl:
+        return False
+
+
+async def _first(
+    fetch: Fetcher, urls: list[str], fits: Callable[[Mapping[str, Any]], bool] = bool
+) -> dict[str, Any] | None:
+    """Return the first document that is there."""
+    trouble: str | None = None
+    for url in dict.fromkeys(urls):
+        try:
+            reply = await fetch.get(url)
+        except AuthError as error:
+            trouble = str(error)
+            continue
+        if reply.status == OK and reply.body is not None and fits(reply.body):
+            return reply.body
+        if reply.status >= SERVER_FAILED:
+            trouble = f"{shown(url)} answered with status {reply.status}"
+    if trouble is not None:
+        raise _OutOfOrderError(trouble)
+    return None
+
+
+async def _of_2025_03_26(fetch: Fetcher, server: str) -> Authority:
+    home = origin(server)
+    try:
+        metadata = await _first(fetch, authorization_server_urls(home), lambda body: bool(text(body, "token_endpoint")))
+    except _OutOfOrderError as error:
+        raise AuthError(f"Who gives out tokens for {shown(server)} cannot be found out: {error}") from None
+    if metadata is not None:
+        issuer = text(metadata, "issuer")
+        authority = _authority(metadata, issuer or home, resource_of(server), server, None)
+        authority.has_issuer = issuer is not None
+        return authority
+    return Authority(
+        issuer=home,
+        resource=resource_of(server),
+        token_endpoint=f"{home}/token",
+        authorization_endpoint=f"{home}/authorize",
+        registration_endpoint=f"{home}/register",
+        has_issuer=False,
+        has_pkce=True,
+    )
+
+
+def _authority(
+    metadata: Mapping[str, Any], issuer: str, resource: str, server: str, resource_scopes: list[str] | None
+) -> Authority:
+    def endpoint(name: str) -> str | None:
+        found = text(metadata, name)
+        return found if found is None else require_reachable(found, f"The {name} of {shown(issuer)}", server)
+
+    token_endpoint = endpoint("token_endpoint")
+    if token_endpoint is None:
+        raise AuthError(f"The metadata of {shown(issuer)} have no token_endpoint")
+    return Authority(
+        issuer=issuer,
+        resource=resource,
+        token_endpoint=token_endpoint,
+        authorization_endpoint=endpoint("authorization_endpoint"),
+        registration_endpoint=endpoint("registration_endpoint"),
+        scopes_supported=texts(metadata, "scopes_supported"),
+        resource_scopes=resource_scopes,
+        auth_methods=texts(metadata, "token_endpoint_auth_methods_supported"),
+        dpop_algorithms=texts(metadata, "dpop_signing_alg_values_supported"),
+        takes_metadata_documents=metadata.get("client_id_metadata_document_supported") is True,
+        sends_issuer=metadata.get("authorization_response_iss_parameter_supported") is True,
+        has_pkce="S256" in (texts(metadata, "code_challenge_methods_supported") or ()),
+    )
+
+
+def same_server(one: str, other: str) -> bool:
+    """Tell whether two addresses are of one server."""
+    return one == other or canonical(one) == canonical(other)

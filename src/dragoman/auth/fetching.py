@@ -1,0 +1,143 @@
+"""Requests to authorization servers: JSON in, bounded, and never redirected."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlencode
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import msgspec
+from msgspec import Struct
+
+from dragoman.auth.addresses import is_loopback, shown, split
+from dragoman.errors import AuthError
+from dragoman.protocol.versions import LATEST_STATELESS
+
+MOST_BYTES = 4 * 1024 * 1024
+REQUEST_SECONDS = 30.0
+OK, CREATED = 200, 201
+_BROKEN = (aiohttp.ClientError, OSError, asyncio.TimeoutError, ValueError)
+
+SessionFactory = Callable[[], aiohttp.ClientSession]
+
+
+class Reply(Struct):
+    """What an authorization server answered: `body` is None unless it is a JSON object."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: dict[str, Any] | None
+
+
+class Fetcher:
+    """The connections of one flow.
+
+    Example:
+        async with Fetcher() as fetch:
+            reply = await fetch.get("https://auth.example.com/.well-known/oauth-authorization-server")
+    """
+
+    def __init__(self, make_session: SessionFactory | None = None) -> None:
+        self._make_session = make_session or _session
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Fetcher:
+        self._session = self._make_session()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def get(self, url: str) -> Reply:
+        """Get a document.
+
+        Raises:
+            AuthError: the server cannot be reached, or says too much.
+        """
+        return await self._send("GET", url, {"MCP-Protocol-Version": LATEST_STATELESS.name}, None)
+
+    async def post_form(self, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> Reply:
+        """Post a form.
+
+        Raises:
+            AuthError: the server cannot be reached, or says too much.
+        """
+        kind = {"Content-Type": "application/x-www-form-urlencoded"}
+        return await self._send("POST", url, {**headers, **kind}, urlencode(form).encode("ascii"))
+
+    async def post_json(self, url: str, value: Any) -> Reply:
+        """Post a JSON document.
+
+        Raises:
+            AuthError: the server cannot be reached, or says too much.
+        """
+        return await self._send("POST", url, {"Content-Type": "application/json"}, msgspec.json.encode(value))
+
+    async def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
+        session = self._session
+        assert session is not None
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                async with session.request(
+                    method,
+                    url,
+                    data=body,
+                    headers={"Accept": "application/json", **headers},
+                    allow_redirects=False,
+                    proxy=_proxy_for(url),
+                    raise_for_status=False,
+                ) as response:
+                    return Reply(response.status, response.headers, _object(await _read(response, url)))
+        except _BROKEN as error:
+            # What these errors say may quote a request.
+            raise AuthError(f"{shown(url)} cannot be asked ({type(error).__name__}); is it reachable?") from None
+
+
+async def _read(response: aiohttp.ClientResponse, url: str) -> bytes:
+    said = bytearray()
+    async for piece in response.content.iter_any():
+        said += piece
+        if len(said) > MOST_BYTES:
+            response.close()
+            raise AuthError(f"{shown(url)} answered with more than {MOST_BYTES} bytes")
+    return bytes(said)
+
+
+def _object(body: bytes) -> dict[str, Any] | None:
+    try:
+        found = msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+
+
+def _proxy_for(url: str) -> str | None:
+    parts = split(url)
+    if parts.hostname is None or is_loopback(parts.hostname):
+        return None
+    proxies = getproxies()
+    found = proxies.get(parts.scheme) or proxies.get("all")
+    return None if not found or proxy_bypass(parts.netloc.rpartition("@")[2]) else found
+
+
+def text(body: Mapping[str, Any], name: str) -> str | None:
+    """Return a member that is a text with something in it."""
+    found = body.get(name)
+    return found if isinstance(found, str) and found.strip() else None
+
+
+def texts(body: Mapping[str, Any], name: str) -> list[str] | None:
+    """Return a member that is a list of texts; None when there is none."""
+    found = body.get(name)
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else None

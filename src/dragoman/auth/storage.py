@@ -1,0 +1,223 @@
+"""Where tokens and registrations are kept, so that one login lasts.
+
+Theory of operation: a keeper is the drawer of one server and one client in somebody's storage. Of a file storage it is
+one file, readable by its user alone and replaced as a whole. Whoever is about to change tokens first takes the lock of
+the drawer and reads again: a refresh token that is used twice can cost the whole login, and another process may just
+have used it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from inspect import isawaitable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dragoman.auth.contract import TokenStorage
+from dragoman.auth.records import ClientInformation, Tokens
+from dragoman.errors import AuthError
+from dragoman.runtime.keys import state_folder
+
+LOCK_SECONDS = 330.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.2
+_logger = logging.getLogger("dragoman.auth")
+
+
+class Keeper:
+    """The drawer of one server in a storage, with records in place of plain JSON."""
+
+    def __init__(self, storage: Any, key: str) -> None:
+        drawer = getattr(storage, "drawer", None)
+        self._storage: TokenStorage = storage if drawer is None else drawer(key)
+
+    async def tokens(self) -> Tokens | None:
+        """Return the tokens that are kept."""
+        return Tokens.of(await _done(self._storage.tokens()))
+
+    async def save_tokens(self, tokens: Tokens | None) -> None:
+        """Keep tokens, or forget them."""
+        await _done(self._storage.save_tokens(None if tokens is None else tokens.plain()))
+
+    async def client(self) -> ClientInformation | None:
+        """Return what is known of the client's registration."""
+        return ClientInformation.of(await _done(self._storage.client_information()))
+
+    async def save_client(self, information: ClientInformation | None) -> None:
+        """Keep a registration, or forget it."""
+        await _done(self._storage.save_client_information(None if information is None else information.plain()))
+
+    def lock(self) -> AbstractAsyncContextManager[Any]:
+        """Keep everybody else from renewing tokens."""
+        lock = getattr(self._storage, "lock", None)
+        return nullcontext() if lock is None else lock()
+
+
+async def _done(value: Any) -> Any:
+    return await value if isawaitable(value) else value
+
+
+class MemoryStorage:
+    """Keeps tokens as long as the process lives.
+
+    Example:
+        Client(url, auth=OAuth(storage=MemoryStorage()))
+    """
+
+    def __init__(self) -> None:
+        self._drawers: dict[str, _MemoryDrawer] = {}
+
+    def drawer(self, key: str) -> _MemoryDrawer:
+        """Return what is kept for one server and client."""
+        return self._drawers.setdefault(key, _MemoryDrawer())
+
+
+class _MemoryDrawer:
+    def __init__(self) -> None:
+        self._tokens: dict[str, Any] | None = None
+        self._client: dict[str, Any] | None = None
+
+    def tokens(self) -> dict[str, Any] | None:
+        return self._tokens
+
+    def save_tokens(self, tokens: dict[str, Any] | None) -> None:
+        self._tokens = tokens
+
+    def client_information(self) -> dict[str, Any] | None:
+        return self._client
+
+    def save_client_information(self, information: dict[str, Any] | None) -> None:
+        self._client = information
+
+
+class FileStorage:
+    """Keeps tokens in files that only this user may read, and lets processes renew them one after the other.
+
+    Example:
+        Client(url, auth=OAuth(storage=FileStorage(account="ada@example.com")))
+
+    Without a folder they are in the user's state folder. `account` tells the logins of several people apart. Where no
+    file can be written there is a warning, and the tokens last as long as the process.
+    """
+
+    def __init__(self, folder: str | Path | None = None, *, account: str = "") -> None:
+        self._folder = None if folder is None else Path(folder)
+        self._account = account
+
+    def drawer(self, key: str) -> FileDrawer:
+        """Return what is kept for one server and client."""
+        name = hashlib.sha256(f"{key}\0{self._account}".encode()).hexdigest()[:32]
+        return FileDrawer((self._folder or state_folder() / "auth") / f"{name}.json")
+
+
+class FileDrawer:
+    """One file of a file storage."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._unwritten: dict[str, Any] | None = None
+
+    def tokens(self) -> dict[str, Any] | None:
+        """Return what was last saved as tokens."""
+        return self._member("tokens")
+
+    def save_tokens(self, tokens: dict[str, Any] | None) -> None:
+        """Keep the tokens."""
+        self._save("tokens", tokens)
+
+    def client_information(self) -> dict[str, Any] | None:
+        """Return what was last saved about the client's registration."""
+        return self._member("client")
+
+    def save_client_information(self, information: dict[str, Any] | None) -> None:
+        """Keep what the authorization server knows the client by."""
+        self._save("client", information)
+
+    def _member(self, name: str) -> dict[str, Any] | None:
+        found = self._read().get(name)
+        return found if isinstance(found, dict) else None
+
+    def _read(self) -> dict[str, Any]:
+        if self._unwritten is not None:
+            return self._unwritten
+        try:
+            found = msgspec.json.decode(self._path.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            _logger.warning("The tokens in %s cannot be read (%s) and are left out", self._path, type(error).__name__)
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _save(self, name: str, value: dict[str, Any] | None) -> None:
+        kept = {**self._read(), name: value}
+        try:
+            self._write(msgspec.json.encode({name: value for name, value in kept.items() if value is not None}))
+        except OSError as error:
+            if self._unwritten is None:
+                _logger.warning("No tokens can be kept in %s (%s); log in again after a restart", self._path, error)
+            self._unwritten = kept
+
+    def _write(self, content: bytes) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fresh = self._path.with_name(f"{self._path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(self._path)
+        except BaseException:
+            fresh.unlink(missing_ok=True)
+            raise
+
+    @asynccontextmanager
+    async def lock(self) -> AsyncIterator[None]:
+        """Keep other processes, and others in this one, from renewing the same tokens.
+
+        Raises:
+            AuthError: somebody else holds the lock for longer than any login takes.
+        """
+        descriptor = self._open_lock()
+        if descriptor is None:
+            yield
+            return
+        try:
+            await _take(descriptor, self._path)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _open_lock(self) -> int | None:
+        try:
+            import fcntl  # noqa: F401
+
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        except (ImportError, OSError):
+            return None
+
+
+async def _take(descriptor: int, path: Path) -> None:
+    import fcntl
+
+    pause = _FIRST_PAUSE
+    try:
+        async with asyncio.timeout(LOCK_SECONDS):
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    await asyncio.sleep(pause)
+                    pause = min(pause * 2, _LONGEST_PAUSE)
+                else:
+                    return
+    except TimeoutError:
+        raise AuthError(f"Another process has been renewing the tokens in {path} for too long; end it") from None

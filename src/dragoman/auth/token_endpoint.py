@@ -1,0 +1,182 @@
+"""Token requests: how a client says who it is, what it sends, and what it makes of the answer."""
+
+from __future__ import annotations
+
+import re
+import time
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote_plus
+
+from msgspec import Struct
+
+from dragoman.auth.addresses import shown
+from dragoman.auth.challenges import USE_NONCE, values
+from dragoman.auth.fetching import CREATED, OK, Fetcher, Reply, text
+from dragoman.auth.records import Authority, ClientInformation, Tokens
+from dragoman.auth.signing import AssertionSigner, ProofKey
+from dragoman.errors import AuthError
+
+BASIC, POST, NONE, SIGNED = "client_secret_basic", "client_secret_post", "none", "private_key_jwt"
+ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+LONGEST_QUOTE = 200
+_SECRET_FIELDS = (
+    "code",
+    "code_verifier",
+    "refresh_token",
+    "client_secret",
+    "client_assertion",
+    "assertion",
+    "subject_token",
+)
+_VISIBLE = re.compile(r"[\x21-\x7e]+")
+
+
+class TokenRefused(AuthError):
+    """An authorization server did not give tokens; `error` is the code that it gave as the reason."""
+
+    def __init__(self, message: str, error: str | None = None) -> None:
+        super().__init__(message)
+        self.error = error
+
+
+class Credential(Struct):
+    """Who asks: nobody in particular when there is no client id."""
+
+    client_id: str | None = None
+    secret: str | None = None
+    method: str = NONE
+    signer: AssertionSigner | None = None
+
+    def __repr__(self) -> str:
+        return f"Credential(client_id={self.client_id!r}, method={self.method!r})"
+
+
+def credential(client: ClientInformation, authority: Authority) -> Credential:
+    """Return how a registered client says who it is: as it was registered, else as the server takes it."""
+    secret = client.client_secret if client.client_secret and client.client_secret.strip() else None
+    method = client.token_endpoint_auth_method
+    if method not in (BASIC, POST, NONE):
+        taken = authority.auth_methods
+        method = BASIC if taken is None else next((one for one in (BASIC, POST, NONE) if one in taken), BASIC)
+    return Credential(client.client_id, secret, NONE if secret is None else method)
+
+
+async def request_tokens(
+    fetch: Fetcher,
+    authority: Authority,
+    form: Mapping[str, str | None],
+    who: Credential,
+    key: ProofKey | None = None,
+    *,
+    known: Tokens | None = None,
+) -> Tokens:
+    """Ask for tokens for a resource; `known` are those that are being renewed.
+
+    Raises:
+        TokenRefused: the server says no.
+        AuthError: it cannot be asked, or its answer makes no sense.
+    """
+    sent = {name: value for name, value in form.items() if value is not None}
+    reply, secrets = await _ask(fetch, {**sent, "resource": authority.resource}, who, key, authority)
+    body = accepted(reply, authority.token_endpoint, secrets)
+    return _tokens(body, authority, sent.get("scope"), known, key)
+
+
+async def _ask(
+    fetch: Fetcher, form: dict[str, str], who: Credential, key: ProofKey | None, authority: Authority
+) -> tuple[Reply, list[str]]:
+    """Return what the token endpoint answers, and what of the request may be shown to nobody."""
+    url = authority.token_endpoint
+    for _ in range(2):
+        fields, headers = identified(form, who, authority.issuer)
+        if key is not None:
+            headers["DPoP"] = key.proof("POST", url)
+        reply = await fetch.post_form(url, fields, headers)
+        if key is None or not key.remember_nonce(url, next(iter(values(reply.headers, "dpop-nonce")), None)):
+            break
+        if reply.status == OK or (reply.body or {}).get("error") != USE_NONCE:
+            break
+    return reply, secrets_of(fields, headers)
+
+
+def secrets_of(fields: Mapping[str, str], headers: Mapping[str, str]) -> list[str]:
+    """Return what of a token request may be shown to nobody."""
+    sent = [value.removeprefix("Basic ") for value in headers.values()]
+    return [*sent, *(fields[name] for name in _SECRET_FIELDS if name in fields)]
+
+
+def identified(form: Mapping[str, str], who: Credential, audience: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return a form and headers that say who sends them."""
+    fields, headers = dict(form), {}
+    if who.method == SIGNED and who.signer is not None:
+        fields |= {"client_assertion_type": ASSERTION_TYPE, "client_assertion": who.signer.sign(audience)}
+    elif who.method == BASIC and who.secret is not None:
+        pair = f"{quote_plus(who.client_id or '')}:{quote_plus(who.secret)}"
+        headers["Authorization"] = "Basic " + b64encode(pair.encode("ascii")).decode("ascii")
+    elif who.client_id is not None:
+        fields["client_id"] = who.client_id
+        if who.method == POST and who.secret is not None:
+            fields["client_secret"] = who.secret
+    return fields, headers
+
+
+def accepted(reply: Reply, url: str, secrets: Iterable[str]) -> dict[str, Any]:
+    """Return the body of an answer that grants what was asked.
+
+    Raises:
+        TokenRefused: it does not.
+    """
+    body = reply.body
+    if reply.status in (OK, CREATED) and body is not None and "error" not in body:
+        return body
+    error = text(body or {}, "error")
+    said = f"status {reply.status}" if error is None else quoted(error, secrets)
+    description = text(body or {}, "error_description")
+    if description is not None:
+        said += f": {quoted(description, secrets)}"
+    elif body is None:
+        said += ", and no JSON object"
+    raise TokenRefused(f"{shown(url)} refuses: {said}", error)
+
+
+def quoted(said: str, secrets: Iterable[str]) -> str:
+    """Return what a server said as it may stand in an error: short, printable, and without what is secret."""
+    for secret in sorted((one for one in secrets if len(one) > 3), key=len, reverse=True):
+        said = said.replace(secret, "...")
+    return "".join(character if character.isprintable() else " " for character in said)[:LONGEST_QUOTE]
+
+
+def _tokens(
+    body: Mapping[str, Any], authority: Authority, requested: str | None, known: Tokens | None, key: ProofKey | None
+) -> Tokens:
+    where = shown(authority.token_endpoint)
+    access_token = text(body, "access_token")
+    if access_token is None or not _VISIBLE.fullmatch(access_token):
+        raise TokenRefused(f"{where} answered without an access token that can be used")
+    kind = (text(body, "token_type") or "Bearer").lower()
+    if kind not in ("bearer", "dpop") or (kind == "dpop" and key is None):
+        raise TokenRefused(f"{where} gave a token of a type that is not known here")
+    lifetime = _seconds(body.get("expires_in"))
+    asked = known.requested_scope if requested is None and known is not None else requested
+    return Tokens(
+        access_token=access_token,
+        token_type="DPoP" if kind == "dpop" else "Bearer",
+        expires_at=None if lifetime is None else time.time() + lifetime,
+        lifetime=lifetime,
+        refresh_token=text(body, "refresh_token") or (None if known is None else known.refresh_token),
+        scope=text(body, "scope") or (asked if known is None else known.scope),
+        requested_scope=asked,
+        authority=authority,
+        dpop_key=None if key is None else key.plain(),
+    )
+
+
+def _seconds(value: Any) -> float | None:
+    try:
+        found = None if value is None or isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return None
+    return found if found is not None and 0 <= found < 1e12 else None

@@ -1,0 +1,395 @@
+"""Configuration files of many servers, as the hosts of MCP write them.
+
+`mcpServers` (Claude, Cursor, Gemini, Cline, Windsurf), `servers` with `inputs` (VS Code) and `mcp_servers` (RubyLLM,
+Codex) are read, from JSON with comments, YAML or TOML. An entry that cannot be used carries its error and harms no
+other; keys that are not known are kept. Secrets stand in the values of such files, so that neither errors nor
+representations quote values.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from msgspec import Struct, field
+
+from dragoman.client.expansion import Inputs, Place
+from dragoman.client.jsonc import plain_json
+from dragoman.errors import ConfigError
+
+Json = dict[str, Any]
+
+FILES = (".mcp.json", "mcp.json", ".vscode/mcp.json", ".cursor/mcp.json")
+"""Where a configuration is looked for in the working directory."""
+
+_logger = logging.getLogger("dragoman.client")
+_SERVERS = ("mcpServers", "servers", "mcp_servers")
+_KINDS = {
+    "stdio": "stdio",
+    "local": "stdio",
+    "sse": "sse",
+    "http": "http",
+    "streamable": "http",
+    "streamablehttp": "http",
+}
+_KIND_KEYS = ("type", "transport", "transport_type", "transportType")
+_URL_KEYS = ("httpUrl", "url", "serverUrl")
+_ENV_FILE_KEYS = ("envFile", "env_file")
+_WAY_KEYS = ("command", "args", "env", "cwd", "headers")
+_TIMEOUT_KEYS = ("timeout", "request_timeout", "requestTimeout")
+_INCLUDE_KEYS = ("tools", "includeTools", "include_tools", "enabledTools", "enabled_tools")
+_EXCLUDE_KEYS = ("excludeTools", "exclude_tools", "disabledTools", "disabled_tools")
+_APPROVED_KEYS = ("autoApprove", "auto_approve", "alwaysAllow", "always_allow")
+_INHERIT_KEYS = ("inherit_env", "inheritEnv")
+_VERSION_KEYS = ("protocol_version", "protocolVersion")
+
+
+class ServerEntry(Struct, kw_only=True):
+    """One server of a configuration file.
+
+    Example:
+        for entry in load("mcp.json"):
+            print(entry.name, entry.error or "is fine")
+    """
+
+    name: str
+    file: str | None = None
+    target: Json = field(default_factory=dict)
+    """What a client is pointed at."""
+    options: Json = field(default_factory=dict)
+    """What a client is told besides."""
+    disabled: bool = False
+    required: bool = False
+    include: list[str] | None = None
+    """The tools that are shown, as names or patterns; all of them if it is None."""
+    exclude: list[str] = field(default_factory=list)
+    """The tools that are not."""
+    prefix: str | None = None
+    """What the names of its tools begin with, beside a clash."""
+    auto_approve: list[str] = field(default_factory=list)
+    """The tools that its author would not be asked about."""
+    more: Json = field(default_factory=dict)
+    """What else the entry says."""
+    error: ConfigError | None = None
+    """Why it cannot be used."""
+
+    def __repr__(self) -> str:
+        url = self.target.get("url")
+        where = _without_secrets(url) if isinstance(url, str) else self.target.get("command")
+        return f"<{type(self).__name__} {self.name!r} {where if self.error is None else 'unusable'}>"
+
+
+def load(
+    source: str | os.PathLike[str] | Mapping[str, Any] | None = None, *, inputs: Inputs | None = None
+) -> list[ServerEntry]:
+    """Return the servers of a configuration: a file, what it would hold, or the first file that is found.
+
+    Example:
+        entries = load(".vscode/mcp.json", inputs={"token": token})
+
+    Without a source it is what DRAGOMAN_CONFIG names, else `.mcp.json`, `mcp.json`, `.vscode/mcp.json` or
+    `.cursor/mcp.json` of the working directory, else `dragoman/mcp.json` in the user's configuration directory; and no
+    servers if there is none of them. `inputs` are the values of VS Code's inputs by their ids, or a function that is
+    given each input.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no configuration. An entry that cannot be used raises nothing, and
+            carries its error.
+    """
+    if isinstance(source, Mapping):
+        return list(_entries(source, Place(declared=source.get("inputs"), given=inputs)))
+    path = find() if source is None else Path(source).expanduser()
+    if path is None:
+        _logger.warning("There is no configuration file: neither %s nor one of the user's", ", ".join(FILES))
+        return []
+    document = _document(path)
+    return list(_entries(document, Place(path, declared=document.get("inputs"), given=inputs)))
+
+
+def find() -> Path | None:
+    """Return the configuration file that is meant when none is named, if there is one."""
+    named = os.environ.get("DRAGOMAN_CONFIG")
+    if named:
+        return Path(named).expanduser()
+    settings = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
+    candidates = (*map(Path, FILES), settings / "dragoman" / "mcp.json")
+    return next((path for path in candidates if path.is_file()), None)
+
+
+# Documents.
+
+
+def _document(path: Path) -> Json:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"the file cannot be read: {error.strerror}", str(path)) from None
+    except UnicodeDecodeError:
+        raise ConfigError("the file is no UTF-8 text; save it as UTF-8", str(path)) from None
+    parse = {".yml": _from_yaml, ".yaml": _from_yaml, ".toml": _from_toml}.get(path.suffix.lower(), _from_json)
+    document = parse(text, str(path))
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise ConfigError("the file must hold an object with the key mcpServers", str(path))
+    return document
+
+
+def _from_json(text: str, file: str) -> Any:
+    import json
+
+    text = plain_json(text)
+    try:
+        return json.loads(text) if text.strip() else None
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise ConfigError(f"the file is no JSON: {error.msg} in {where}", file) from None
+    except RecursionError:
+        raise ConfigError("the file is nested too deeply", file) from None
+
+
+def _from_toml(text: str, file: str) -> Any:
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"the file is no TOML: {error}", file) from None
+
+
+def _from_yaml(text: str, file: str) -> Any:
+    try:
+        import yaml  # type: ignore[import-untyped]
+    except ImportError:
+        remedy = "install it with `pip install dragoman[yaml]`, or write the file as JSON"
+        raise ConfigError(f"reading YAML needs the package PyYAML; {remedy}", file) from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:  # its own text quotes the line
+        where = "" if error.problem_mark is None else f" in line {error.problem_mark.line + 1}"
+        raise ConfigError(f"the file is no YAML: {error.problem}{where}", file) from None
+    except yaml.YAMLError:
+        raise ConfigError("the file is no YAML", file) from None
+
+
+def _entries(document: Mapping[str, Any], place: Place) -> Iterator[ServerEntry]:
+    for name, raw in _servers(document, place).items():
+        yield read_entry(str(name), raw, place)
+
+
+def _servers(document: Mapping[str, Any], place: Place) -> Json:
+    nested = document.get("mcp")  # where VS Code's settings.json has them
+    holders = [document, nested] if isinstance(nested, Mapping) else [document]
+    found = [(key, holder[key]) for holder in holders for key in _SERVERS if key in holder]
+    if not found and all(_is_entry(value) for value in document.values()):
+        return {**document}
+    if not found:
+        raise place.error(f"there is none of the keys {', '.join(_SERVERS)}; put the servers under one of them")
+    servers: Json = {}
+    for key, value in found:
+        if value is not None and not isinstance(value, Mapping):
+            raise place.error("it must be an object of servers by their names", field=key)
+        servers = {**(value or {}), **servers}
+    return servers
+
+
+def _is_entry(value: Any) -> bool:
+    return isinstance(value, Mapping) and any(key in value for key in ("command", *_URL_KEYS))
+
+
+# Entries.
+
+
+def read_entry(name: str, raw: Any, place: Place) -> ServerEntry:
+    """Return one server as an entry describes it; one that cannot be used carries its error."""
+    entry = ServerEntry(name=name, file=place.file)
+    if not isinstance(raw, Mapping):
+        entry.error = place.error("it must be an object with `command` or `url`", name)
+        return entry
+    rest: Json = {str(key): value for key, value in raw.items()}
+    entry.disabled = _flag(rest.pop("disabled", False)) or not _flag(rest.pop("enabled", True))
+    entry.required = _flag(rest.pop("required", False))
+    entry.include = _names(rest, _INCLUDE_KEYS)
+    entry.exclude = _names(rest, _EXCLUDE_KEYS) or []
+    entry.auto_approve = _names(rest, _APPROVED_KEYS) or []
+    entry.prefix = _prefix(name, rest)
+    try:
+        _Reading(entry, rest, place).read()
+    except ConfigError as error:
+        entry.error = error
+    return entry
+
+
+class _Reading:
+    """One entry while it is read: each step takes the keys that it knows out of `rest`."""
+
+    def __init__(self, entry: ServerEntry, rest: Json, place: Place) -> None:
+        self._entry = entry
+        self._rest = rest
+        self._place = place
+
+    def read(self) -> None:
+        entry = self._entry
+        self._read_options()
+        kind_key, kind = self._take(_KIND_KEYS)
+        known = _KINDS.get(_plain(kind)) if kind is not None else None
+        url_key, url = self._take(_URL_KEYS)
+        env_file_key, env_file = self._take(_ENV_FILE_KEYS)
+        way = {key: self._rest.pop(key) for key in _WAY_KEYS if self._rest.get(key) is not None}
+        entry.more = self._rest
+        if kind is not None and known is None:
+            entry.target = self._of_foreign_kind(str(kind), url, way)
+        elif url is not None and not (known == "stdio" and "command" in way):
+            self._require_kind(known, ("http", "sse"), kind_key, url_key)
+            entry.target = self._by_url(url, url_key, known, way)
+        elif "command" in way:
+            self._require_kind(known, ("stdio",), kind_key, "command")
+            entry.target = self._by_command(way)
+            self._add_env_file(env_file, env_file_key)
+        else:
+            raise self._error("it needs `command` (and `args`), or `url`", "url" if known in ("http", "sse") else None)
+
+    def _read_options(self) -> None:
+        options = self._entry.options
+        key, milliseconds = self._take(_TIMEOUT_KEYS)
+        if milliseconds is not None:
+            if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float) or not milliseconds > 0:
+                raise self._error("it must be a number of milliseconds above 0", key)
+            options["timeout"] = milliseconds / 1000
+        _, version = self._take(_VERSION_KEYS)
+        if version is not None:
+            options["protocol_version"] = str(version)
+        _, inherits = self._take(_INHERIT_KEYS)
+        if inherits is not None:
+            options["inherit_env"] = _flag(inherits)
+        if isinstance(self._rest.get("auth"), str) and self._rest["auth"] != "oauth":
+            options["auth"] = self._expanded(self._rest.pop("auth"), "auth")
+
+    def _of_foreign_kind(self, kind: str, url: Any, way: Json) -> Json:
+        """Return what a transport that was registered under a name is given."""
+        given = {**way, **({} if url is None else {"url": url}), **self._entry.more}
+        return {"type": kind, **{key: self._expanded(value, key) for key, value in given.items()}}
+
+    def _by_url(self, url: Any, key: str, kind: str | None, way: Json) -> Json:
+        text = self._text(url, key)
+        try:
+            scheme, host = urlsplit(text).scheme, urlsplit(text).hostname
+        except ValueError:
+            scheme, host = "", None
+        if scheme not in ("http", "https") or not host:
+            raise self._error("it must be a URL that begins with http:// or https://", key)
+        target: Json = {"url": text, "headers": self._texts(way.get("headers"), "headers")}
+        return target if kind is None else {**target, "type": kind}
+
+    def _by_command(self, way: Json) -> Json:
+        command, args = way["command"], way.get("args", [])
+        if isinstance(command, list) and command:
+            command, args = command[0], [*command[1:], *(args if isinstance(args, list) else [args])]
+        if not isinstance(args, list):
+            raise self._error("it must be a list", "args")
+        target: Json = {
+            "type": "stdio",
+            "command": self._text(command, "command"),
+            "args": [self._text(arg, f"args[{index}]") for index, arg in enumerate(args)],
+            "env": self._texts(way.get("env"), "env"),
+        }
+        if "cwd" in way:
+            target["cwd"] = str(self._place.path(self._text(way["cwd"], "cwd")))
+        return target
+
+    def _add_env_file(self, env_file: Any, key: str) -> None:
+        if env_file is None:
+            return
+        try:
+            text = self._place.path(self._text(env_file, key)).read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError):
+            raise self._error("the file that it names cannot be read", key) from None
+        self._entry.target["env"] = {**read_variables(text), **self._entry.target["env"]}
+
+    def _require_kind(self, kind: str | None, possible: tuple[str, ...], key: str, way: str) -> None:
+        if kind is not None and kind not in possible:
+            raise self._error(f"{kind!r} does not go with `{way}`; leave `{key}` out, or name another", key)
+
+    def _texts(self, value: Any, field: str) -> dict[str, str]:
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            raise self._error("it must be an object of texts by their names", field)
+        return {str(key): self._text(part, f"{field}.{key}") for key, part in value.items() if part is not None}
+
+    def _text(self, value: Any, field: str) -> str:
+        if isinstance(value, bool):
+            return str(value).lower()
+        if not isinstance(value, str | int | float):
+            raise self._error("it must be a text", field)
+        text = str(self._expanded(str(value), field))
+        if not text and field in ("command", *_URL_KEYS):
+            raise self._error("it must not be empty", field)
+        return text
+
+    def _expanded(self, value: Any, field: str) -> Any:
+        return self._place.expand(value, self._entry.name, field)
+
+    def _take(self, keys: tuple[str, ...]) -> tuple[str, Any]:
+        """Take out what the first of some keys says; the others say the same."""
+        found = [(key, self._rest.pop(key)) for key in keys if key in self._rest]
+        return next(((key, value) for key, value in found if value is not None), (keys[0], None))
+
+    def _error(self, message: str, field: str | None) -> ConfigError:
+        return self._place.error(message, self._entry.name, field)
+
+
+def _plain(kind: Any) -> str:
+    """Return the name of a transport as all of its spellings have it; Ruby writes `:stdio`."""
+    return str(kind).strip().lstrip(":").lower().replace("-", "").replace("_", "")
+
+
+def _flag(value: Any) -> bool:
+    return value.strip().lower() in ("true", "yes", "on", "1") if isinstance(value, str) else bool(value)
+
+
+def _names(rest: Json, keys: tuple[str, ...]) -> list[str] | None:
+    """Take out lists of names; what is none is left, for nobody knows what it means."""
+    found: list[str] | None = None
+    for key in keys:
+        value = rest.get(key)
+        names = [value] if isinstance(value, str) else value
+        if isinstance(names, list) and all(isinstance(name, str) for name in names):
+            found = [*(found or []), *names]
+            del rest[key]
+    return found
+
+
+def _prefix(name: str, rest: Json) -> str | None:
+    wanted = rest.pop("with_prefix", rest.pop("withPrefix", False))
+    prefix = rest.pop("prefix", None)
+    if isinstance(prefix, str) and prefix:
+        return prefix
+    return name if _flag(wanted) or prefix is True else None
+
+
+def read_variables(text: str) -> dict[str, str]:
+    """Return the variables of an `.env` file; lines that are none are skipped."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        name, equals, value = line.strip().removeprefix("export ").partition("=")
+        if equals and not name.startswith("#"):
+            found[name.strip()] = _variable(value.strip())
+    return found
+
+
+def _variable(value: str) -> str:
+    quote = value[:1]
+    if quote in ("'", '"') and value.find(quote, 1) > 0:
+        inner = value[1 : value.rindex(quote)]
+        return inner.replace("\\n", "\n").replace('\\"', '"') if quote == '"' else inner
+    return value.partition(" #")[0].rstrip()
+
+
+def _without_secrets(url: str) -> str:
+    address = urlsplit(url)
+    return f"{address.scheme}://{address.hostname or ''}{address.path}"
