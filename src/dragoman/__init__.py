@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
+    from dragoman.chat.blocking import Chat
+    from dragoman.chat.chat import AsyncChat
+    from dragoman.chat.policy import Policy
     from dragoman.client.approval import Approval
     from dragoman.client.blocking import BoundPrompt, BoundResource, BoundResourceTemplate, BoundTool, Call, Client
     from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
     from dragoman.client.client import AsyncClient
     from dragoman.client.elicitation import Accept, Cancel, Decline, Elicitation, ElicitationRequest
+    from dragoman.client.group import AsyncClients
+    from dragoman.client.group_blocking import Clients
     from dragoman.client.notifications import LogMessage, Notification
     from dragoman.client.results import CallResult
     from dragoman.client.roots import Roots
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
         AuthRequired,
         Cancelled,
         CapabilityNotAvailable,
+        ConfigError,
         ConnectError,
         DefinitionError,
         DragomanError,
@@ -68,17 +74,22 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "dragoman.errors": (
-        "AuthError AuthRequired Cancelled CapabilityNotAvailable ConnectError DefinitionError DragomanError"
+        "AuthError AuthRequired Cancelled CapabilityNotAvailable ConfigError ConnectError DefinitionError DragomanError"
         " HeaderMismatch HttpError InputNeeded InternalError InvalidParams InvalidRequest MethodAlreadyDefined"
         " MethodNotFound MissingCapability NotFound PaginationLimit ParseError ResourceNotFound RpcError ServerCrashed"
         " SessionExpired Timeout ToolError ToolNotUnique TransportError UnsupportedVersion UrlElicitationRequired"
         " ValidationError"
     ),
+    "dragoman.chat.blocking": "Chat",
+    "dragoman.chat.chat": "AsyncChat",
+    "dragoman.chat.policy": "Policy",
     "dragoman.client.approval": "Approval",
     "dragoman.client.blocking": "BoundPrompt BoundResource BoundResourceTemplate BoundTool Call Client",
     "dragoman.client.bound": "AsyncBoundPrompt AsyncBoundResource AsyncBoundResourceTemplate AsyncBoundTool",
     "dragoman.client.client": "AsyncClient",
     "dragoman.client.elicitation": "Accept Cancel Decline Elicitation ElicitationRequest",
+    "dragoman.client.group": "AsyncClients",
+    "dragoman.client.group_blocking": "Clients",
     "dragoman.client.notifications": "LogMessage Notification",
     "dragoman.client.results": "CallResult",
     "dragoman.client.roots": "Roots",
@@ -108,7 +119,9 @@ __all__ = [
     "AsyncBoundResource",
     "AsyncBoundResourceTemplate",
     "AsyncBoundTool",
+    "AsyncChat",
     "AsyncClient",
+    "AsyncClients",
     "Audio",
     "AuthError",
     "AuthRequired",
@@ -122,7 +135,10 @@ __all__ = [
     "Cancel",
     "Cancelled",
     "CapabilityNotAvailable",
+    "Chat",
     "Client",
+    "Clients",
+    "ConfigError",
     "Configuration",
     "ConnectError",
     "Context",
@@ -157,6 +173,7 @@ __all__ = [
     "OutputSchema",
     "PaginationLimit",
     "ParseError",
+    "Policy",
     "Prompt",
     "Rejected",
     "Resource",

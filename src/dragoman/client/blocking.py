@@ -218,6 +218,11 @@ class Client(Face):
         """
         return BoundResourceTemplate(self, self._drive(AsyncClient.resource_template, name))
 
+    @property
+    def asynchronous(self) -> AsyncClient:
+        """The asynchronous client that this one drives, for what runs on the loop of all blocking clients."""
+        return self._living()
+
     def start_call(self, tool: ToolLike, arguments: Mapping[str, Any] | None = None, **options: Any) -> Call:
         """Begin to call a tool, with the options of `call_tool`, and return at once.
 
@@ -238,11 +243,16 @@ class _Driven:
         self._twin = twin
         self.definition = twin.definition
 
-    def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
+    @property
+    def asynchronous(self) -> Any:
+        """Its asynchronous twin, for what runs on the loop of all blocking clients."""
         living = self._driver._living()
         if self._twin._client is not living:
             self._twin = type(self._twin)(living, self.definition)
-        return self._driver._run(method(self._twin, *args, **kwargs))
+        return self._twin
+
+    def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
+        return self._driver._run(method(self.asynchronous, *args, **kwargs))
 
 
 class BoundTool(_Driven, ToolView):
@@ -295,6 +305,7 @@ class BoundResourceTemplate(_Driven, ResourceTemplateView):
         print(logs.fetch(date="2026-07-28"))
     """
 
+    contents = blocking(AsyncBoundResourceTemplate.contents)
     fetch = blocking(AsyncBoundResourceTemplate.fetch)
     complete = blocking(AsyncBoundResourceTemplate.complete)
 

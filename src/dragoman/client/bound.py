@@ -76,6 +76,24 @@ class ToolView(View[types.Tool]):
         """The server's hints about it, which are worth as much as the server is trusted."""
         return self.definition.annotations or types.ToolAnnotations()
 
+    def to_openai(self, *, name: str | None = None, strict: bool = False) -> types.Json:
+        """Return the tool as OpenAI's APIs take it, for whoever brings their own model."""
+        from dragoman.client.dialects import to_openai
+
+        return to_openai(self.definition, name=name, strict=strict)
+
+    def to_anthropic(self, *, name: str | None = None) -> types.Json:
+        """Return the tool as Anthropic's API takes it, for whoever brings their own model."""
+        from dragoman.client.dialects import to_anthropic
+
+        return to_anthropic(self.definition, name=name)
+
+    def to_gemini(self, *, name: str | None = None) -> types.Json:
+        """Return the tool as Google's Gemini API takes it, for whoever brings their own model."""
+        from dragoman.client.dialects import to_gemini
+
+        return to_gemini(self.definition, name=name)
+
 
 class AsyncBoundTool(Bound[types.Tool], ToolView):
     """A tool of a server.
@@ -84,6 +102,21 @@ class AsyncBoundTool(Bound[types.Tool], ToolView):
         forecast = await client.tool("forecast")
         result = await forecast(city="Oslo")
     """
+
+    @property
+    def server(self) -> str | None:
+        """The name of its server, as far as it is known."""
+        info = self._client.server_info
+        return None if info is None else info.name
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the server's hints about it are believed."""
+        return self._client.trusted
+
+    def is_same_as(self, other: AsyncBoundTool) -> bool:
+        """Tell whether two are one tool of one client."""
+        return self._client is other._client and self.name == other.name
 
     async def __call__(self, /, **arguments: Any) -> CallResult:
         """Call the tool; options are given to `call`."""
@@ -218,9 +251,13 @@ class AsyncBoundResourceTemplate(Bound[types.ResourceTemplate], ResourceTemplate
         print(await logs.fetch(date="2026-07-28"))
     """
 
+    async def contents(self, /, **arguments: Any) -> list[types.ResourceContents]:
+        """Return all that the resource for some arguments holds."""
+        return (await self._client.read_resource(self.uri(**arguments))).contents
+
     async def fetch(self, /, **arguments: Any) -> str | bytes:
         """Return what the resource for some arguments holds: text, or bytes."""
-        return joined((await self._client.read_resource(self.uri(**arguments))).contents)
+        return joined(await self.contents(**arguments))
 
     async def complete(self, argument: str, value: str, context: Mapping[str, str] | None = None) -> types.Completion:
         """Return how an argument may go on."""

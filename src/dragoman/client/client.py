@@ -80,7 +80,7 @@ class AsyncClient(Face):
         roots = Roots(given.get("roots") or ())
         self._looking: asyncio.Task[None] | None = None
         self._strict = bool(given.get("strict"))
-        self._trusted = bool(given.get("trusted"))
+        self.trusted = bool(given.get("trusted"))
         self._on_approval = given.get("on_approval")
         self._approval_timeout = given.get("approval_timeout")
         self._max_pages = given.get("max_pages", MOST_PAGES)
@@ -272,7 +272,7 @@ class AsyncClient(Face):
 
     def _is_idempotent(self, known: KnownTool | None) -> bool:
         hints = None if known is None else known.tool.annotations
-        return self._trusted and hints is not None and bool(hints.idempotent_hint or hints.read_only_hint)
+        return self.trusted and hints is not None and bool(hints.idempotent_hint or hints.read_only_hint)
 
     async def _checked(self, name: str, result: types.CallToolResult) -> CallResult:
         """Return the result of a call, with its structured content as the output schema has it."""

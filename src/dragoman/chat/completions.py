@@ -1,0 +1,248 @@
+"""Conversations as the APIs of chat completions have them: messages and tools out, chunks in.
+
+Theory of operation: chunks of an answer carry pieces of calls that are numbered as each provider likes: by the blocks
+of the message, all with nought, or not at all. A call begins where an id or a number is new, is given a number of our
+own, and is told as soon as its name is known; a call without an id is given one. What was used and why the model
+stopped is told once, at the end. What a provider wants to see again (signatures of its thoughts) is kept by the ids of
+the calls and put back into the messages.
+"""
+
+from __future__ import annotations
+
+import uuid
+from base64 import b64decode
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from dragoman.chat.messages import Delta, Media, Message, Text, ToolCall, ToolCallDelta, ToolSpec, Usage
+from dragoman.client import dialects
+from dragoman.types import Json
+
+ANTHROPIC = frozenset({"anthropic", "azureanthropic", "vertexaianthropic"})
+GEMINI = frozenset({"gemini", "vertexai"})
+
+_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+_TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "application/javascript"})
+
+
+class Memory(msgspec.Struct):
+    """What a provider said with a call, to be told again with it."""
+
+    message: Json = msgspec.field(default_factory=dict)
+    call: Json = msgspec.field(default_factory=dict)
+
+
+def completion_tools(tools: Sequence[ToolSpec], provider: str, *, strict: bool = False) -> list[Json]:
+    """Return tools as entries of `tools`, their schemas in the provider's dialect."""
+    return [_tool(tool, provider, strict=strict) for tool in tools]
+
+
+def _tool(tool: ToolSpec, provider: str, *, strict: bool) -> Json:
+    schema = tool.input_schema
+    if provider in GEMINI:
+        parameters = _gemini_parameters(dialects.for_gemini(schema))
+    elif provider in ANTHROPIC or provider == "bedrock":
+        parameters = dialects.for_anthropic(schema)
+    else:
+        return dialects.openai_function(
+            tool.name, tool.description, dialects.for_openai(schema, strict=strict), strict=strict
+        )
+    function = {"name": tool.name, "description": tool.description, "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
+def _gemini_parameters(schema: Json) -> Json:
+    """Return a schema of Gemini so that any-llm hands it on whole, which it does with what has `$defs`."""
+    return _without_nullable(schema) | {"$defs": {}}
+
+
+def _without_nullable(schema: Json) -> Json:
+    said = {key: value for key, value in schema.items() if key != "nullable"}
+    if schema.get("nullable"):
+        said["type"] = [schema["type"], "null"]
+        if "enum" in schema:
+            said["enum"] = [*schema["enum"], None]
+    if "properties" in schema:
+        said["properties"] = {name: _without_nullable(part) for name, part in schema["properties"].items()}
+    if "items" in schema:
+        said["items"] = _without_nullable(schema["items"])
+    if "anyOf" in schema:
+        said["anyOf"] = [_without_nullable(part) for part in schema["anyOf"]]
+    return said
+
+
+def completion_messages(messages: Sequence[Message], provider: str, memories: Mapping[str, Memory]) -> list[Json]:
+    """Return a conversation as `messages`; media that tools gave follow their results as a user's message."""
+    spoken: list[Json] = []
+    shown: list[Json] = []
+    for message in messages:
+        if message.role == "tool":
+            spoken.append(_tool_result(message))
+            shown += _shown(message, provider)
+            continue
+        if shown:
+            spoken.append({"role": "user", "content": shown})
+            shown = []
+        if message.role == "assistant":
+            spoken += _assistant(message, memories)
+        elif message.role == "system":
+            spoken.append({"role": "system", "content": message.text})
+        else:
+            spoken.append({"role": "user", "content": _user_content(message, provider)})
+    return [*spoken, {"role": "user", "content": shown}] if shown else spoken
+
+
+def _tool_result(message: Message) -> Json:
+    text = message.text
+    if any(isinstance(part, Media) for part in message.content):
+        text = f"{text}\n[More of this result follows in the next message.]".lstrip()
+    return {"role": "tool", "tool_call_id": message.tool_call_id or "", "content": text or "(nothing)"}
+
+
+def _shown(message: Message, provider: str) -> list[Json]:
+    media = [_media(part, provider) for part in message.content if isinstance(part, Media)]
+    return [_text(f"From the result of the tool call {message.tool_call_id}:"), *media] if media else []
+
+
+def _assistant(message: Message, memories: Mapping[str, Memory]) -> list[Json]:
+    text = "".join(part.text if isinstance(part, Text) else f"[{part.mime_type}]" for part in message.content)
+    if not message.tool_calls:
+        return [{"role": "assistant", "content": text}] if text else []
+    spoken: Json = {"role": "assistant", "content": text or None}
+    for call in message.tool_calls:
+        if memory := memories.get(call.id):
+            spoken |= memory.message
+    return [spoken | {"tool_calls": [_call(call, memories) for call in message.tool_calls]}]
+
+
+def _call(call: ToolCall, memories: Mapping[str, Memory]) -> Json:
+    arguments = msgspec.json.encode(call.arguments or {}).decode()
+    spoken: Json = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+    return spoken | (memories[call.id].call if call.id in memories else {})
+
+
+def _user_content(message: Message, provider: str) -> str | list[Json]:
+    if all(isinstance(part, Text) for part in message.content):
+        return message.text
+    return [_text(part.text) if isinstance(part, Text) else _media(part, provider) for part in message.content]
+
+
+def _text(text: str) -> Json:
+    return {"type": "text", "text": text}
+
+
+def _media(media: Media, provider: str) -> Json:
+    mime_type = media.mime_type.partition(";")[0].strip().lower()
+    address = f"data:{mime_type};base64,{media.data}"
+    if mime_type in _IMAGES:
+        return {"type": "image_url", "image_url": {"url": address}}
+    if mime_type in _SOUNDS and provider not in ANTHROPIC:
+        return {"type": "input_audio", "input_audio": {"data": media.data, "format": _SOUNDS[mime_type]}}
+    if mime_type == "application/pdf":
+        return {"type": "file", "file": {"filename": media.name or "file.pdf", "file_data": address}}
+    text = _read(media.data) if mime_type.startswith("text/") or mime_type in _TEXTS or "+" in mime_type else None
+    if text is not None:
+        return _text(f"{media.name}:\n{text}" if media.name else text)
+    return _text(f"[{media.name or 'An attachment'} of type {mime_type} cannot be shown to this model]")
+
+
+def _read(data: str) -> str | None:
+    try:
+        return b64decode(data).decode()
+    except ValueError:
+        return None
+
+
+class Answer:
+    """An answer as it comes, chunk by chunk."""
+
+    def __init__(self) -> None:
+        self.finish_reason: str | None = None
+        self._usage: Usage | None = None
+        self._reasoning = ""
+        self._extra: Json = {}
+        self._calls: list[_Call] = []
+        self._current: dict[int | None, _Call] = {}
+
+    def receive(self, chunk: Any) -> Iterator[Delta]:
+        """Yield what a chunk of a stream says."""
+        self._count(getattr(chunk, "usage", None))
+        for choice in chunk.choices[:1]:
+            delta = choice.delta
+            self._think(delta)
+            text = "".join(words for words in (delta.content, getattr(delta, "refusal", None)) if words)
+            calls = [piece for part in delta.tool_calls or () for piece in self._piece(part)]
+            self.finish_reason = choice.finish_reason or self.finish_reason
+            if text or calls:
+                yield Delta(text, tuple(calls))
+
+    def receive_whole(self, completion: Any) -> Iterator[Delta]:
+        """Yield what an answer says that came at once."""
+        self._count(completion.usage)
+        message = completion.choices[0].message
+        self._think(message)
+        text = "".join(words for words in (message.content, getattr(message, "refusal", None)) if words)
+        calls = [piece for part in message.tool_calls or () for piece in self._piece(part)]
+        self.finish_reason = completion.choices[0].finish_reason or "stop"
+        if text or calls:
+            yield Delta(text, tuple(calls))
+
+    def end(self) -> Iterator[Delta]:
+        """Yield what is known at the end."""
+        unnamed = [call for call in self._calls if not call.told]
+        yield Delta(
+            tool_calls=tuple(call.begin() for call in unnamed), usage=self._usage, finish_reason=self.finish_reason
+        )
+
+    def memories(self) -> dict[str, Memory]:
+        """Return what the provider wants to be told again, by the ids of the calls."""
+        message = {"extra_content": self._extra, "reasoning": {"content": self._reasoning}} if self._extra else {}
+        return {call.id: Memory(message, call.extra) for call in self._calls if message or call.extra}
+
+    def _count(self, usage: Any) -> None:
+        if usage is not None:
+            self._usage = Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0)
+
+    def _think(self, said: Any) -> None:
+        reasoning = getattr(said, "reasoning", None)
+        self._reasoning += getattr(reasoning, "content", None) or ""
+        self._extra |= getattr(said, "extra_content", None) or {}
+
+    def _piece(self, part: Any) -> Iterator[ToolCallDelta]:
+        function = getattr(part, "function", None)
+        name, arguments = getattr(function, "name", None), getattr(function, "arguments", None) or ""
+        call = self._call_of(getattr(part, "index", None), part.id, name)
+        if extra := getattr(part, "extra_content", None):
+            call.extra = {"extra_content": extra}
+        call.name = call.name or name or ""
+        call.waiting += arguments
+        if call.told:
+            if arguments:
+                yield ToolCallDelta(call.index, arguments=arguments)
+        elif call.name:
+            yield call.begin()
+
+    def _call_of(self, number: int | None, id: str | None, name: str | None) -> _Call:
+        current = self._current.get(number)
+        if current is None or (id and id != current.id) or (number is None and name and current.told):
+            current = _Call(len(self._calls), id or f"call_{uuid.uuid4().hex}")
+            self._calls.append(current)
+            self._current[number] = current
+        return current
+
+
+class _Call:
+    def __init__(self, index: int, id: str) -> None:
+        self.index = index
+        self.id = id
+        self.name = ""
+        self.waiting = ""
+        self.extra: Json = {}
+        self.told = False
+
+    def begin(self) -> ToolCallDelta:
+        self.told = True
+        return ToolCallDelta(self.index, self.id, self.name, self.waiting)

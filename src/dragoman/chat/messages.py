@@ -1,0 +1,162 @@
+"""What is said in a conversation, and the contract of whoever answers.
+
+A conversation is a list of messages. A model gets the messages, the tools that it may call and the options, and yields
+its answer piece by piece; that is all that a model is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct, field
+
+from dragoman import types
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+class Text(Struct, frozen=True, tag="text"):
+    """A piece of text."""
+
+    text: str
+
+
+class Media(Struct, frozen=True, tag="media"):
+    """An image, sound or file; `data` is base64."""
+
+    data: str
+    mime_type: str
+    name: str | None = None
+
+
+Part = Text | Media
+
+
+class ToolCall(Struct, frozen=True):
+    """A model's wish to call a tool.
+
+    `name` is what the model calls the tool. `arguments` is None where the model wrote something that is no JSON object;
+    `raw` is what it wrote.
+    """
+
+    id: str
+    name: str
+    arguments: types.Json | None
+    raw: str = ""
+
+
+class Message(Struct):
+    """One message of a conversation.
+
+    Example:
+        Message.user("What should I wear in Oslo?")
+    """
+
+    role: Role
+    content: list[Part] = field(default_factory=list)
+    tool_calls: list[ToolCall] = field(default_factory=list)
+    """What an assistant's message wants to be called."""
+    tool_call_id: str | None = None
+    """Which call a tool's message answers."""
+    is_error: bool = False
+    """Whether a tool's message tells what went wrong."""
+
+    @classmethod
+    def user(cls, text: str, *media: Media) -> Message:
+        """Return what a user says."""
+        return cls("user", [Text(text), *media])
+
+    @classmethod
+    def assistant(cls, text: str, tool_calls: Sequence[ToolCall] = ()) -> Message:
+        """Return what a model says."""
+        return cls("assistant", [Text(text)] if text else [], list(tool_calls))
+
+    @classmethod
+    def system(cls, text: str) -> Message:
+        """Return what a model is told about its task."""
+        return cls("system", [Text(text)])
+
+    @property
+    def text(self) -> str:
+        """Its text."""
+        return "".join(part.text for part in self.content if isinstance(part, Text))
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Usage(Struct, frozen=True):
+    """How many tokens were read and written."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens)
+
+    @property
+    def total_tokens(self) -> int:
+        """Both together."""
+        return self.input_tokens + self.output_tokens
+
+
+class ToolCallDelta(Struct, frozen=True):
+    """A piece of a call: the first of an index has the id and the name, the others more of the arguments."""
+
+    index: int
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+
+
+class Delta(Struct, frozen=True):
+    """A piece of an answer."""
+
+    text: str = ""
+    tool_calls: tuple[ToolCallDelta, ...] = ()
+    usage: Usage | None = None
+    finish_reason: str | None = None
+
+
+class ToolSpec(Struct, frozen=True):
+    """A tool as a model is told of it."""
+
+    name: str
+    """Safe for every provider: letters, digits, `_` and `-`, at most 64."""
+    description: str
+    input_schema: types.Json
+
+
+class ModelOptions(Struct, frozen=True):
+    """How a model is to answer; None leaves it to the model."""
+
+    temperature: float | None = None
+    max_tokens: int | None = None
+    stop: list[str] | None = None
+    tool_choice: Literal["auto", "none", "required"] | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+    """Whatever else the provider takes."""
+
+
+class Model(Protocol):
+    """Whoever answers in a conversation.
+
+    Example:
+        class Parrot:
+            name = "parrot"
+
+            async def generate(self, messages, tools, options):
+                yield Delta(text=messages[-1].text)
+    """
+
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        ...
+
+    def generate(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], options: ModelOptions
+    ) -> AsyncIterator[Delta]:
+        """Yield the answer to a conversation, piece by piece."""
+        ...

@@ -1,0 +1,102 @@
+"""A model that answers what it was told to."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from dragoman.chat.messages import Delta, Message, ModelOptions, ToolCall, ToolCallDelta, ToolSpec, Usage
+from dragoman.errors import ModelError
+
+Answer = str | ToolCall | Sequence[ToolCall] | Message | BaseException | type[BaseException]
+
+PIECE = 5
+
+
+class ScriptedRequest(msgspec.Struct, frozen=True):
+    """What a scripted model was asked."""
+
+    messages: list[Message]
+    tools: list[ToolSpec]
+    options: ModelOptions
+
+
+class ScriptedModel:
+    """A model for tests: it gives the answers of its script, one for each time that it is asked.
+
+    Example:
+        model = ScriptedModel(ToolCall("1", "forecast", {"city": "Oslo"}), "Wear a coat.")
+        assert str(Chat(model).with_tools(client).ask("What should I wear?")) == "Wear a coat."
+        assert model.requests[1].messages[-1].role == "tool"
+
+    An answer is a text, a call or several, a whole message, an exception to raise, or a function of the messages and
+    the tools that returns one of these; it may be async. Answers come in small pieces, as those of real models do.
+    `requests` holds what was asked. Raises ModelError when the script is over.
+    """
+
+    def __init__(self, *answers: Answer | Callable[..., Any], name: str = "scripted") -> None:
+        self._answers = answers
+        self._name = name
+        self.requests: list[ScriptedRequest] = []
+
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        return self._name
+
+    async def generate(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], options: ModelOptions
+    ) -> AsyncIterator[Delta]:
+        """Yield the next answer of the script, piece by piece."""
+        self.requests.append(ScriptedRequest(copy.deepcopy(list(messages)), list(tools), options))
+        message = await self._next(messages, tools)
+        for delta in _pieces(message):
+            yield delta
+        read = sum(len(one.text.split()) for one in messages)
+        written = len(message.text.split()) + len(message.tool_calls)
+        yield Delta(usage=Usage(read, written), finish_reason="tool_calls" if message.tool_calls else "stop")
+
+    async def _next(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Message:
+        asked = len(self.requests)
+        if asked > len(self._answers):
+            raise ModelError(
+                f"The script of {self._name} is over: it has {len(self._answers)} answers, and was asked for one more "
+                f"after {messages[-1].text if messages else 'nothing'!r}"
+            )
+        answer: Any = self._answers[asked - 1]
+        if callable(answer) and not isinstance(answer, type):
+            answer = answer(messages, tools)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        return _message(answer)
+
+
+def _message(answer: Any) -> Message:
+    if isinstance(answer, BaseException) or (isinstance(answer, type) and issubclass(answer, BaseException)):
+        raise answer
+    if isinstance(answer, Message):
+        return answer
+    if isinstance(answer, str):
+        return Message.assistant(answer)
+    calls = [answer] if isinstance(answer, ToolCall) else answer
+    if isinstance(calls, Sequence) and all(isinstance(call, ToolCall) for call in calls):
+        return Message.assistant("", calls)
+    raise TypeError(f"{answer!r} is no answer: give a str, ToolCalls, a Message, or an exception")
+
+
+def _pieces(message: Message) -> Iterator[Delta]:
+    for text in _split(message.text):
+        yield Delta(text)
+    for index, call in enumerate(message.tool_calls):
+        yield Delta(tool_calls=(ToolCallDelta(index, call.id, call.name),))
+        written = call.raw if call.arguments is None else msgspec.json.encode(call.arguments).decode()
+        for arguments in _split(written):
+            yield Delta(tool_calls=(ToolCallDelta(index, arguments=arguments),))
+
+
+def _split(text: str) -> Iterator[str]:
+    return (text[start : start + PIECE] for start in range(0, len(text), PIECE))
