@@ -314,7 +314,7 @@ class AsyncClients(Group[AsyncClient]):
             NotFound: there is none of that name, or several servers have it.
             ToolError: the tool failed; and whatever else a client's `call_tool` raises.
         """
-        if not isinstance(tool, str) and hasattr(tool, "server"):
+        if not isinstance(tool, str) and hasattr(tool, "qualified_name"):
             member, own_name = self._members[tool.server], tool.name
         else:
             member, own_name = await self._route(tool if isinstance(tool, str) else tool.name)

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dragoman.client.blocking import BoundPrompt, BoundResource, BoundResourceTemplate, BoundTool, Client
-from dragoman.client.bound import AsyncBoundTool
 from dragoman.client.config import load
 from dragoman.client.expansion import Inputs
 from dragoman.client.group import AsyncClients, AsyncGroupTool, Group
@@ -33,21 +32,28 @@ class GroupTool(BoundTool):
         result = search(text="tea")
     """
 
+    _twin: AsyncGroupTool
+
     def __init__(self, client: Client, twin: AsyncGroupTool) -> None:
-        # After a fork the twin is made anew, from no more than a client and a definition.
-        super().__init__(client, AsyncBoundTool(twin._client, twin.definition))
-        self._server = twin.server
-        self._qualified_name = twin.qualified_name
+        super().__init__(client, twin)
+
+    @property
+    def asynchronous(self) -> AsyncGroupTool:
+        """Its asynchronous twin, for what runs on the loop of all blocking clients."""
+        living = self._driver._living()
+        if self._twin._client is not living:
+            self._twin = AsyncGroupTool(living, self.definition, self.server, self.qualified_name)
+        return self._twin
 
     @property
     def server(self) -> str:
         """The name of its server in the group."""
-        return self._server
+        return self._twin.server
 
     @property
     def qualified_name(self) -> str:
         """The name that no other tool of the group has, fit for every model."""
-        return self._qualified_name
+        return self._twin.qualified_name
 
 
 class Clients(Group[Client]):
