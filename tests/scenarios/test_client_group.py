@@ -31,6 +31,7 @@ from dragoman import (
 )
 from dragoman.client.group import AsyncGroupTool
 from dragoman.client.group_blocking import GroupTool
+from dragoman.runtime.portal import portal
 from scenarios.client_peer import DEADLINE, Script, Web, discovered, scenario, until
 from scenarios.scripted_server import STATELESS, ScriptedServer, page, served
 
@@ -754,6 +755,17 @@ def test_a_blocking_group_works_on_both_sides_of_a_fork_and_needs_no_end(notes):
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, "{'notes': 'ready'}\n", "")
 
 
+def test_the_asynchronous_twins_serve_what_runs_on_the_loop_of_blocking_clients(notes):
+    async def use(group: AsyncClients, tool: AsyncGroupTool) -> list[str]:
+        found = await group.tool("notes__who")
+        return [found.server, tool.qualified_name, (await tool(text="tea")).text]
+
+    with Clients({"notes": notes}) as clients:
+        search = clients.tool("search")
+        used = portal().run(use(clients.asynchronous, search.asynchronous))
+        assert used == ["notes", "search", "notes about tea"]
+
+
 # Both faces.
 
 
@@ -766,7 +778,7 @@ def neutral(text) -> str:
 
 
 def test_both_faces_have_the_same_names():
-    assert public(Clients) == public(AsyncClients)
+    assert public(Clients) - {"asynchronous"} == public(AsyncClients)
 
 
 @pytest.mark.parametrize("name", sorted(public(AsyncClients)))

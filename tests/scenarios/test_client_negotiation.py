@@ -167,12 +167,21 @@ async def test_a_pinned_version_of_the_handshake_era_is_offered_without_a_probe(
 
 @pytest.mark.covers("CLF-02", "CLF-03")
 @pytest.mark.parametrize("options", [{"mode": "stateless"}, {"protocol_version": STATELESS}])
-@pytest.mark.parametrize("reaction", ["error(m, -32601)", "os._exit(1)", "result(m, {})", f"discovered(m, '{NEWEST}')"])
+@pytest.mark.parametrize("reaction", ["error(m, -32601)", "result(m, {})", f"discovered(m, '{NEWEST}')"])
 @scenario
 async def test_who_wants_a_stateless_server_never_falls_back(tmp_path, options, reaction):
     script = Script(tmp_path, prober(reaction))
     with pytest.raises(UnsupportedVersion, match="stateless versions only"):
         await spoken(script, **options)
+    assert script.methods == ["server/discover"]
+
+
+@pytest.mark.covers("CLF-03")
+@scenario
+async def test_who_wants_a_stateless_server_hears_of_its_crash(tmp_path):
+    script = Script(tmp_path, prober("os._exit(1)"))
+    with pytest.raises(ServerCrashed):
+        await spoken(script, mode="stateless")
     assert script.methods == ["server/discover"]
 
 

@@ -1,4 +1,4 @@
-"""How a client gets into servers that want to know who it is: OAuth, for people and for programs.
+"""How a client gets into servers that want to know who it is (OAuth), and how a server finds out.
 
 Names are imported when they are first used.
 """
@@ -7,18 +7,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dragoman.auth.bearer import Bearer
     from dragoman.auth.contract import Authorization, TokenStorage
     from dragoman.auth.grants import ClientCredentials, CrossAppAccess, TokenExchange, WorkloadIdentity
+    from dragoman.auth.identity import Identity
     from dragoman.auth.oauth import OAuth
     from dragoman.auth.redirects import AuthorizationResponse
     from dragoman.auth.storage import FileStorage, MemoryStorage
+    from dragoman.auth.verifiers import Introspection, Jwt
 
 __all__ = [
     "Authorization",
     "AuthorizationResponse",
+    "Bearer",
     "ClientCredentials",
     "CrossAppAccess",
     "FileStorage",
+    "Identity",
+    "Introspection",
+    "Jwt",
     "MemoryStorage",
     "OAuth",
     "TokenExchange",
@@ -30,9 +37,13 @@ if not TYPE_CHECKING:
     _HOMES = {
         "Authorization": "contract",
         "AuthorizationResponse": "redirects",
+        "Bearer": "bearer",
         "ClientCredentials": "grants",
         "CrossAppAccess": "grants",
         "FileStorage": "storage",
+        "Identity": "identity",
+        "Introspection": "verifiers",
+        "Jwt": "verifiers",
         "MemoryStorage": "storage",
         "OAuth": "oauth",
         "TokenExchange": "grants",

@@ -7,7 +7,8 @@ it again first, for another process may have done the work already.
 
 A challenge is measured by the token that the request was sent with, which is remembered per task: if there is another
 token by now, the request is simply sent again. The same record bounds what one request may cause: one renewal and one
-login for 401, and for 403 two logins with more scopes, never twice for the same demand.
+login for 401, and for 403 two logins with more scopes, never twice for the same demand; one that failed may be met
+again after a while.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from math import inf
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -37,6 +39,7 @@ MOST_STEPS = 2
 MOST_NONCES = 2
 MOST_CHALLENGES = 6
 RENEWAL_PAUSE = 30.0
+STEP_PAUSE = 60.0
 _STALE_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
 _logger = logging.getLogger("dragoman.auth")
 
@@ -82,7 +85,8 @@ class Authorizer:
         self._is_loaded = False
         self._challenge: Challenge | None = None
         self._flight: asyncio.Task[Any] | None = None
-        self._stepped: set[frozenset[str]] = set()
+        self._stepped: dict[frozenset[str], float] = {}
+        """Until when a demand is not met again."""
         self._attempts: WeakKeyDictionary[asyncio.Task[Any], _Attempt] = WeakKeyDictionary()
         self._renew_after = 0.0
         self._was_login = False
@@ -126,8 +130,8 @@ class Authorizer:
         if tokens is not None and tokens.expires_soon:
             await self._renew_early(tokens)
             tokens = self._tokens
-        attempt = self._attempt()
-        if not attempt.is_repeated:
+        attempt = self._known_attempt()
+        if attempt is None or not attempt.is_repeated:
             attempt = self._begin_attempt()
         attempt.is_repeated = False
         attempt.sent = None if tokens is None else tokens.access_token
@@ -140,7 +144,7 @@ class Authorizer:
             AuthError: what the server asks for cannot be had.
         """
         self.bind(url)
-        attempt = self._attempt()
+        attempt = self._known_attempt() or self._begin_attempt()
         attempt.challenges += 1
         again = attempt.challenges <= MOST_CHALLENGES and await self._meet(status, headers, url, attempt)
         attempt.is_repeated = again
@@ -155,10 +159,9 @@ class Authorizer:
 
     # One request.
 
-    def _attempt(self) -> _Attempt:
+    def _known_attempt(self) -> _Attempt | None:
         task = asyncio.current_task()
-        found = None if task is None else self._attempts.get(task)
-        return found or self._begin_attempt()
+        return None if task is None else self._attempts.get(task)
 
     def _begin_attempt(self) -> _Attempt:
         attempt = _Attempt(sent=None if self._tokens is None else self._tokens.access_token)
@@ -219,15 +222,16 @@ class Authorizer:
         if self._has_news(attempt):
             return True
         demanded = frozenset((challenge.scope or "").split())
-        if attempt.steps >= MOST_STEPS or demanded in self._stepped:
+        if attempt.steps >= MOST_STEPS or self._stepped.get(demanded, 0.0) > time.monotonic():
             raise AuthRequired(
                 f"{shown(self._server)} wants a scope that it was not satisfied with before: {challenge.scope}",
                 FORBIDDEN,
             )
         attempt.steps += 1
-        self._stepped.add(demanded)
+        self._stepped[demanded] = time.monotonic() + STEP_PAUSE
         wanted = joined([*(self._tokens.scopes if self._tokens else ()), *(challenge.scope or "").split()])
         await self._join(lambda: self._widen(challenge, wanted))
+        self._stepped[demanded] = inf
         return True
 
     # Flights.

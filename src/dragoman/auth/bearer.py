@@ -1,25 +1,32 @@
 """A server's door: bearer tokens are verified, and who has none is told where to get one (RFC 6750, RFC 9728).
 
 A verifier tells whom a token belongs to. The door adds what the protocol wants around it: the challenge of a refusal,
-and the metadata document that names the authorization servers.
+and the metadata document that names the authorization servers. Nothing of it is taken from what a client sends, so it
+is the same behind any proxy.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from inspect import isawaitable
 from typing import Any, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
+from dragoman.auth.addresses import origin, protected_resource_urls, require_secure
 from dragoman.auth.identity import Denial, Identity
 from dragoman.config import is_async
+from dragoman.errors import AuthError
 from dragoman.runtime.offload import offload
 
-UNAUTHORIZED, FORBIDDEN = 401, 403
+BAD_REQUEST, UNAUTHORIZED, FORBIDDEN = 400, 401, 403
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 _LONGEST_TOKEN = 16 * 1024
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+_TOKEN = re.compile(r"[\x21-\x2b\x2d-\x7e]+")
+_UNSAID = re.compile(r"[^\x20-\x7e]")
 
 
 class Verifier(Protocol):
@@ -44,9 +51,11 @@ class Bearer:
     the name of a principal, or None. `resource` is the address that clients know the server by: tokens must be meant
     for it. `authorization_servers` are the issuers of tokens; by default that of the verifier. Who lacks one of the
     `required_scopes` is refused; `scopes_supported` is what the metadata tells clients to ask for, by default the same.
+    `implied_scopes` says which scopes others include: `{"files:write": ["files:read"]}`. `metadata_url` is where
+    clients find the metadata, if that is not where this server serves them.
 
     Raises:
-        ValueError: the resource is no absolute URL, or there is no authorization server.
+        ValueError: an address is no absolute URL or not secure, there is no authorization server, or a scope is none.
     """
 
     def __init__(
@@ -57,49 +66,62 @@ class Bearer:
         authorization_servers: Iterable[str] | None = None,
         required_scopes: Iterable[str] = (),
         scopes_supported: Iterable[str] | None = None,
+        implied_scopes: Mapping[str, Iterable[str]] | None = None,
         resource_name: str | None = None,
         metadata_url: str | None = None,
     ) -> None:
-        address = urlsplit(resource)
-        if address.scheme not in ("http", "https") or not address.netloc or address.fragment:
-            raise ValueError(f"resource must be the absolute URL of the server, not {resource!r}")
-        issuer = getattr(verifier, "issuer", None)
-        servers = list(authorization_servers or ([issuer] if issuer else ()))
-        if not servers:
-            raise ValueError("authorization_servers must name at least one issuer of tokens")
-        self.resource = resource
+        self.resource = _resource(resource)
         self._verifier = verifier
-        self._required = frozenset(required_scopes)
-        self._origin = f"{address.scheme}://{address.netloc}"
-        self._path = address.path.rstrip("/")
-        self._metadata_url = metadata_url
-        self.metadata = _metadata(resource, servers, scopes_supported or sorted(self._required), resource_name)
+        self._required = frozenset(_asked_for(required_scopes, "required_scopes"))
+        self._implied = {scope: _scopes(implied, "implied_scopes") for scope, implied in (implied_scopes or {}).items()}
+        self._metadata_url = None if metadata_url is None else _resource(metadata_url, "metadata_url")
+        self.metadata = _metadata(
+            resource,
+            _issuers(authorization_servers, verifier),
+            sorted(self._required) if scopes_supported is None else _asked_for(scopes_supported, "scopes_supported"),
+            resource_name,
+        )
+
+    @property
+    def metadata_path(self) -> str:
+        """Where RFC 9728 wants the metadata to be served, on the host of the resource."""
+        return unquote(urlsplit(protected_resource_urls(self.resource)[0]).path)
 
     def metadata_address(self, root_path: str = "", path: str = "") -> str:
         """Return where the metadata is: below a mount it is there, else where RFC 9728 wants it."""
         if self._metadata_url is not None:
             return self._metadata_url
-        if root_path:
-            return f"{self._origin}{root_path}{WELL_KNOWN}{path}"
-        return f"{self._origin}{WELL_KNOWN}{self._path}"
+        if root_path.strip("/"):
+            # A mount may have taken this from the path that the client sent.
+            below = quote(f"/{root_path.strip('/')}")
+            return f"{origin(self.resource)}{below}{WELL_KNOWN}{quote(path)}"
+        return protected_resource_urls(self.resource)[0]
 
     async def admit(self, headers: Mapping[str, str], metadata_address: str) -> Identity | Denial:
-        """Return who sends a request, or why it is refused."""
-        scheme, _, token = headers.get("authorization", "").partition(" ")
+        """Return who sends a request, or why it is refused.
+
+        Raises:
+            Exception: the token cannot be verified.
+        """
+        scheme, _, token = headers.get("authorization", "").strip().partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
             return self._denied(UNAUTHORIZED, "Authorization is required", metadata_address)
+        if not _TOKEN.fullmatch(token):
+            reason = "The header Authorization must hold one token"
+            return self._denied(BAD_REQUEST, reason, metadata_address, error="invalid_request")
         identity = None if len(token) > _LONGEST_TOKEN else await self._verify(token)
         if identity is None:
             reason = "The token is not valid here"
             return self._denied(UNAUTHORIZED, reason, metadata_address, error="invalid_token")
         if not self._required <= identity.scopes:
-            return self.insufficient(self._required, metadata_address)
+            return self.insufficient((), metadata_address)
         return identity
 
     def insufficient(self, scopes: Iterable[str], metadata_address: str) -> Denial:
-        """Return the refusal of somebody who may not do what takes these scopes."""
-        wanted = " ".join(sorted(scopes))
+        """Return the refusal of somebody who may not do what takes these scopes, beside those that are required."""
+        # SHOULD (2026-07-28): all scopes that the operation takes are in one challenge.
+        wanted = " ".join(sorted(self._required.union(scopes)))
         reason = f"This takes the scopes: {wanted}"
         return self._denied(FORBIDDEN, reason, metadata_address, error="insufficient_scope", scope=wanted)
 
@@ -107,28 +129,115 @@ class Bearer:
         self, status: int, reason: str, metadata_address: str, *, error: str | None = None, scope: str | None = None
     ) -> Denial:
         wanted = scope or " ".join(sorted(self._required))
-        parts = [("error", error), ("error_description", reason if error else None)]
-        parts += [("scope", wanted or None), ("resource_metadata", metadata_address)]
-        said = ", ".join(f'{name}="{value}"' for name, value in parts if value is not None)
-        return Denial(status, reason, f"Bearer {said}")
+        said = challenge(
+            error=error,
+            error_description=reason if error else None,
+            scope=wanted or None,
+            resource_metadata=metadata_address,
+        )
+        return Denial(status, reason, said)
 
     async def _verify(self, token: str) -> Identity | None:
         verifier = self._verifier
         if hasattr(verifier, "verify"):
-            return await verifier.verify(token, self.resource)
-        found: Any = verifier(token) if is_async(verifier) else await offload(verifier, token)
-        found = await found if isawaitable(found) else found
-        return Identity(found) if isinstance(found, str) else found
+            found: Any = await verifier.verify(token, self.resource)
+        else:
+            found = verifier(token) if is_async(verifier) else await offload(verifier, token)
+            found = await found if isawaitable(found) else found
+        identity = identity_of(found)
+        return identity if identity is None or not self._implied else self._widened(identity)
+
+    def _widened(self, identity: Identity) -> Identity:
+        """Return an identity with the scopes that its own include."""
+        known, new = set(identity.scopes), set(identity.scopes)
+        while new:
+            new = {implied for scope in new for implied in self._implied.get(scope, ())} - known
+            known |= new
+        return msgspec.structs.replace(identity, scopes=frozenset(known))
 
 
-def _metadata(resource: str, servers: list[str], scopes: Iterable[str], name: str | None) -> bytes:
+def identity_of(found: Any) -> Identity | None:
+    """Return whom an author's function found; nobody has no name.
+
+    Raises:
+        TypeError: it returned something else.
+    """
+    if found is None or isinstance(found, Identity):
+        return found
+    if isinstance(found, str):
+        return Identity(found)
+    raise TypeError(f"Whoever tells who sends a request must return an Identity, a name or None, not {type(found)}")
+
+
+def challenge(**parts: str | None) -> str:
+    """Return a `WWW-Authenticate` header with the parts that are there, whatever is in them."""
+    said = ", ".join(f'{name}="{_quoted(value)}"' for name, value in parts.items() if value is not None)
+    return f"Bearer {said}"
+
+
+def _quoted(value: str) -> str:
+    return _UNSAID.sub("?", value).replace("\\", "\\\\").replace('"', '\\"')
+
+
+def check_scopes(scopes: Iterable[str]) -> None:
+    """Refuse what cannot be scopes (RFC 6749).
+
+    Raises:
+        ValueError: it cannot.
+    """
+    _scopes(scopes, "scopes")
+
+
+def _listed(texts: Iterable[str], what: str) -> list[str]:
+    given = [] if isinstance(texts, str) else list(texts)
+    if isinstance(texts, str) or not all(isinstance(text, str) for text in given):
+        raise ValueError(f"{what} must be a list of texts, not {texts!r}")
+    return given
+
+
+def _scopes(scopes: Iterable[str], what: str) -> list[str]:
+    given = _listed(scopes, what)
+    for scope in given:
+        if not _SCOPE.fullmatch(scope):
+            raise ValueError(f"{what} has {scope!r}, which is no scope: use printable ASCII without spaces and quotes")
+    return given
+
+
+def _asked_for(scopes: Iterable[str], what: str) -> list[str]:
+    given = _scopes(scopes, what)
+    if "offline_access" in given:
+        # SHOULD NOT (2026-07-28): it is between a client and its authorization server.
+        raise ValueError(f"{what} must not have offline_access, which is no concern of a server that takes tokens")
+    return given
+
+
+def _resource(url: str, what: str = "resource") -> str:
+    try:
+        parts = urlsplit(url)
+        is_absolute = parts.scheme in ("http", "https") and bool(origin(url))
+    except (ValueError, AuthError):
+        is_absolute = False
+    if not is_absolute or "#" in url or "@" in parts.netloc or not url.isascii() or '"' in url:
+        raise ValueError(f"{what} must be the absolute URL of the server, without user and fragment, not {url!r}")
+    return url
+
+
+def _issuers(given: Iterable[str] | None, verifier: Any) -> list[str]:
+    issuer = getattr(verifier, "issuer", None)
+    issuers = _listed(given or ([issuer] if issuer else ()), "authorization_servers")
+    if not issuers:
+        raise ValueError("authorization_servers must name at least one issuer of tokens")
+    return [require_secure(one, "An authorization server") for one in issuers]
+
+
+def _metadata(resource: str, servers: list[str], scopes: list[str], name: str | None) -> bytes:
     document: dict[str, Any] = {
         "resource": resource,
         "authorization_servers": servers,
         "bearer_methods_supported": ["header"],
     }
     if scopes:
-        document["scopes_supported"] = list(scopes)
+        document["scopes_supported"] = scopes
     if name is not None:
         document["resource_name"] = name
     return msgspec.json.encode(document)

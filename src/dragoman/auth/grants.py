@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable
-from inspect import isawaitable
 from typing import Any
 
 from dragoman.auth.addresses import require_secure, shown
 from dragoman.auth.authorizer import Authorizer, required_text, spelled_scope
 from dragoman.auth.fetching import Fetcher, SessionFactory, text
+from dragoman.auth.interaction import called
 from dragoman.auth.records import Authority, Tokens
 from dragoman.auth.registration import bind_to_issuer
 from dragoman.auth.scopes import with_offline
@@ -161,8 +161,7 @@ class CrossAppAccess(_Grant):
         )
 
     async def _form(self, fetch: Fetcher, authority: Authority) -> dict[str, str | None]:  # noqa: ARG002
-        given = self._provider(authority.issuer, authority.resource)
-        assertion = await given if isawaitable(given) else given
+        assertion = await called(self._provider, authority.issuer, authority.resource)
         return {"grant_type": JWT_BEARER, "assertion": required_text("The assertion", assertion, AuthError)}
 
 
@@ -249,6 +248,7 @@ class WorkloadIdentity(_Grant):
         if not callable(token):
             required_text("token", token, InvalidCredentials)
         self._token = token
+        self._presented: bytes | None = None
         self._refused: bytes | None = None
         super().__init__(
             "WorkloadIdentity",
@@ -276,8 +276,7 @@ class WorkloadIdentity(_Grant):
 
 
 async def _given(token: TokenProvider, what: str) -> str:
-    found = token() if callable(token) else token
-    return required_text(what, await found if isawaitable(found) else found, AuthError)
+    return required_text(what, await called(token) if callable(token) else token, AuthError)
 
 
 def _digest(token: str) -> bytes:

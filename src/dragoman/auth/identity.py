@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 
 class Identity(Struct, frozen=True):
@@ -12,12 +13,19 @@ class Identity(Struct, frozen=True):
 
     Example:
         Identity("user-17", frozenset({"files:read"}))
+
+    Scopes may also come as a list, or as one text with spaces between them.
     """
 
     principal: str
     scopes: frozenset[str] = frozenset()
     claims: dict[str, Any] = field(default_factory=dict)
     """What else the token says."""
+
+    def __post_init__(self) -> None:
+        given: Any = self.scopes
+        if not isinstance(given, frozenset):
+            force_setattr(self, "scopes", frozenset(given.split() if isinstance(given, str) else given))
 
 
 class Denial(Struct, frozen=True):

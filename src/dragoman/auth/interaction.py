@@ -10,7 +10,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -22,6 +22,7 @@ from dragoman.runtime.offload import offload
 
 LOGIN_SECONDS = 300.0
 MOST_PASTES = 5
+LONGEST_LINE = 65_536
 
 RedirectHandler = Callable[[str], Any]
 CallbackHandler = Callable[[], Any | Awaitable[Any]]
@@ -51,8 +52,7 @@ class ByHandlers:
     async def log_in(self, url: str, is_ours: IsOurs) -> AuthorizationResponse:  # noqa: ARG002
         """Bring the person to a URL, and return what comes back."""
         await send_to(url, self._redirect)
-        given = self._callback()
-        return AuthorizationResponse.of(await given if isawaitable(given) else given)
+        return AuthorizationResponse.of(await called(self._callback))
 
     async def close(self) -> None:
         """There is nothing to let go of."""
@@ -68,12 +68,9 @@ class ByListener:
 
     async def log_in(self, url: str, is_ours: IsOurs) -> AuthorizationResponse:
         """Bring the person to a URL, and return what comes back."""
-        ways = [self._listener.answer(is_ours)]
-        if self._redirect is None and not can_open_browser():
-            ways.append(pasted(url, is_ours))
-        else:
-            await send_to(url, self._redirect)
-        return await _first_of(ways)
+        is_pasted = self._redirect is None and not can_open_browser()
+        other = pasted(url, is_ours) if is_pasted else _sent_to(url, self._redirect)
+        return await _first_of([self._listener.answer(is_ours), other])
 
     async def close(self) -> None:
         """Stop listening."""
@@ -141,8 +138,8 @@ async def _first_of(ways: list[Any]) -> AuthorizationResponse:
     tasks = [asyncio.ensure_future(way) for way in ways]
     try:
         async with asyncio.timeout(LOGIN_SECONDS):
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            found: AuthorizationResponse = next(iter(done)).result()
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            found: AuthorizationResponse = next(task for task in tasks if task.done()).result()
             return found
     except TimeoutError:
         raise AuthRequired(f"Nobody logged in within {LOGIN_SECONDS:g} seconds; try again") from None
@@ -164,6 +161,13 @@ async def send_to(url: str, redirect: RedirectHandler | None) -> None:
 
     _tell(f"Log in with the browser that opens now, or open\n\n  {url}\n")
     await offload(webbrowser.open, url)
+
+
+async def _sent_to(url: str, redirect: RedirectHandler | None) -> AuthorizationResponse:
+    """Bring the person to a URL, and leave the answer to others; some browsers return only when they are closed."""
+    await send_to(url, redirect)
+    never: asyncio.Future[AuthorizationResponse] = asyncio.get_running_loop().create_future()
+    return await never
 
 
 def can_open_browser() -> bool:
@@ -201,7 +205,7 @@ async def pasted(url: str, is_ours: IsOurs) -> AuthorizationResponse:
         "The browser ends at an address that may show nothing; paste that address here, and press Enter:"
     )
     for _ in range(MOST_PASTES):
-        line = await offload(sys.stdin.readline)
+        line = await _line()
         if not line:
             break
         try:
@@ -212,6 +216,27 @@ async def pasted(url: str, is_ours: IsOurs) -> AuthorizationResponse:
             return response
         _tell("That is not the address that this login ends at; paste the whole of it:")
     raise AuthRequired("The address that the login ended at was not given; try again")
+
+
+async def _line() -> str:
+    """Return the next line of the terminal, without taking one when nobody waits for it any more."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    descriptor = sys.stdin.fileno()
+    try:
+        loop.add_reader(descriptor, ready.set)
+    except NotImplementedError:
+        return await offload(sys.stdin.readline)
+    try:
+        await ready.wait()
+        return os.read(descriptor, LONGEST_LINE).decode("utf-8", "replace")
+    finally:
+        loop.remove_reader(descriptor)
+
+
+async def called(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function of the author: a plain one, which may wait for something, in a thread."""
+    result = function(*arguments) if iscoroutinefunction(function) else await offload(function, *arguments)
+    return await result if isawaitable(result) else result
 
 
 def _tell(text: str) -> None:

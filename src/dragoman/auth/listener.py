@@ -40,7 +40,7 @@ class LoopbackListener:
         self._wanted = None if redirect_uri is None else urlsplit(redirect_uri)
         self._given = redirect_uri
         self._servers: list[asyncio.Server] = []
-        self._is_ours: Callable[[AuthorizationResponse], bool] = lambda response: response.state is not None
+        self._is_ours: Callable[[AuthorizationResponse], bool] = _is_nobodys
         self._answer: asyncio.Future[AuthorizationResponse] | None = None
         self._path = PATH if self._wanted is None else self._wanted.path or "/"
 
@@ -118,6 +118,11 @@ class LoopbackListener:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(response)
         return HTTPStatus.OK, _DONE if response.error is None else _DENIED
+
+
+def _is_nobodys(_response: AuthorizationResponse) -> bool:
+    """Turn everything away until a login waits."""
+    return False
 
 
 def _places(wanted: SplitResult | None) -> tuple[list[str], int]:

@@ -113,13 +113,14 @@ def identified(form: Mapping[str, str], who: Credential, audience: str) -> tuple
     fields, headers = dict(form), {}
     if who.method == SIGNED and who.signer is not None:
         fields |= {"client_assertion_type": ASSERTION_TYPE, "client_assertion": who.signer.sign(audience)}
-    elif who.method == BASIC and who.secret is not None:
+    elif who.client_id is not None:
+        # Also beside a header: there are servers that look for the client here first.
+        fields["client_id"] = who.client_id
+    if who.method == BASIC and who.secret is not None:
         pair = f"{quote_plus(who.client_id or '')}:{quote_plus(who.secret)}"
         headers["Authorization"] = "Basic " + b64encode(pair.encode("ascii")).decode("ascii")
-    elif who.client_id is not None:
-        fields["client_id"] = who.client_id
-        if who.method == POST and who.secret is not None:
-            fields["client_secret"] = who.secret
+    elif who.method == POST and who.secret is not None:
+        fields["client_secret"] = who.secret
     return fields, headers
 
 

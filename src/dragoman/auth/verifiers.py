@@ -1,33 +1,33 @@
 """Tokens that a server verifies: signed ones by their issuer's keys, opaque ones by asking who issued them.
 
-Keys are fetched when they are first needed and kept for a while; a token of a key that is not known makes them be
-fetched again, but not more often than once in a minute, whoever sends such tokens. What an issuer said of an opaque
-token is kept for a moment.
+What an issuer said of an opaque token is kept for a moment. A token is refused only if it was looked at and is no good;
+if that cannot be found out, because the issuer cannot be asked, it is an error: a client must not be told to throw a
+token away that may be good.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
 import time
-from base64 import b64encode
+from base64 import b64encode, urlsafe_b64decode
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote_plus
 
-from dragoman.auth.addresses import authorization_server_urls
+import msgspec
+
+from dragoman.auth.addresses import require_secure, shown
 from dragoman.auth.fetching import OK, Fetcher
 from dragoman.auth.identity import Identity
+from dragoman.auth.issuer_keys import IssuerKeys
 from dragoman.errors import AuthError
 
-KEPT_SECONDS = 3600.0
-REFETCH_SECONDS = 60.0
 LEEWAY_SECONDS = 60
 ANSWER_SECONDS = 30.0
 MOST_ANSWERS = 10_000
-ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
 _logger = logging.getLogger("dragoman.auth")
 
 
@@ -41,7 +41,8 @@ class Jwt:
     the server's resource. `algorithms` are those that are accepted: never `none`, and no shared secrets.
 
     Raises:
-        ValueError: an algorithm is not accepted.
+        ValueError: an algorithm is not accepted, or an address is neither https nor on this machine.
+        AuthError: the package joserfc is not installed.
     """
 
     def __init__(
@@ -50,12 +51,13 @@ class Jwt:
         *,
         jwks_url: str | None = None,
         audience: str | None = None,
-        algorithms: Iterable[str] = ("RS256", "ES256", "PS256", "EdDSA"),
+        algorithms: Iterable[str] = ("RS256", "ES256", "PS256", "Ed25519", "EdDSA"),
         principal_claim: str = "sub",
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.issuer = issuer
-        self._jwks_url = jwks_url
+        self.issuer = require_secure(issuer, "The issuer")
+        if jwks_url is not None:
+            require_secure(jwks_url, "The address of the keys")
         self._audience = audience
         self._algorithms = list(algorithms)
         for algorithm in self._algorithms:
@@ -63,100 +65,85 @@ class Jwt:
                 raise ValueError(f"{algorithm!r} is not accepted; use some of {', '.join(ALGORITHMS)}")
         self._principal_claim = principal_claim
         self._clock = clock
-        self._keys: Any = None
-        self._fetched = -KEPT_SECONDS
-        self._fetching = asyncio.Lock()
+        self._keys = IssuerKeys(issuer, jwks_url)
+        _require_joserfc()
 
     async def verify(self, token: str, audience: str) -> Identity | None:
-        """Return whom a token belongs to; None if it is no good."""
-        try:
-            from joserfc import jwt
-            from joserfc.errors import JoseError
-        except ImportError:
-            raise AuthError("Verifying tokens needs the package joserfc: install dragoman[jwt]") from None
-        for attempt in (1, 2):
-            keys = await self._known_keys(anew=attempt == 2)
-            if keys is None:
-                return None
-            try:
-                claims = jwt.decode(token, keys, algorithms=self._algorithms).claims
-            except (JoseError, ValueError, TypeError, KeyError) as error:
-                # A key that is not known may be new; nothing else gets better by asking again.
-                if attempt == 1 and _names_unknown_key(token, keys):
-                    continue
-                _logger.debug("A token was refused: %s", type(error).__name__)
-                return None
-            return self._identity(claims, audience)
+        """Return whom a token belongs to; None if it is no good.
+
+        Raises:
+            AuthError: the issuer's keys cannot be had.
+        """
+        header = _header(token)
+        if header is None or header.get("alg") not in self._algorithms:
+            return None
+        for key in await self._keys.find(header.get("kid")):
+            claims = self._claims(token, key)
+            if claims is not None:
+                return self._identity(claims, audience)
         return None
 
+    def _claims(self, token: str, key: Any) -> dict[str, Any] | None:
+        """Return what a token says if this key signed it."""
+        from joserfc import jwt
+
+        try:
+            return jwt.decode(token, key, algorithms=self._algorithms).claims
+        except Exception as error:
+            # Whatever a stranger's token makes of the decoder, it is refused.
+            _logger.debug("A token was refused: %s", type(error).__name__)
+            return None
+
     def _identity(self, claims: Mapping[str, Any], audience: str) -> Identity | None:
-        now = self._clock()
-        meant_for = claims.get("aud")
-        audiences = meant_for if isinstance(meant_for, list) else [meant_for]
-        expires, begins = claims.get("exp"), claims.get("nbf", 0)
+        expires: Any = claims.get("exp")
         principal = claims.get(self._principal_claim)
-        good = (
+        is_good = (
             claims.get("iss") == self.issuer
-            and (self._audience or audience) in audiences
-            and isinstance(expires, int | float)
-            and now < expires + LEEWAY_SECONDS
-            and isinstance(begins, int | float)
-            and now >= begins - LEEWAY_SECONDS
+            and _is_meant_for(self._audience or audience, claims)
+            and _is_number(expires)
+            and self._clock() < expires + LEEWAY_SECONDS
+            and _has_begun(claims, self._clock())
             and isinstance(principal, str)
             and bool(principal)
         )
-        return Identity(str(principal), scopes_of(claims), dict(claims)) if good else None
-
-    async def _known_keys(self, *, anew: bool) -> Any:
-        async with self._fetching:
-            age = time.monotonic() - self._fetched
-            if self._keys is None or age > KEPT_SECONDS or (anew and age > REFETCH_SECONDS):
-                if self._keys is None and 0 < age < 1:
-                    return None
-                await self._fetch_keys()
-            return self._keys
-
-    async def _fetch_keys(self) -> None:
-        from joserfc.jwk import KeySet
-
-        self._fetched = time.monotonic()
-        try:
-            async with Fetcher() as fetch:
-                reply = await fetch.get(self._jwks_url or await self._look_up(fetch))
-            if reply.status == OK and reply.body is not None:
-                self._keys = KeySet.import_key_set(reply.body)  # type: ignore[arg-type]
-            else:
-                _logger.warning("The keys of %s cannot be had: status %d", self.issuer, reply.status)
-        except (AuthError, ValueError, TypeError, KeyError) as error:
-            _logger.warning("The keys of %s cannot be had: %s", self.issuer, error)
-
-    async def _look_up(self, fetch: Fetcher) -> str:
-        for address in authorization_server_urls(self.issuer):
-            reply = await fetch.get(address)
-            if reply.status == OK and reply.body is not None and reply.body.get("issuer") == self.issuer:
-                url = reply.body.get("jwks_uri")
-                if isinstance(url, str):
-                    return url
-        raise AuthError(f"{self.issuer} does not say where its keys are; give jwks_url")
+        return Identity(str(principal), scopes_of(claims), dict(claims)) if is_good else None
 
 
-def _names_unknown_key(token: str, keys: Any) -> bool:
-    from joserfc.jws import extract_compact
-
+def _require_joserfc() -> None:
     try:
-        key = extract_compact(token.encode()).protected.get("kid")
-    except ValueError:
-        return False
-    return key is not None and all(known.kid != key for known in keys.keys)
+        import joserfc as _  # noqa: F401
+    except ImportError:
+        raise AuthError("Verifying tokens needs the package joserfc: install dragoman[jwt]") from None
+
+
+def _header(token: str) -> dict[str, Any] | None:
+    encoded = token.partition(".")[0]
+    try:
+        found = msgspec.json.decode(urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_meant_for(audience: str, claims: Mapping[str, Any]) -> bool:
+    named = claims.get("aud")
+    return audience in named if isinstance(named, list) else named == audience
+
+
+def _has_begun(claims: Mapping[str, Any], now: float) -> bool:
+    begins = claims.get("nbf", 0)
+    return _is_number(begins) and bool(now >= begins - LEEWAY_SECONDS)
 
 
 def scopes_of(claims: Mapping[str, Any]) -> frozenset[str]:
     """Return the scopes that claims name: as text with spaces, or as a list."""
-    found = claims.get("scope", claims.get("scp", ()))
+    found = claims.get("scope", claims.get("scp"))
     parts = found.split() if isinstance(found, str) else found
-    return (
-        frozenset(part for part in parts if isinstance(part, str)) if isinstance(parts, list | tuple) else frozenset()
-    )
+    return frozenset(part for part in parts if isinstance(part, str)) if isinstance(parts, list) else frozenset()
 
 
 class Introspection:
@@ -164,6 +151,12 @@ class Introspection:
 
     Example:
         Introspection("https://login.example.com/introspect", client_id="api", client_secret=secret)
+
+    `issuer` is who issues the tokens, if that is one. `audience` is what tokens must be meant for; by default the
+    server's resource. An answer counts for 30 seconds, and never longer than its token.
+
+    Raises:
+        ValueError: an address is neither https nor on this machine.
     """
 
     def __init__(
@@ -176,11 +169,12 @@ class Introspection:
         audience: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.issuer = issuer
-        self._url = url
+        self.issuer = issuer if issuer is None else require_secure(issuer, "The issuer")
+        self._url = require_secure(url, "The address that is asked about tokens")
         self._audience = audience
         self._clock = clock
-        pair = f"{quote(client_id, safe='')}:{quote(client_secret, safe='')}".encode()
+        # RFC 6749, 2.3.1: both are encoded as in a form before they are joined.
+        pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()
         self._authorization = f"Basic {b64encode(pair).decode()}"
         self._answers: OrderedDict[bytes, tuple[float, Identity | None]] = OrderedDict()
 
@@ -190,28 +184,39 @@ class Introspection:
         Raises:
             AuthError: the issuer cannot be asked.
         """
-        key = hashlib.sha256(token.encode(errors="surrogatepass")).digest()
+        audience = self._audience or audience
+        # What is kept must not be of use to whoever reads memory, and holds for one audience alone.
+        key = hashlib.sha256(f"{audience} {token}".encode(errors="surrogatepass")).digest()
         until, known = self._answers.get(key, (0.0, None))
         if time.monotonic() < until:
             return known
-        async with Fetcher() as fetch:
-            form = {"token": token, "token_type_hint": "access_token"}
-            reply = await fetch.post_form(self._url, form, {"Authorization": self._authorization})
-        if reply.status != OK or reply.body is None:
-            raise AuthError(f"{self._url} cannot be asked about tokens: status {reply.status}")
-        identity, lasts = self._judged(reply.body, audience)
+        identity, lasts = self._judged(await self._ask(token), audience)
         self._answers[key] = time.monotonic() + lasts, identity
+        self._answers.move_to_end(key)
         if len(self._answers) > MOST_ANSWERS:
             self._answers.popitem(last=False)
         return identity
 
+    async def _ask(self, token: str) -> dict[str, Any]:
+        async with Fetcher() as fetch:
+            form = {"token": token, "token_type_hint": "access_token"}
+            reply = await fetch.post_form(self._url, form, {"Authorization": self._authorization})
+        if reply.status != OK or reply.body is None:
+            raise AuthError(f"{shown(self._url)} cannot be asked about tokens: status {reply.status}")
+        return reply.body
+
     def _judged(self, claims: Mapping[str, Any], audience: str) -> tuple[Identity | None, float]:
         """Return whom a token belongs to, and for how many seconds that holds."""
-        meant_for, expires, now = claims.get("aud"), claims.get("exp"), self._clock()
-        audiences = meant_for if isinstance(meant_for, list) else [meant_for]
+        expires, now = claims.get("exp"), self._clock()
         principal = claims.get("sub") or claims.get("username") or claims.get("client_id")
-        left = expires - now if isinstance(expires, int | float) else ANSWER_SECONDS
-        good = claims.get("active") is True and (self._audience or audience) in audiences and left > 0
-        if not good or not isinstance(principal, str):
+        left = ANSWER_SECONDS if expires is None else expires - now if _is_number(expires) else 0.0
+        is_good = (
+            claims.get("active") is True
+            and _is_meant_for(audience, claims)
+            and (self.issuer is None or claims.get("iss", self.issuer) == self.issuer)
+            and left > 0
+            and _has_begun(claims, now)
+        )
+        if not is_good or not isinstance(principal, str):
             return None, ANSWER_SECONDS
         return Identity(principal, scopes_of(claims), dict(claims)), min(left, ANSWER_SECONDS)

@@ -22,6 +22,7 @@ from dragoman.types import Json
 
 ANTHROPIC = frozenset({"anthropic", "azureanthropic", "vertexaianthropic"})
 GEMINI = frozenset({"gemini", "vertexai"})
+OPENAI = frozenset({"openai", "azureopenai", "azure"})
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
@@ -46,10 +47,11 @@ def _tool(tool: ToolSpec, provider: str, *, strict: bool) -> Json:
         parameters = _gemini_parameters(dialects.for_gemini(schema))
     elif provider in ANTHROPIC or provider == "bedrock":
         parameters = dialects.for_anthropic(schema)
+    elif provider in OPENAI:
+        parameters = dialects.for_openai(schema, strict=strict)
+        return dialects.openai_function(tool.name, tool.description, parameters, strict=strict)
     else:
-        return dialects.openai_function(
-            tool.name, tool.description, dialects.for_openai(schema, strict=strict), strict=strict
-        )
+        parameters = dialects.for_openai(schema, references=False)
     function = {"name": tool.name, "description": tool.description, "parameters": parameters}
     return {"type": "function", "function": function}
 

@@ -36,7 +36,7 @@ MOST_MEMORIES = 1_000
 
 _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _SECRETS = (
-    (re.compile(r"\b(sk|pk|key|gsk|xai|AIza)[-_A-Za-z0-9*.]{8,}"), "***"),
+    (re.compile(r"\b((sk|pk|gsk|xai|key)[-_]|AIza)[-_A-Za-z0-9*.]{6,}"), "***"),
     (re.compile(r"(?i)\b(bearer|api[-_ ]?key[=:]|key=|token=)\s*\S+"), r"\1 ***"),
     (re.compile(r"//[^/@\s]+@"), "//"),
 )
@@ -368,7 +368,19 @@ def _may_pass(error: Exception) -> bool:
     return status in _PASSING or (status is None and type(error).__name__ not in _HOPELESS)
 
 
-_HOPELESS = frozenset({"MissingApiKeyError", "UnsupportedProviderError", "UnsupportedParameterError"})
+_HOPELESS = frozenset(
+    {
+        "AuthenticationError",
+        "ContentFilterError",
+        "ContextLengthExceededError",
+        "InsufficientFundsError",
+        "InvalidRequestError",
+        "MissingApiKeyError",
+        "ModelNotFoundError",
+        "UnsupportedParameterError",
+        "UnsupportedProviderError",
+    }
+)
 
 
 def _words(error: Exception) -> str:

@@ -56,5 +56,5 @@ class Toolbox:
         for source in self._sources:
             found: Sequence[AsyncBoundTool] = [source] if isinstance(source, AsyncBoundTool) else await source.tools()
             tools += [tool for tool in found if not any(tool.is_same_as(known) for known in tools)]
-        names = tool_names((tool.server, tool.name) for tool in tools)
+        names = tool_names((tool.server, getattr(tool, "qualified_name", tool.name)) for tool in tools)
         return {name: KnownTool(name, tool) for name, tool in zip(names, tools, strict=True)}

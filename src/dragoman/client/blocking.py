@@ -263,6 +263,21 @@ class BoundTool(_Driven, ToolView):
         result = forecast(city="Oslo")
     """
 
+    @property
+    def server(self) -> str | None:
+        """The name of its server, as far as it is known."""
+        found: str | None = self._twin.server
+        return found
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the server's hints about it are believed."""
+        return bool(self._twin.is_trusted)
+
+    def is_same_as(self, other: BoundTool) -> bool:
+        """Tell whether two are one tool of one client."""
+        return self._driver is other._driver and self.name == other.name
+
     __call__ = blocking(AsyncBoundTool.__call__)
     call = blocking(AsyncBoundTool.call)
 

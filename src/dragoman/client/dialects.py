@@ -56,15 +56,17 @@ _DROPPED = frozenset({"$schema", "$comment", "nullable", "additionalItems", "typ
 _DEFINITION = re.compile(r"#(/(\$defs|definitions)/[^/]+)?")
 
 
-def for_openai(schema: Json, *, strict: bool = False) -> Json:
+def for_openai(schema: Json, *, strict: bool = False, references: bool = True) -> Json:
     """Return a schema as OpenAI's API, and those that follow it, take it; `strict` for tools that are `strict`.
 
     Example:
         for_openai({"type": "object"})  # {"type": "object", "properties": {}}
+
+    Without `references` there are none left, as some of those that follow it would have it.
     """
     if strict:
         return _STRICT.object(_one_object(inline(schema)))
-    return _lenient(schema, _same_name)
+    return _lenient(schema if references else _one_object(inline(schema)), _same_name)
 
 
 def for_anthropic(schema: Json) -> Json:

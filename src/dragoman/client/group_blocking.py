@@ -97,6 +97,11 @@ class Clients(Group[Client]):
         """
         return cls(load(path, inputs=inputs), **options)
 
+    @property
+    def asynchronous(self) -> AsyncClients:
+        """The asynchronous group that this one drives, for what runs on the loop of all blocking clients."""
+        return self._twin
+
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
         loop = portal()
         loop.kept.update(member.client for member in self._members)

@@ -92,7 +92,7 @@ class HttpLink:
             self.session_id = None
         answer, in_session = await self._post(message, introduces=introduces)
         for _ in range(MOST_CHALLENGES):
-            if answer.status not in (UNAUTHORIZED, FORBIDDEN) or not await self._is_authorized_now(answer):
+            if answer.status not in (UNAUTHORIZED, FORBIDDEN) or not await self._is_authorized_now(message, answer):
                 break
             answer, in_session = await self._post(message, introduces=introduces)
         if answer.status >= FAILED:
@@ -119,12 +119,13 @@ class HttpLink:
             raise
         return answer, SESSION in sent
 
-    async def _is_authorized_now(self, answer: Answer) -> bool:
+    async def _is_authorized_now(self, message: Outgoing, answer: Answer) -> bool:
         """Let whoever authorizes the requests get what the server asks for, and tell whether to send again."""
         authorization = self._credentials.authorization
         if authorization is None:
             return False
-        return await authorization.challenged(answer.status, answer.headers, "POST", self.url)
+        with message.standstill():  # a person may have to log in first
+            return await authorization.challenged(answer.status, answer.headers, "POST", self.url)
 
     def _is_pointless(self, answer: bytes) -> bool:
         """Tell whether an answer of ours is for nobody: an error that names no request, or in the stateless era."""

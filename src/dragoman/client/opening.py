@@ -206,7 +206,13 @@ class _Attempt:
         except UnsupportedVersion as error:
             await self._probe_after_all(error)
             return
-        self._opening.known = verdict.version
+        if self._asks:
+            self._opening.known = verdict.version
+
+    @property
+    def _asks(self) -> bool:
+        """Whether the server is asked what it speaks; what was insisted on is nothing that was learned of it."""
+        return bool(stateless_versions(self._spoken)) and not self._way.is_handshake
 
     async def _greet_as_known(self, offered: Version) -> bool:
         """Introduce both sides as it went before; return False if the server seems to have learned to do without."""
@@ -225,10 +231,13 @@ class _Attempt:
         return True
 
     async def _probe(self) -> Verdict:
-        candidates = stateless_versions(self._spoken)
-        if not candidates or self._way.is_handshake:
-            return Handshake(handshake_versions(self._spoken)[0])
-        verdict = await self._probe_with(candidates[0], last=False)
+        handshakes = handshake_versions(self._spoken)
+        if not self._asks and not handshakes:
+            message = "This transport is of versions with a handshake, and this client speaks others only"
+            return Refused(RpcError.of(UnsupportedVersion.CODE, message))
+        if not self._asks:
+            return Handshake(handshakes[0])
+        verdict = await self._probe_with(stateless_versions(self._spoken)[0], last=False)
         if isinstance(verdict, Again):
             verdict = await self._probe_with(verdict.version, last=True)
         return verdict
@@ -256,9 +265,15 @@ class _Attempt:
             verdict = judge_http(HttpProbe(error.status), self._spoken, last=last)
             if verdict is None:
                 raise
+            if isinstance(verdict, Refused):
+                raise RpcError.of(UnsupportedVersion.CODE, f"{verdict.error}: {error}") from error
             return verdict
         except TransportError as error:
-            if connection.link.is_http or (isinstance(error, ConnectError) and connection.is_alive):
+            if (
+                not handshake_versions(self._spoken)
+                or connection.link.is_http
+                or (isinstance(error, ConnectError) and connection.is_alive)
+            ):
                 raise
             return judge(None, self._spoken, last=last)
         return judge(ResultResponse(0, result), self._spoken, last=last)

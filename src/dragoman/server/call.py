@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Raw
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from dragoman.protocol.listen import Subscription
     from dragoman.server.asking import Asking
     from dragoman.server.server import Server
+
+_NO_CLAIMS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Session:
@@ -107,8 +111,10 @@ class Call:
         "asking",
         "cancelled",
         "channel",
+        "claims",
         "driven",
         "ended",
+        "lacked",
         "loop",
         "principal",
         "progress",
@@ -138,6 +144,9 @@ class Call:
         self.principal = principal
         self.scopes: frozenset[str] | None = None
         """What whoever asks may do; None where nobody verifies it."""
+        self.claims: Mapping[str, Any] = _NO_CLAIMS
+        self.lacked: list[str] | None = None
+        """The scopes for lack of which the handler refused."""
         self.cancelled = False
         self.ended = False
         self.progress: float | None = None

@@ -62,6 +62,16 @@ class RequestFacts:
         return self._call.principal
 
     @property
+    def scopes(self) -> frozenset[str] | None:
+        """What whoever asks may do; None where the server does not authenticate, as over stdio."""
+        return self._call.scopes
+
+    @property
+    def claims(self) -> Mapping[str, Any]:
+        """What else the token says of whoever asks; empty where there is none."""
+        return self._call.claims
+
+    @property
     def server_context(self) -> Any:
         """What the application gave to the server, or to this request."""
         return self._call.server_context

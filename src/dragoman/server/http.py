@@ -9,6 +9,7 @@ connection does not end; without sessions each such request stands alone too.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -17,7 +18,8 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman import types
-from dragoman.auth.identity import Denial
+from dragoman.auth.bearer import FORBIDDEN
+from dragoman.auth.identity import Denial, Identity
 from dragoman.errors import (
     HeaderMismatch,
     InsufficientScope,
@@ -170,7 +172,7 @@ class HttpService:
             refused = jsonrpc.encode_error(None, InvalidRequest(found.reason))
             await exchange.reply(found.status, refused, (*_JSON_HEADERS, _challenge(found)))
             return False
-        exchange.principal, exchange.scopes = found.principal, found.scopes
+        exchange.principal, exchange.identity = found.principal, found
         return True
 
     async def _serve_post(self, exchange: Exchange, admission: Admission) -> None:
@@ -192,7 +194,7 @@ class HttpService:
         received = receive(sent, body, self._server.offer, self._limits)
         if isinstance(received, eras.Request):
             refusal = self._refuse_params(sent, received)
-            if exchange.scopes is not None and await self._lacks_scope(exchange, received, exchange.scopes):
+            if exchange.identity is not None and await self._lacks_scope(exchange, received):
                 return
             if refusal is None:
                 await self._serve_request(exchange, received, taken)
@@ -234,15 +236,19 @@ class HttpService:
             return Rejection(BAD_REQUEST, error, request.id)
         return None
 
-    async def _lacks_scope(self, exchange: Exchange, request: eras.Request, scopes: frozenset[str]) -> bool:
+    async def _lacks_scope(self, exchange: Exchange, request: eras.Request) -> bool:
         """Tell whether whoever asks may not call the tool, and is answered so."""
         tool = self._server.registry.tools.get(request.params.name) if request.method.name == "tools/call" else None
-        if tool is None or scopes.issuperset(tool.scopes):
+        if tool is None or exchange.identity.scopes.issuperset(tool.scopes):
             return False
-        denial = insufficient(self._auth, sorted(tool.scopes), exchange.scope, self._path)
         refused = jsonrpc.encode_error(request.id, InsufficientScope(tool.scopes))
-        await exchange.reply(denial.status, refused, (*_JSON_HEADERS, _challenge(denial)))
+        self._challenge_for(exchange, tool.scopes)
+        await exchange.reply(FORBIDDEN, refused, _JSON_HEADERS)
         return True
+
+    def _challenge_for(self, exchange: Exchange, scopes: Iterable[str]) -> None:
+        denial = insufficient(self._auth, scopes, exchange.scope, self._path)
+        exchange.extra_headers += (_challenge(denial),)
 
     async def _serve_alone(
         self, exchange: Exchange, sent: headers.RequestHeaders, messages: InSession, taken: Acceptable
@@ -261,7 +267,8 @@ class HttpService:
             except RpcError as error:
                 await _answer(exchange, taken, OK, jsonrpc.encode_error(message.id, error))
                 return
-            await self._serve_request(exchange, request, taken)
+            if exchange.identity is None or not await self._lacks_scope(exchange, request):
+                await self._serve_request(exchange, request, taken)
 
     async def _serve_in_session(
         self, exchange: Exchange, sent: headers.RequestHeaders, messages: InSession, taken: Acceptable
@@ -310,7 +317,7 @@ class HttpService:
                 session.take(message)
         asked = [message for message in messages if isinstance(message, jsonrpc.Request | jsonrpc.Invalid)]
         answers = await asyncio.gather(
-            *(self._answer_alone(message, session.data, session.running) for message in asked)
+            *(self._answer_alone(message, session.data, session.running, exchange.identity) for message in asked)
         )
         given = [answer for answer in answers if answer]
         await self._share(session.data)
@@ -335,13 +342,13 @@ class HttpService:
         except RpcError as error:
             await _answer(exchange, taken, OK, jsonrpc.encode_error(message.id, error))
             return
-        if exchange.scopes is not None and await self._lacks_scope(exchange, request, exchange.scopes):
+        if exchange.identity is not None and await self._lacks_scope(exchange, request):
             return
         stream = session.open_stream()
         let_go = stream.attach(exchange)
         exchange.may_stream = taken.sse and not self._json_response
         channel = SessionChannel(session, stream, streams=exchange.may_stream)
-        call = self._call(request, session.data, channel, exchange.scopes)
+        call = self._call(request, session.data, channel, exchange.identity)
         session.running[message.id] = call
         call.task = asyncio.create_task(self._run_in_session(sessions, session, call, stream, json=taken.json))
         self._tasks.add(call.task)
@@ -372,6 +379,8 @@ class HttpService:
                 sessions.touch(session)
             if call.cancelled:
                 await _settle()
+            if call.lacked is not None and stream.reader is not None:
+                self._challenge_for(stream.reader, call.lacked)
             await self._finish(session, stream, status, data, json=json)
         finally:
             stream.detach()
@@ -402,11 +411,12 @@ class HttpService:
         request: eras.Request,
         data: Session,
         channel: Channel = SILENCE,
-        scopes: frozenset[str] | None = None,
+        identity: Identity | None = None,
     ) -> Call:
         context = self._server.server_context
         call = Call(request, data, channel, server=self._server, server_context=context, principal=data.principal)
-        call.scopes = scopes
+        if identity is not None:
+            call.scopes, call.claims = identity.scopes, identity.claims
         call.loop = asyncio.get_running_loop()
         call.task = asyncio.current_task(call.loop)
         return call
@@ -418,13 +428,15 @@ class HttpService:
             await exchange.reply(refusal.status, refusal.body(), _JSON_HEADERS)
             return
         channel = PostChannel(self._server, self._listeners, exchange, can_stream=streams)
-        call = self._call(request, Session(principal=exchange.principal), channel, exchange.scopes)
+        call = self._call(request, Session(principal=exchange.principal), channel, exchange.identity)
         exchange.may_stream = streams
         if request.caller.version.stateless:
             exchange.on_gone = call.give_up
         try:
             status, data = await self._outcome(call)
             call.ended = True
+            if call.lacked is not None:
+                self._challenge_for(exchange, call.lacked)
             if channel.was_used:
                 await channel.room()
             if exchange.streaming or not taken.json:
@@ -451,7 +463,11 @@ class HttpService:
         return None
 
     async def _answer_alone(
-        self, message: jsonrpc.Message, data: Session, running: dict[types.RequestId, Call] | None = None
+        self,
+        message: jsonrpc.Message,
+        data: Session,
+        running: dict[types.RequestId, Call] | None = None,
+        identity: Identity | None = None,
     ) -> bytes:
         """Answer a message that has no stream of its own."""
         if isinstance(message, jsonrpc.Invalid):
@@ -461,7 +477,7 @@ class HttpService:
         if message.id in running:
             return _in_use(message.id)
         try:
-            call = self._call(eras.open(message, self._server.offer, data.caller), data)
+            call = self._call(eras.open(message, self._server.offer, data.caller), data, identity=identity)
         except RpcError as error:
             return jsonrpc.encode_error(message.id, error)
         running[message.id] = call
@@ -480,6 +496,9 @@ class HttpService:
             if call.is_given_up_by(error):
                 return CLIENT_CLOSED, self._given_up(call)
             refusal = self._server.refusal(error, call)
+            if isinstance(error, InsufficientScope):
+                call.lacked = error.scopes
+                return FORBIDDEN, jsonrpc.encode_error(call.request.id, refusal)
             return handler_status(refusal), jsonrpc.encode_error(call.request.id, refusal)
 
     def _encoded(self, call: Call, result: Any) -> bytes:

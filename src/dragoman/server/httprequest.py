@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.auth.bearer import FORBIDDEN, UNAUTHORIZED, WELL_KNOWN, Bearer
+from dragoman.auth.bearer import FORBIDDEN, UNAUTHORIZED, WELL_KNOWN, Bearer, challenge, identity_of
 from dragoman.auth.identity import Denial, Identity
 from dragoman.config import is_async
 from dragoman.runtime.offload import offload
@@ -72,7 +72,7 @@ async def verify(auth: Auth, scope: Mapping[str, Any], path: str) -> Identity | 
     """
     request = HttpRequest.of(scope)
     if isinstance(auth, Bearer):
-        return await auth.admit(request.headers, auth.metadata_address(scope.get("root_path", ""), path))
+        return await auth.admit(request.headers, _metadata_address(auth, scope, path))
     try:
         given = auth(request) if is_async(auth) else await offload(auth, request)
         found = await given if isawaitable(given) else given
@@ -81,21 +81,32 @@ async def verify(auth: Auth, scope: Mapping[str, Any], path: str) -> Identity | 
         if error.errno is not None:
             raise
         return Denial(FORBIDDEN, f"Not permitted: {error}", _CHALLENGE)
-    if found is None:
+    identity = identity_of(found)
+    if identity is None:
         return Denial(UNAUTHORIZED, "Authorization is required; send the header Authorization", _CHALLENGE)
-    return Identity(found) if isinstance(found, str) else found
+    return identity
+
+
+def _metadata_address(auth: Bearer, scope: Mapping[str, Any], path: str) -> str:
+    return auth.metadata_address(scope.get("root_path", ""), _appended(path))
+
+
+def _appended(path: str) -> str:
+    return f"/{path.strip('/')}".rstrip("/")
 
 
 def documents_of(auth: Auth | None, path: str) -> dict[str, bytes]:
     """Return what is served beside a server whose door is a `Bearer`: the metadata that names who issues tokens."""
     if not isinstance(auth, Bearer):
         return {}
-    return {WELL_KNOWN: auth.metadata, f"{WELL_KNOWN}/{path.strip('/')}": auth.metadata}
+    # A proxy may serve another path than we do, but its clients look where the resource says.
+    return dict.fromkeys((WELL_KNOWN, WELL_KNOWN + _appended(path), auth.metadata_path), auth.metadata)
 
 
-def insufficient(auth: Auth | None, scopes: list[str], scope: Mapping[str, Any], path: str) -> Denial:
+def insufficient(auth: Auth | None, scopes: Iterable[str], scope: Mapping[str, Any], path: str) -> Denial:
     """Return the refusal of somebody who may not do what takes these scopes."""
     if isinstance(auth, Bearer):
-        return auth.insufficient(scopes, auth.metadata_address(scope.get("root_path", ""), path))
-    wanted = " ".join(scopes)
-    return Denial(FORBIDDEN, f"This takes the scopes: {wanted}", f'Bearer error="insufficient_scope", scope="{wanted}"')
+        return auth.insufficient(scopes, _metadata_address(auth, scope, path))
+    wanted = " ".join(sorted(scopes))
+    said = challenge(error="insufficient_scope", scope=wanted)
+    return Denial(FORBIDDEN, f"This takes the scopes: {wanted}", said)

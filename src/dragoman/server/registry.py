@@ -53,6 +53,8 @@ class Registry:
         tool: AnyTool = _made(given, Tool)
         if tool.name in self.tools:
             raise ToolNotUnique(f"There are two tools called {tool.name!r}; give each its own name")
+        if tool.scopes:
+            _check_scopes(tool)
         return self._add(self.tools, tool.name, tool)
 
     def add_prompt(self, given: Any) -> AnyPrompt:
@@ -136,6 +138,15 @@ class Registry:
 def _listing(result: Callable[..., types.PaginatedResult], table: dict[str, Any]) -> Listing:
     # The copy is made in one step, so that another thread may register meanwhile.
     return Listing(result, lambda: [definition.definition for definition in list(table.values())])
+
+
+def _check_scopes(tool: AnyTool) -> None:
+    from dragoman.auth.bearer import check_scopes
+
+    try:
+        check_scopes(tool.scopes)
+    except ValueError as error:
+        raise DefinitionError(f"The tool {tool.name!r}: {error}") from None
 
 
 def _made(given: Any, kind: type[Any]) -> Any:

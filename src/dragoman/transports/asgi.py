@@ -37,6 +37,12 @@ _DOCUMENT_HEADERS: tuple[Header, ...] = (
     (b"access-control-allow-origin", b"*"),
     (b"cache-control", b"max-age=3600"),
 )
+_PREFLIGHT_HEADERS: tuple[Header, ...] = (
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-methods", b"GET, HEAD"),
+    (b"access-control-allow-headers", b"*"),
+    (b"access-control-max-age", b"86400"),
+)
 
 
 class Pace(Struct, frozen=True):
@@ -80,8 +86,8 @@ class Exchange:
         """The address that the server listens on."""
         self.principal: str | None = None
         """Who the client proved to be, once that is known."""
-        self.scopes: frozenset[str] | None = None
-        """What the client may do, where that is known."""
+        self.identity: Any = None
+        """What else is known of the client: what it may do, where that is verified."""
         self.gone = False
         self.may_stream = False
         """Whether the response may become an event stream by itself when it takes long."""
@@ -343,8 +349,10 @@ class AsgiApp:
         document = self._documents.get(path.removeprefix(scope.get("root_path", "").rstrip("/")).rstrip("/"))
         if document is None:
             await exchange.reply(404)
+        elif exchange.method == "OPTIONS":
+            await exchange.reply(204, headers=_PREFLIGHT_HEADERS)
         elif exchange.method not in ("GET", "HEAD"):
-            await exchange.reply(405, headers=((b"allow", b"GET, HEAD"),))
+            await exchange.reply(405, headers=((b"allow", b"GET, HEAD, OPTIONS"),))
         else:
             await exchange.reply(200, document, _DOCUMENT_HEADERS)
 

@@ -308,6 +308,11 @@ class HttpClient:
             raise ConnectError(f"There is no connection to {self.url}: {_text(error)}; {_remedy(error)}") from error
         except aiohttp.ClientHttpProxyError as error:
             raise ConnectError(f"There is no connection to {self.url}: {_text(error)}; {_remedy(error)}") from None
+        except aiohttp.ClientConnectionResetError as error:
+            # Raised before anything is written to a connection that was kept alive and is closing.
+            raise ConnectError(
+                f"There is no connection to {self.url}: {_text(error)}; it may be tried again"
+            ) from error
         except aiohttp.ServerDisconnectedError as error:
             raise TransportError(f"{self.url} closed the connection without an answer") from error
         except _BROKEN as error:

@@ -129,13 +129,11 @@ def test_a_server_that_does_not_speak_the_stateless_era_is_refused_with_the_reas
     assert "this client speaks stateless versions only" in str(refusal.value)
 
 
-@pytest.mark.xfail(raises=IndexError, reason="the client looks for a handshake version that it was told not to speak")
 def test_a_transport_that_the_stateless_era_does_not_have_is_refused_with_the_reason(tmp_path: Path) -> None:
     with reachable("mcp", "sse", tmp_path) as target, pytest.raises((DragomanError, ValueError), match="stateless"):
         asyncio.run(connect(target, mode="stateless", transport="sse"))
 
 
-@pytest.mark.xfail(raises=AssertionError, reason="the client remembers a handshake that was insisted on as needed")
 def test_a_handshake_that_one_client_insists_on_does_not_keep_others_from_the_stateless_era(tmp_path: Path) -> None:
     with reachable("mcp", "http", tmp_path) as target:
         insisting = asyncio.run(connect(target, mode="handshake"))

@@ -71,7 +71,7 @@ def refusal(target: Any, **options: Any) -> DragomanError:
     [
         "auto",
         "handshake",
-        pytest.param("stateless", marks=pytest.mark.xfail(reason="the probe takes a crash for an answer")),
+        "stateless",
     ],
 )
 def test_a_server_that_exits_at_its_start_is_reported_with_what_it_wrote_to_stderr(mode: str) -> None:
@@ -122,7 +122,7 @@ def test_a_wrong_path_is_named_with_the_status(server: str, transport: str, tmp_
     [
         "auto",
         "handshake",
-        pytest.param("stateless", marks=pytest.mark.xfail(reason="the probe takes a page for a server of before")),
+        "stateless",
     ],
 )
 def test_a_web_page_instead_of_a_server_is_recognized(mode: str, web_page: str) -> None:

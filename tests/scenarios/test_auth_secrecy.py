@@ -1,0 +1,99 @@
+"""No token, secret or code shows in a log, an error, or what is printed."""
+
+import logging
+import re
+
+import pytest
+
+from auth.visiting import Browser, visit
+from auth.world import REDIRECT, world
+from dragoman.auth import ClientCredentials, FileStorage, MemoryStorage, OAuth, WorkloadIdentity
+from dragoman.errors import AuthError
+from scenarios.http_peer import scenario
+
+SECRETS = re.compile(
+    r"the-code-|access-token-|refresh-token-|registered-secret-|the-own-secret|the-platform-token|[A-Za-z0-9_-]{86}"
+)
+
+
+def everything(error):
+    """Return what a traceback of an error shows."""
+    shown = []
+    while error is not None:
+        shown += [str(error), repr(error)]
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return " ".join(shown)
+
+
+def person(**options):
+    browser = Browser()
+    options = {
+        "redirect_uri": REDIRECT,
+        "redirect_handler": browser.redirect,
+        "callback_handler": browser.callback,
+        "storage": MemoryStorage(),
+    } | options
+    return OAuth(**options)
+
+
+@pytest.mark.covers("LOA-14", "OAU-44")
+@pytest.mark.parametrize("scheme", ["Bearer", "DPoP"])
+@scenario
+async def test_a_login_and_its_renewals_log_nothing_secret(scheme, caplog, capfd, tmp_path):
+    with caplog.at_level(logging.DEBUG):
+        async with world(scheme=scheme, auth_methods=["client_secret_post"]) as there:
+            auth = person(storage=FileStorage(tmp_path))
+            await visit(auth, there.url)
+            there.expire_everything()
+            await visit(auth, there.url)
+            there.settings.token_error = {"error": "server_error"}
+            there.settings.echoes_secrets = True
+            there.expire_everything()
+            with pytest.raises(AuthError) as raised:
+                await visit(auth, there.url)
+            there.settings.token_error = {"error": "invalid_grant"}
+            with pytest.raises(AuthError):
+                await visit(auth, there.url)
+    shown = caplog.text + everything(raised.value) + "".join(capfd.readouterr()) + repr(vars(auth))
+    assert not SECRETS.findall(shown)
+    assert "server_error" in everything(raised.value)
+
+
+@pytest.mark.covers("OAU-44")
+@pytest.mark.parametrize("kind", ["person", "program", "workload"])
+@pytest.mark.parametrize("error", ["invalid_client", "invalid_grant", "access-token-in-the-code"])
+@scenario
+async def test_a_server_that_echoes_what_it_was_sent_is_not_quoted(kind, error, caplog):
+    made = {
+        "person": lambda: person(client_id="c", client_secret="the-own-secret"),
+        "program": lambda: ClientCredentials("c", "the-own-secret", token_endpoint_auth_method="client_secret_post"),
+        "workload": lambda: WorkloadIdentity("the-platform-token"),
+    }[kind]()
+    with caplog.at_level(logging.DEBUG):
+        async with world(token_error={"error": error.replace("access-token-", "")}, echoes_secrets=True) as there:
+            there.clients["c"] = {"client_secret": "the-own-secret", "redirect_uris": [REDIRECT]}
+            with pytest.raises(AuthError) as raised:
+                await visit(made, there.url)
+    assert not SECRETS.findall(caplog.text + everything(raised.value))
+
+
+@pytest.mark.covers("OAU-44")
+@pytest.mark.parametrize("token", ["", "two words", "line\nbreak", "é", 5, None])
+@scenario
+async def test_a_token_that_cannot_stand_in_a_header_is_refused_and_not_quoted(token):
+    async with world(token_error={"access_token": token, "token_type": "Bearer"}, token_status=200) as there:
+        with pytest.raises(AuthError, match="without an access token that can be used"):
+            await visit(person(), there.url)
+
+
+@pytest.mark.covers("OAU-44")
+@scenario
+async def test_an_authorization_server_that_cannot_be_reached_is_named_without_its_query():
+    async with world() as there:
+        original = there._metadata
+        there._metadata = lambda base: (
+            original(base) | {"token_endpoint": "http://127.0.0.1:1/token?key=the-own-secret"}
+        )
+        with pytest.raises(AuthError, match=r"http://127.0.0.1:1/token cannot be asked") as raised:
+            await visit(person(), there.url)
+        assert not SECRETS.findall(everything(raised.value))
