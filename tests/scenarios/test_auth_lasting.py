@@ -217,6 +217,60 @@ async def test_while_the_authorization_server_is_down_a_token_that_is_still_good
         assert "could not be renewed" in caplog.text
 
 
+@pytest.mark.covers("OAU-28")
+@scenario
+async def test_closing_waits_for_a_renewal_that_may_have_used_the_refresh_token_up(tmp_path):
+    async with world() as there:
+        browser, auth = person(storage=FileStorage(tmp_path))
+        await visit(auth, there.url)
+        there.expire_everything()
+        there.slow = asyncio.Event()
+        waiting = asyncio.create_task(visit(auth, there.url))
+        async with asyncio.timeout(DEADLINE):
+            await there.asked("/token", 2)
+            closing = asyncio.create_task(auth.close())
+            await asyncio.sleep(0)
+            there.slow.set()
+            await closing
+            assert (await waiting).status == 200
+        _, again = person(storage=FileStorage(tmp_path))
+        assert (await visit(again, there.url)).attempts == 1
+        assert len(browser.urls) == 1
+        assert not there.dead_families
+
+
+@pytest.mark.covers("OAU-30")
+@scenario
+async def test_scopes_that_another_process_was_given_are_used_here_too(tmp_path):
+    async with world(challenge_scope="read") as there:
+        browser, auth = person(storage=FileStorage(tmp_path))
+        other, elsewhere = person(storage=FileStorage(tmp_path))
+        await visit(auth, there.url)
+        await visit(elsewhere, there.url)
+        there.settings.needed_scopes = frozenset({"write"})
+        assert (await visit(elsewhere, there.url)).status == 200
+        assert (await visit(auth, there.url)).status == 200
+        assert (len(browser.urls), len(other.urls)) == (1, 1)
+
+
+@pytest.mark.covers("OAU-40")
+@scenario
+async def test_a_renewal_that_fails_is_no_answer_to_a_challenge(caplog):
+    async with world() as there:
+        browser, auth = person()
+        await visit(auth, there.url)
+        auth._tokens.expires_at -= 3590
+        there.expire_everything()
+        there.settings.token_error, there.settings.token_status = {"error": "slow_down"}, 429
+        with pytest.raises(AuthError, match="slow_down"):
+            await visit(auth, there.url)
+        there.settings.token_error = None
+        answers = await asyncio.gather(*(visit(auth, there.url) for _ in range(10)))
+        assert {answer.status for answer in answers} == {200}
+        assert len(browser.urls) == 2
+        assert "could not be renewed before it expires" in caplog.text
+
+
 @pytest.mark.covers("OAU-41")
 @scenario
 async def test_metadata_that_are_down_do_not_cost_the_login():

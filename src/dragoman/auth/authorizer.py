@@ -17,6 +17,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from math import inf
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -40,6 +41,7 @@ MOST_NONCES = 2
 MOST_CHALLENGES = 6
 RENEWAL_PAUSE = 30.0
 STEP_PAUSE = 60.0
+CLOSE_SECONDS = 5.0
 _STALE_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
 _logger = logging.getLogger("dragoman.auth")
 
@@ -90,6 +92,7 @@ class Authorizer:
         self._attempts: WeakKeyDictionary[asyncio.Task[Any], _Attempt] = WeakKeyDictionary()
         self._renew_after = 0.0
         self._was_login = False
+        self._is_renewing = False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({shown(self._url) if self._url else 'not used yet'})"
@@ -153,9 +156,13 @@ class Authorizer:
     async def close(self) -> None:
         """End what is under way; tokens that were had are kept."""
         flight, self._flight = self._flight, None
-        if flight is not None and flight.get_loop() is asyncio.get_running_loop() and not flight.done():
-            flight.cancel()
-            await asyncio.wait([flight])
+        if flight is None or flight.done() or flight.get_loop() is not asyncio.get_running_loop():
+            return
+        if self._is_renewing:
+            # A refresh token may be used up by now, and the one that replaces it is on its way.
+            await asyncio.wait([flight], timeout=CLOSE_SECONDS)
+        flight.cancel()
+        await asyncio.wait([flight])
 
     # One request.
 
@@ -229,8 +236,8 @@ class Authorizer:
             )
         attempt.steps += 1
         self._stepped[demanded] = time.monotonic() + STEP_PAUSE
-        wanted = joined([*(self._tokens.scopes if self._tokens else ()), *(challenge.scope or "").split()])
-        await self._join(lambda: self._widen(challenge, wanted))
+        sent = attempt.sent
+        await self._join(lambda: self._widen(challenge, demanded, sent))
         self._stepped[demanded] = inf
         return True
 
@@ -280,21 +287,22 @@ class Authorizer:
             return
         if self._is_flying() and not tokens.is_expired:
             return
-        try:
+        with suppress(AuthError):
             await self._join(lambda: self._renew_under_lock(tokens.access_token))
-        except AuthError as error:
-            self._renew_after = time.monotonic() + RENEWAL_PAUSE
-            _logger.warning("The token for %s could not be renewed before it expires: %s", shown(self._server), error)
 
     async def _renew_under_lock(self, sent: str) -> None:
         assert self._keeper is not None
-        async with self._keeper.lock():
-            kept = await self._keeper.tokens()
-            if kept is None or kept.access_token != sent or kept.authority is None:
-                self._adopt(kept)
-                return
-            async with Fetcher(self._make_session) as fetch:
-                await self._renewed(fetch, kept, kept.authority)
+        try:
+            async with self._keeper.lock():
+                kept = await self._keeper.tokens()
+                if kept is None or kept.access_token != sent or kept.authority is None:
+                    self._adopt(kept)
+                    return
+                async with Fetcher(self._make_session) as fetch:
+                    await self._renewed(fetch, kept, kept.authority)
+        except AuthError as error:
+            self._renew_after = time.monotonic() + RENEWAL_PAUSE
+            _logger.warning("The token for %s could not be renewed before it expires: %s", shown(self._server), error)
 
     async def _reauthorize(self, challenge: Challenge | None, sent: str | None, *, may_renew: bool) -> None:
         """Get a token that the server takes."""
@@ -318,14 +326,22 @@ class Authorizer:
                 await self._keep(await self._obtain(fetch, authority, chosen(challenge, authority, self._scope)))
                 self._was_login = True
 
-    async def _widen(self, challenge: Challenge, scope: str | None) -> None:
+    async def _widen(self, challenge: Challenge, demanded: frozenset[str], sent: str | None) -> None:
         """Get a token with more scopes."""
         assert self._keeper is not None
-        async with self._keeper.lock(), Fetcher(self._make_session) as fetch:
-            known = None if self._tokens is None else self._tokens.authority
-            authority = await discover(fetch, self._server_url(), challenge, known)
-            await self._keep(await self._obtain(fetch, authority, scope))
-            self._was_login = True
+        async with self._keeper.lock():
+            kept = await self._keeper.tokens()
+            self._adopt(kept)
+            self._was_login = False
+            scopes = [] if kept is None else kept.scopes
+            if kept is not None and kept.access_token != sent and demanded <= set(scopes):
+                return
+            async with Fetcher(self._make_session) as fetch:
+                known = None if kept is None else kept.authority
+                authority = await discover(fetch, self._server_url(), challenge, known)
+                scope = joined([*scopes, *(challenge.scope or "").split()])
+                await self._keep(await self._obtain(fetch, authority, scope))
+                self._was_login = True
 
     async def _try_to_renew(self, fetch: Fetcher, kept: Tokens, authority: Authority) -> bool:
         if not self._refreshes or not self._is_renewable(kept):
@@ -342,6 +358,7 @@ class Authorizer:
         Raises:
             AuthError: it may work another time.
         """
+        self._is_renewing = True
         try:
             await self._keep(await self._renew(fetch, kept, authority))
         except TokenRefused as refused:
@@ -352,6 +369,8 @@ class Authorizer:
                 raise
             await self._keep(None)
             return False
+        finally:
+            self._is_renewing = False
         return True
 
     def _server_url(self) -> str:
