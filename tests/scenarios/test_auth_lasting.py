@@ -285,6 +285,59 @@ async def test_metadata_that_are_down_do_not_cost_the_login():
 
 @pytest.mark.covers("OAU-41")
 @scenario
+async def test_an_authorization_server_whose_metadata_are_down_still_renews():
+    def broken(base):
+        raise RuntimeError("the metadata are out of order")
+
+    async with world() as there:
+        browser, auth = person()
+        await visit(auth, there.url)
+        there.expire_everything()
+        there._metadata = broken
+        assert (await visit(auth, there.url)).status == 200
+        assert len(browser.urls) == 1
+
+
+@pytest.mark.covers("OAU-28")
+@pytest.mark.parametrize("given", ["3600", 3600.5, "soon", -1, True, None, [], 1e300])
+@scenario
+async def test_a_lifetime_is_read_however_it_is_given(given):
+    async with world(token_error={"access_token": "x" * 20, "expires_in": given}, token_status=200) as there:
+        _, auth = person()
+        there.access["x" * 20] = {"expires_at": 1e12, "family": "", "scope": "", "client_id": "c", "jkt": None}
+        assert (await visit(auth, there.url)).status == 200
+        assert (auth._tokens.expires_at is not None) is (given in ("3600", 3600.5))
+
+
+@pytest.mark.covers("OAU-28")
+@scenario
+async def test_a_client_that_was_registered_beforehand_renews_too():
+    async with world(registers=False, auth_methods=None) as there:
+        there.clients["known"] = {"client_id": "known", "client_secret": "a secret", "redirect_uris": [REDIRECT]}
+        browser, auth = person(client_id="known", client_secret="a secret")
+        await visit(auth, there.url)
+        there.expire_everything()
+        assert (await visit(auth, there.url)).status == 200
+        assert len(browser.urls) == 1
+
+
+@pytest.mark.covers("OAU-39")
+@scenario
+async def test_what_another_one_renewed_is_not_renewed_again(tmp_path):
+    async with world() as there:
+        _, auth = person(storage=FileStorage(tmp_path))
+        _, other = person(storage=FileStorage(tmp_path))
+        await visit(auth, there.url)
+        await visit(other, there.url)
+        there.expire_everything()
+        await visit(other, there.url)
+        auth._tokens.expires_at -= 3590
+        assert (await visit(auth, there.url)).attempts == 1
+        assert len(there.forms("refresh_token")) == 1
+
+
+@pytest.mark.covers("OAU-41")
+@scenario
 async def test_a_registration_that_the_server_forgot_is_made_anew():
     async with world() as there:
         browser, auth = person()

@@ -153,6 +153,42 @@ async def test_a_server_without_metadata_is_its_own_authorization_server(kind):
         assert browser.asked[0]["resource"] == there.url
 
 
+def broken(base):
+    raise RuntimeError("the metadata are out of order")
+
+
+@pytest.mark.covers("OAU-08")
+@scenario
+async def test_metadata_that_cannot_be_had_are_an_error_that_says_so():
+    async with world(server_metadata=None) as there:
+        with pytest.raises(AuthError, match="publishes no metadata"):
+            await visit(person()[1], there.url)
+    async with world() as there:
+        there._metadata = broken
+        with pytest.raises(AuthError, match=r"cannot be had: .* status 500"):
+            await visit(person()[1], there.url)
+    async with world(metadata_at=None) as there:
+        there._metadata = broken
+        with pytest.raises(AuthError, match=r"cannot be found out: .* status 500"):
+            await visit(person()[1], there.url)
+    async with world() as there:
+        there._resource_metadata = broken
+        with pytest.raises(AuthError):
+            await visit(person()[1], there.url)
+        assert there.count("/token") == 0
+
+
+@pytest.mark.covers("OAU-34")
+@pytest.mark.parametrize("missing", ["token_endpoint", "authorization_endpoint"])
+@scenario
+async def test_an_authorization_server_without_its_endpoints_is_an_error(missing):
+    async with world() as there:
+        original = there._metadata
+        there._metadata = lambda base: {name: value for name, value in original(base).items() if name != missing}
+        with pytest.raises(AuthError, match=missing):
+            await visit(person()[1], there.url)
+
+
 @pytest.mark.covers("OAU-09", "LOA-08")
 @pytest.mark.parametrize("methods", [None, [], ["plain"]])
 @scenario

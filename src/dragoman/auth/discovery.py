@@ -11,7 +11,6 @@ from typing import Any
 
 from dragoman.auth.addresses import (
     authorization_server_urls,
-    canonical,
     covers,
     origin,
     protected_resource_urls,
@@ -157,8 +156,3 @@ def _authority(
         sends_issuer=metadata.get("authorization_response_iss_parameter_supported") is True,
         has_pkce="S256" in (texts(metadata, "code_challenge_methods_supported") or ()),
     )
-
-
-def same_server(one: str, other: str) -> bool:
-    """Tell whether two addresses are of one server."""
-    return one == other or canonical(one) == canonical(other)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dragoman.chat.blocking import Chat
-    from dragoman.chat.chat import AsyncChat, Chunk, PendingCall, Reply, RoundLimit, Step, ToolResult
+    from dragoman.chat.chat import AsyncChat
     from dragoman.chat.messages import (
         Delta,
         Media,
@@ -23,13 +23,17 @@ if TYPE_CHECKING:
         Usage,
     )
     from dragoman.chat.models import AnyLlm
+    from dragoman.chat.options import ChatOptions
+    from dragoman.chat.outcomes import Chunk, PendingCall, Reply, RoundLimit, Step, ToolResult
     from dragoman.chat.policy import Policy
 
 _HOMES = {
     "blocking": "Chat",
-    "chat": "AsyncChat Chunk PendingCall Reply RoundLimit Step ToolResult",
+    "chat": "AsyncChat",
     "messages": "Delta Media Message Model ModelOptions Part Text ToolCall ToolCallDelta ToolSpec Usage",
     "models": "AnyLlm",
+    "options": "ChatOptions",
+    "outcomes": "Chunk PendingCall Reply RoundLimit Step ToolResult",
     "policy": "Policy",
 }
 
@@ -37,6 +41,7 @@ __all__ = [
     "AnyLlm",
     "AsyncChat",
     "Chat",
+    "ChatOptions",
     "Chunk",
     "Delta",
     "Media",

@@ -1,26 +1,41 @@
-"""The blocking chat: the asynchronous one, driven on the loop that all blocking faces share."""
+"""The blocking chat: the asynchronous one, driven on the loop that all blocking faces share.
+
+A stream is read by one task of that loop, since what a provider's library opens in one task must be closed in it. Its
+pieces cross to the reading thread by a queue that never blocks the loop; how far the task may be ahead is counted in
+the loop, and the end of the stream needs no place in that count. A stream that is left is cancelled, and its end waited
+for.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import suppress
-from queue import Queue
+import threading
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from contextlib import aclosing
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dragoman.chat.chat import AsyncChat, Chunk, PendingCall
-from dragoman.client.blocking import BoundPrompt, BoundResource, BoundResourceTemplate, BoundTool, Client
+from dragoman.chat.chat import AsyncChat
+from dragoman.chat.outcomes import Chunk, PendingCall, Reply
+from dragoman.client.blocking import BoundTool
+from dragoman.client.bound import AsyncBoundTool
+from dragoman.errors import DragomanError
 from dragoman.runtime.blocking import blocking
+from dragoman.runtime.offload import offload
 from dragoman.runtime.portal import portal, run_blocking
 
 if TYPE_CHECKING:
-    from typing import Self
+    from typing import Self, Unpack
 
-    from dragoman.chat.messages import Message, Model, Usage
+    from dragoman.chat.messages import Message, Model, ToolCall, Usage
+    from dragoman.chat.options import ChatOptions
+    from dragoman.chat.outcomes import ToolResult
     from dragoman.client.sampling import Sampling
 
 T = TypeVar("T")
 MOST_AHEAD = 100
+SLICE_SECONDS = 1.0
+CLOSING_SECONDS = 5.0
 _END = object()
 
 
@@ -31,14 +46,42 @@ class Chat:
         chat = Chat("openai:gpt-4.1").with_instructions("Be brief.").with_tools(client)
         reply = chat.ask("What should I wear in Oslo?")
 
-    It has the methods and options of `AsyncChat`, and takes clients that block.
+    It has the methods and options of `AsyncChat`, and takes clients that block. It is one conversation: one turn at a
+    time; threads that talk at the same time need a chat each.
+
+    Raises:
+        TypeError: there is no such option, or something is of the wrong kind.
+        ValueError: an option has a value that makes no sense.
+        ModelError: a model by its name needs a package that is not installed.
     """
 
-    def __init__(self, model: str | Model, **options: Any) -> None:
+    def __init__(self, model: str | Model, **options: Unpack[ChatOptions]) -> None:
         self._chat = AsyncChat(model, **options)
+        self._held: list[Any] = []
+        """What was given; a client that nobody holds is ended."""
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         return run_blocking(method(self._chat, *args, **kwargs))
+
+    def _asynchronous(self, given: Any) -> Any:
+        twin = _twin(given)
+        self._held.append(given)
+        return twin
+
+    def with_model(self, model: str | Model, *, base_url: str | None = None, api_key: str | None = None) -> Self:
+        """Let another model go on with the conversation.
+
+        Raises:
+            TypeError: it is no model.
+            ModelError: a model by its name needs a package that is not installed.
+        """
+        self._chat.with_model(model, base_url=base_url, api_key=api_key)
+        return self
+
+    def with_temperature(self, temperature: float | None) -> Self:
+        """Say how freely the model answers; None leaves it to the model."""
+        self._chat.with_temperature(temperature)
+        return self
 
     def with_instructions(self, text: str) -> Self:
         """Tell the model about its task; what was told before is replaced."""
@@ -48,77 +91,90 @@ class Chat:
     def with_tools(self, *tools: Any) -> Self:
         """Let the model call tools, or all tools of clients.
 
+        Example:
+            chat.with_tools(weather_client, *tools_of_another)
+
         Raises:
-            TypeError: something is no tool and no client; or it is asynchronous, which belongs to `AsyncChat`.
+            TypeError: something is no tool and no client, or belongs to the other kind of chat.
         """
-        self._chat.with_tools(*(_asynchronous(tool) for tool in tools))
+        self._chat.with_tools(*[_Source(tool) for tool in tools])
         return self
 
     def with_resource(self, resource: Any, arguments: Mapping[str, Any] | None = None) -> Self:
-        """Show the model a resource, or the one that a template gives for some arguments."""
-        self._chat.with_resource(_asynchronous(resource), arguments)
+        """Show the model a resource, or the one that a template gives for some arguments.
+
+        Raises:
+            TypeError: it is no resource and no template, or belongs to the other kind of chat.
+        """
+        self._chat.with_resource(self._asynchronous(resource), arguments)
         return self
 
     def with_resources(self, *resources: Any) -> Self:
-        """Show the model several resources."""
-        self._chat.with_resources(*(_asynchronous(resource) for resource in resources))
+        """Show the model several resources.
+
+        Raises:
+            TypeError: one is no resource, or belongs to the other kind of chat.
+        """
+        self._chat.with_resources(*[self._asynchronous(resource) for resource in resources])
         return self
 
     def with_resource_template(self, template: Any, arguments: Mapping[str, Any] | None = None) -> Self:
-        """Show the model the resource that a template gives for some arguments."""
+        """Show the model the resource that a template gives for some arguments.
+
+        Raises:
+            TypeError: it is no template, or belongs to the other kind of chat.
+        """
         return self.with_resource(template, arguments)
 
-    def with_prompt(self, prompt: BoundPrompt, arguments: Mapping[str, Any] | None = None) -> Self:
-        """Add the messages of a prompt to the conversation."""
-        self._chat.with_prompt(_asynchronous(prompt), arguments)
+    def with_prompt(self, prompt: Any, arguments: Mapping[str, Any] | None = None) -> Self:
+        """Add the messages of a prompt to the conversation.
+
+        Raises:
+            TypeError: it is no prompt, or belongs to the other kind of chat.
+        """
+        self._chat.with_prompt(self._asynchronous(prompt), arguments)
         return self
 
     ask = blocking(AsyncChat.ask)
     step = blocking(AsyncChat.step)
 
-    def ask_prompt(self, prompt: BoundPrompt, arguments: Mapping[str, Any] | None = None) -> Any:
-        """Add the messages of a prompt, and let the model answer."""
-        return self._drive(AsyncChat.ask_prompt, _asynchronous(prompt), arguments)
+    def ask_prompt(self, prompt: Any, arguments: Mapping[str, Any] | None = None) -> Reply:
+        """Add the messages of a prompt, and let the model answer.
 
-    def stream(self, text: str | None = None, attachments: Iterable[Any] = ()) -> Iterator[Chunk]:
+        Raises:
+            TypeError: it is no prompt, or belongs to the other kind of chat; and whatever `ask` raises.
+        """
+        return self._drive(AsyncChat.ask_prompt, self._asynchronous(prompt), arguments)
+
+    def stream(self, text: str | None = None, attachments: Iterable[Any] = ()) -> Generator[Chunk, None, None]:
         """Say something to the model, and yield what comes of it piece by piece.
 
         Example:
             for chunk in chat.stream("And tomorrow?"):
                 print(chunk.text, end="")
 
+        Who leaves it early gives the turn up, and the calls that it made.
+
         Raises:
-            ModelError: the model cannot be reached, or refuses.
+            ModelError: the model cannot be reached, or refuses; what was said stays, and `ask()` tries again.
             RoundLimit: the model went on calling tools for too many rounds.
+            DragomanError: another turn goes on; or a resource, a prompt or the tools cannot be had from their server.
         """
-        # One task reads the whole stream: what a provider's library opens in one task must be closed in it.
-        pieces: Queue[Any] = Queue(MOST_AHEAD)
-        loop = portal().loop
-
-        async def read() -> None:
-            outcome: Any = _END
-            try:
-                async for chunk in self._chat.stream(text, attachments):
-                    await loop.run_in_executor(None, pieces.put, chunk) if pieces.full() else pieces.put_nowait(chunk)
-            except Exception as error:
-                outcome = error
-            finally:
-                with suppress(Exception):
-                    pieces.put_nowait(outcome)
-
-        reading = asyncio.run_coroutine_threadsafe(read(), loop)
+        _require_no_loop()
+        reading = _Reading(self._chat, text, attachments)
         try:
-            while (piece := pieces.get()) is not _END:
-                if isinstance(piece, Exception):
-                    raise piece
-                yield piece
+            yield from reading.pieces()
         finally:
-            reading.cancel()
+            reading.leave()
 
     @property
     def messages(self) -> list[Message]:
         """Everything that was said."""
         return self._chat.messages
+
+    @messages.setter
+    def messages(self, messages: list[Message]) -> None:
+        self._chat.messages = messages
 
     @property
     def usage(self) -> Usage:
@@ -126,36 +182,172 @@ class Chat:
         return self._chat.usage
 
     @property
+    def on_tool_call(self) -> Callable[[ToolCall], Any] | None:
+        """Is told of each call that is made."""
+        return self._chat.on_tool_call
+
+    @on_tool_call.setter
+    def on_tool_call(self, function: Callable[[ToolCall], Any] | None) -> None:
+        self._chat.on_tool_call = function
+
+    @property
+    def on_tool_result(self) -> Callable[[ToolResult], Any] | None:
+        """Is told of what came of each call."""
+        return self._chat.on_tool_result
+
+    @on_tool_result.setter
+    def on_tool_result(self, function: Callable[[ToolResult], Any] | None) -> None:
+        self._chat.on_tool_result = function
+
+    @property
+    def on_message(self) -> Callable[[Message], Any] | None:
+        """Is told of each message, in the order of the conversation."""
+        return self._chat.on_message
+
+    @on_message.setter
+    def on_message(self, function: Callable[[Message], Any] | None) -> None:
+        self._chat.on_message = function
+
+    @property
     def pending_tool_calls(self) -> list[PendingCall]:
         """What the model wants to be called, and is not called yet."""
         return self._chat.pending_tool_calls
 
-    def approve(self, pending: PendingCall | str) -> None:
-        """Let a call be made with exactly the arguments that it has."""
-        self._chat.approve(pending)
+    def approve(self, pending: PendingCall | str) -> bool:
+        """Let a call be made with exactly the arguments that it has, and tell whether this decided it.
 
-    def deny(self, pending: PendingCall | str, reason: str | None = None) -> None:
-        """Refuse a call; the model is told so."""
-        self._chat.deny(pending, reason)
+        Raises:
+            NotFound: no such call waits to be made.
+        """
+        return self._chat.approve(pending)
 
-    def sampler(self, *, preferred_model: Any = None, guard: Any = None, **options: Any) -> Sampling:
-        """Return a handler by which this chat's model answers what servers ask of it, apart from this conversation.
+    def deny(self, pending: PendingCall | str, reason: str | None = None) -> bool:
+        """Refuse a call, and tell whether this decided it; the model is told so.
+
+        Raises:
+            NotFound: no such call waits to be made.
+        """
+        return self._chat.deny(pending, reason)
+
+    def sampler(
+        self,
+        *,
+        preferred_model: Any = None,
+        guard: Any = None,
+        allow_models: str | Iterable[str] | None = None,
+        tools: bool = False,
+        timeout: float | None = None,
+    ) -> Sampling:
+        """Return a handler by which models answer what servers ask of them, apart from this conversation.
 
         Example:
             client = Client(target, on_sampling=chat.sampler(guard=lambda request: len(request.message) < 1000))
+
+        Without `preferred_model` it is this chat's model that answers; it is a name, a model, or a function from the
+        server's preferences to a name. The options are those of `Sampling`; what is spent counts as this chat's usage.
+
+        Raises:
+            TypeError: something is of the wrong kind.
         """
-        return self._chat.sampler(preferred_model=preferred_model, guard=guard, **options)
+        return self._chat.sampler(
+            preferred_model=preferred_model, guard=guard, allow_models=allow_models, tools=tools, timeout=timeout
+        )
 
 
-def _asynchronous(given: Any) -> Any:
+def _require_no_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise DragomanError("A blocking chat was streamed inside a running event loop; use AsyncChat there")
+
+
+def _twin(given: Any) -> Any:
     """Return the asynchronous twin of something that blocks.
 
     Raises:
         TypeError: it does not block.
     """
-    if isinstance(given, Client | BoundTool | BoundPrompt | BoundResource | BoundResourceTemplate):
-        return given.asynchronous
     twin = getattr(given, "asynchronous", None)
     if twin is None:
-        raise TypeError(f"{given!r} is nothing of a blocking client; AsyncChat takes what is asynchronous")
+        raise TypeError(f"{given!r} is nothing of a blocking client; take it from a Client, or use AsyncChat")
     return twin
+
+
+class _Source:
+    """Tools of something that blocks; its twin is found out each time, since a fork makes clients anew."""
+
+    def __init__(self, given: Any) -> None:
+        if not isinstance(given, BoundTool) and not callable(getattr(given, "tools", None)):
+            remedy = "; give several with a star: with_tools(*tools)" if isinstance(given, list | tuple) else ""
+            raise TypeError(f"{given!r} is no tool and no client{remedy}")
+        _twin(given)
+        self._given = given
+
+    async def tools(self) -> list[AsyncBoundTool]:
+        given = self._given
+        if isinstance(given, BoundTool):
+            return [given.asynchronous]
+        return [tool.asynchronous for tool in await offload(given.tools)]
+
+
+class _Reading:
+    """A stream on its way from the loop to a thread."""
+
+    def __init__(self, chat: AsyncChat, text: str | None, attachments: Iterable[Any]) -> None:
+        self._chat, self._text, self._attachments = chat, text, attachments
+        self._portal = portal()
+        self._pieces: SimpleQueue[Any] = SimpleQueue()
+        self._room = asyncio.Semaphore(MOST_AHEAD)
+        self._task: asyncio.Task[Any] | None = None
+        self._is_left = False
+        self._is_begun = False
+        self._ended = threading.Event()
+
+    def pieces(self) -> Generator[Chunk, None, None]:
+        """Yield what comes, and raise what went wrong."""
+        self._is_begun = True
+        self._portal.start(self._read())
+        while (piece := self._next()) is not _END:
+            if isinstance(piece, BaseException):
+                raise piece
+            self._portal.loop.call_soon_threadsafe(self._room.release)
+            yield piece
+
+    def _next(self) -> Any:
+        """Wait in slices: a signal that comes just before a wait does not end it."""
+        while True:
+            try:
+                return self._pieces.get(timeout=SLICE_SECONDS)
+            except Empty:
+                continue
+
+    async def _read(self) -> None:
+        self._task = asyncio.current_task()
+        outcome: Any = _END
+        try:
+            if not self._is_left:
+                async with aclosing(self._chat.stream(self._text, self._attachments)) as chunks:
+                    async for chunk in chunks:
+                        await self._room.acquire()
+                        self._pieces.put(chunk)
+        except BaseException as error:
+            outcome = error
+            if isinstance(error, asyncio.CancelledError):
+                raise
+        finally:
+            self._pieces.put(outcome)
+            self._ended.set()
+
+    def leave(self) -> None:
+        """Give up what is still to come, and wait until it is given up."""
+        if not self._is_begun or self._ended.is_set():
+            return
+        self._portal.loop.call_soon_threadsafe(self._give_up)
+        if threading.get_ident() != self._portal.thread.ident:
+            self._ended.wait(CLOSING_SECONDS)
+
+    def _give_up(self) -> None:
+        self._is_left = True
+        if self._task is not None:
+            self._task.cancel()

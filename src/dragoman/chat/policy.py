@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import logging
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -11,6 +13,7 @@ from dragoman.client.calling import call
 
 Verdict = Literal["allow", "ask", "deny"]
 Rule = str | Callable[..., Any]
+_logger = logging.getLogger("dragoman.chat")
 
 
 class Policy:
@@ -21,24 +24,29 @@ class Policy:
 
     A rule is a pattern for the tool's name, or for `server__tool`; or a function of the tool and its arguments, plain
     or async, that tells whether it fits. What no rule fits is decided by `default`. With `annotations`, a tool of a
-    trusted server is allowed when it says that it only reads, and asked about when it says that it destroys.
+    trusted server is allowed when it says that it only reads, and asked about when it says that it destroys. A rule
+    that fails denies the call.
+
+    Raises:
+        TypeError: a rule is neither a pattern nor a function.
+        ValueError: `default` is no verdict.
     """
 
     def __init__(
         self,
         *,
-        allow: Iterable[Rule] = (),
-        ask: Iterable[Rule] = (),
-        deny: Iterable[Rule] = (),
+        allow: Rule | Iterable[Rule] = (),
+        ask: Rule | Iterable[Rule] = (),
+        deny: Rule | Iterable[Rule] = (),
         default: Verdict = "allow",
         annotations: bool = False,
     ) -> None:
         if default not in ("allow", "ask", "deny"):
             raise ValueError(f'default must be "allow", "ask" or "deny", not {default!r}')
         self._rules: list[tuple[Verdict, list[Rule]]] = [
-            ("deny", list(deny)),
-            ("ask", list(ask)),
-            ("allow", list(allow)),
+            ("deny", _rules(deny)),
+            ("ask", _rules(ask)),
+            ("allow", _rules(allow)),
         ]
         self._default = default
         self._annotations = annotations
@@ -48,18 +56,32 @@ class Policy:
         known = list(names)
         for verdict, rules in self._rules:
             for rule in rules:
-                if await _fits(rule, known, tool, arguments):
+                try:
+                    fits = await _fits(rule, known, tool, arguments)
+                except Exception:
+                    _logger.exception("A rule about tool calls failed, which denies the call of %s", known[0])
+                    return "deny"
+                if fits:
                     return verdict
-        hints: types.ToolAnnotations = tool.annotations
-        if self._annotations and trusted:
-            if hints.read_only_hint:
-                return "allow"
-            if hints.destructive_hint:
-                return "ask"
-        return self._default
+        return self._by_annotations(tool.annotations) if self._annotations and trusted else self._default
+
+    def _by_annotations(self, hints: types.ToolAnnotations) -> Verdict:
+        if hints.read_only_hint:
+            return "allow"
+        return "ask" if hints.destructive_hint else self._default
+
+
+def _rules(given: Rule | Iterable[Rule]) -> list[Rule]:
+    rules = [given] if isinstance(given, str) or callable(given) else list(given)
+    for rule in rules:
+        if not isinstance(rule, str) and not callable(rule):
+            raise TypeError(
+                f"A rule is a pattern such as 'shell__*' or a function of a tool and arguments, not {rule!r}"
+            )
+    return rules
 
 
 async def _fits(rule: Rule, names: list[str], tool: Any, arguments: types.Json) -> bool:
     if isinstance(rule, str):
         return any(fnmatchcase(name, rule) for name in names)
-    return bool(await call(rule, tool, arguments))
+    return bool(await call(rule, tool, copy.deepcopy(arguments)))

@@ -19,8 +19,15 @@ _TEXTUAL = ("text/", "application/json", "application/xml", "application/yaml")
 
 
 def parts_of(blocks: Iterable[Any]) -> list[Part]:
-    """Return content blocks as parts of a message."""
-    return [_part(block) for block in blocks]
+    """Return content blocks as parts of a message; texts that follow each other become one, of several lines."""
+    parts: list[Part] = []
+    for block in blocks:
+        part = _part(block)
+        if isinstance(part, Text) and parts and isinstance(last := parts[-1], Text):
+            parts[-1] = Text(f"{last.text}\n{part.text}")
+        else:
+            parts.append(part)
+    return parts
 
 
 def _part(block: Any) -> Part:
@@ -44,10 +51,15 @@ def part_of_contents(contents: types.ResourceContents) -> Part:
     return Text(contents.text or "")
 
 
+def separated(parts: list[Part]) -> list[Part]:
+    """Return parts of a message with an empty line before each text but the first part."""
+    rest = [Text(f"\n\n{part.text}") if isinstance(part, Text) else part for part in parts[1:]]
+    return [*parts[:1], *rest]
+
+
 def resource_message(title: str, contents: Iterable[types.ResourceContents]) -> Message:
     """Return a resource as something that the user shows the model."""
-    parts = [part_of_contents(part) for part in contents]
-    return Message("user", [Text(f"{title}\n\n"), *parts])
+    return Message("user", separated([Text(title), *map(part_of_contents, contents)]))
 
 
 def prompt_messages(result: types.GetPromptResult) -> list[Message]:
@@ -55,20 +67,31 @@ def prompt_messages(result: types.GetPromptResult) -> list[Message]:
     return [Message(message.role, parts_of([message.content])) for message in result.messages]
 
 
-def result_parts(result: CallResult, most: int = MOST_RESULT_CHARACTERS) -> list[Part]:
+def result_parts(result: CallResult, most: int | None = MOST_RESULT_CHARACTERS) -> list[Part]:
     """Return the result of a tool as a model is told it: its content, else what is structured, cut to a budget."""
     parts = parts_of(result.content)
     if not parts and result.has_structured:
         parts = [Text(msgspec.json.encode(result.structured).decode())]
-    return [Text(cut(part.text, most)) if isinstance(part, Text) else part for part in parts] or [Text("(no content)")]
+    return (parts if most is None else _within(parts, most)) or [Text("(no content)")]
+
+
+def _within(parts: list[Part], most: int) -> list[Part]:
+    """Return parts whose texts have no more than a number of characters; the short ones stay whole if they can."""
+    texts = {place: part.text for place, part in enumerate(parts) if isinstance(part, Text)}
+    shares: dict[int, int] = {}
+    for taken, place in enumerate(sorted(texts, key=lambda place: len(texts[place]))):
+        shares[place] = min(len(texts[place]), most // (len(texts) - taken))
+        most -= shares[place]
+    return [Text(cut(texts[place], shares[place])) if place in shares else part for place, part in enumerate(parts)]
 
 
 def cut(text: str, most: int) -> str:
     """Return text that is not too long: its beginning, its end, and a note of what is missing."""
     if len(text) <= most:
         return text
-    half = most // 2
-    return f"{text[:half]}\n[... {len(text) - 2 * half} of {len(text)} characters were left out ...]\n{text[-half:]}"
+    head, tail = most - most // 2, most // 2
+    note = f"[... {len(text) - most} of {len(text)} characters were left out ...]"
+    return f"{text[:head]}\n{note}\n{text[len(text) - tail :]}"
 
 
 def attachment(given: Any) -> Part:

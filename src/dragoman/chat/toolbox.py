@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,8 +11,10 @@ from dragoman.client.bound import AsyncBoundTool
 from dragoman.client.client import AsyncClient
 from dragoman.client.naming import tool_names
 from dragoman.client.restoring import restore
+from dragoman.errors import DragomanError
 
 Source = AsyncBoundTool | AsyncClient | Any
+_logger = logging.getLogger("dragoman.chat")
 
 
 class KnownTool:
@@ -38,23 +41,59 @@ class KnownTool:
 
 
 class Toolbox:
-    """The tools of one conversation, from wherever they come."""
+    """The tools of one conversation, from wherever they come.
+
+    Clients are asked for their tools each time, since these may change. One that cannot be asked has those that it had:
+    to call them tells the model what is wrong, while the others go on.
+    """
 
     def __init__(self) -> None:
         self._sources: list[Source] = []
+        self._last: dict[int, Sequence[AsyncBoundTool]] = {}
 
     def add(self, sources: Iterable[Source]) -> None:
-        """Let the model call these tools, or all tools of these clients."""
-        for source in sources:
-            if not isinstance(source, AsyncBoundTool) and not hasattr(source, "tools"):
-                raise TypeError(f"{source!r} is no tool and no client of tools")
-            self._sources.append(source)
+        """Let the model call these tools, or all tools of these clients.
+
+        Raises:
+            TypeError: something is no tool and no client; or it blocks.
+        """
+        given = list(sources)
+        for source in given:
+            if not isinstance(source, AsyncBoundTool) and not callable(getattr(source, "tools", None)):
+                raise TypeError(f"{source!r} is no tool and no client{_remedy(source)}")
+            if hasattr(source, "asynchronous"):
+                raise TypeError(f"{source!r} blocks; give it to a Chat, or give this AsyncChat an AsyncClient")
+        self._sources += given
 
     async def open(self) -> dict[str, KnownTool]:
-        """Return every tool by the name that the model knows it by; clients are asked what they have now."""
+        """Return every tool by the name that the model knows it by."""
+        found: dict[str, list[AsyncBoundTool]] = {}
         tools: list[AsyncBoundTool] = []
-        for source in self._sources:
-            found: Sequence[AsyncBoundTool] = [source] if isinstance(source, AsyncBoundTool) else await source.tools()
-            tools += [tool for tool in found if not any(tool.is_same_as(known) for known in tools)]
+        for place, source in enumerate(self._sources):
+            for tool in await self._tools_of(place, source):
+                alike = found.setdefault(tool.name, [])
+                if not any(tool.is_same_as(known) for known in alike):
+                    alike.append(tool)
+                    tools.append(tool)
+        # A tool of a group may have a prefix that its server's entry wants.
         names = tool_names((tool.server, getattr(tool, "qualified_name", tool.name)) for tool in tools)
         return {name: KnownTool(name, tool) for name, tool in zip(names, tools, strict=True)}
+
+    async def _tools_of(self, place: int, source: Source) -> Sequence[AsyncBoundTool]:
+        if isinstance(source, AsyncBoundTool):
+            return [source]
+        try:
+            self._last[place] = await source.tools()
+        except DragomanError as error:
+            if place not in self._last:
+                raise
+            _logger.warning("Tools cannot be listed, and are taken to be what they were: %s", error)
+        return self._last[place]
+
+
+def _remedy(source: Any) -> str:
+    if isinstance(source, list | tuple):
+        return "; give several with a star: with_tools(*tools)"
+    if hasattr(source, "asynchronous"):
+        return " of AsyncChat, for it blocks; give it to a Chat"
+    return ""

@@ -1,4 +1,7 @@
-"""The `dragoman` command, one file per verb."""
+"""The `dragoman` command, one file per verb.
+
+`run` is parsed by hand, so that a server starts without loading what only the other verbs need.
+"""
 
 import sys
 
@@ -6,29 +9,38 @@ _USAGE = """\
 usage: dragoman run FILE[:object]           serve the server of a Python file over stdin and stdout
        dragoman run --http FILE[:object]    serve it over HTTP
            [--host 127.0.0.1] [--port 8000] [--path /mcp] [--workers 1]
+           [--reload]                       start again whenever a Python file below its folder changes
 """
 
 
 def main() -> None:
     """Run the command."""
-    match sys.argv[1:]:
-        case [] | ["help" | "--help" | "-h", *_] | [_, "--help" | "-h"]:
-            sys.stdout.write(_USAGE)
-        case ["run", *words]:
-            from dragoman.cli.run import parse, run
+    words = sys.argv[1:]
+    if words[:1] == ["run"]:
+        run_words(words[1:])
+        return
+    from dragoman.cli.command import main as perform
 
-            wanted = parse(words)
-            if wanted is None:
-                _refuse()
-            else:
-                run(*wanted)
-        case _:
-            _refuse()
+    perform(["--help"] if words[:1] == ["help"] else words)
 
 
-def _refuse() -> None:
-    sys.stderr.write(_USAGE)
-    sys.exit(2)
+def run_words(words: list[str]) -> None:
+    """Serve what the words after `run` name."""
+    if words[:1] in (["--help"], ["-h"]) or words[1:] in (["--help"], ["-h"]):
+        sys.stdout.write(_USAGE)
+        return
+    from dragoman.cli.run import parse, run
+
+    wanted = parse([word for word in words if word != "--reload"])
+    if wanted is None:
+        sys.stderr.write(_USAGE)
+        sys.exit(2)
+    if "--reload" in words:
+        from dragoman.cli.reload import serve_anew
+
+        serve_anew(words)
+    else:
+        run(*wanted)
 
 
 __all__ = ["main"]

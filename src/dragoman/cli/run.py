@@ -42,7 +42,7 @@ def parse(words: Sequence[str]) -> tuple[str, dict[str, Any] | None] | None:
 
 def run(target: str, http: dict[str, Any] | None = None) -> None:
     """Serve the server that a file defines."""
-    path, name = _split(target)
+    path, name = split(target)
     if http is None:
         # Claimed before the file runs, so that what it prints while it is imported goes to stderr.
         streams = claim()
@@ -55,7 +55,8 @@ def run(target: str, http: dict[str, Any] | None = None) -> None:
         sys.exit(f"dragoman: {error}")
 
 
-def _split(target: str) -> tuple[Path, str | None]:
+def split(target: str) -> tuple[Path, str | None]:
+    """Return the file and the name of the object that a target means."""
     path, colon, name = target.rpartition(":")
     if colon and name.isidentifier() and not Path(target).exists():
         return Path(path), name

@@ -220,7 +220,9 @@ class AsyncClient(Face):
             ValidationError: the structured content does not fit its schema, and the client is strict.
         """
         name = tool if isinstance(tool, str) else str(tool.name)
-        given = await self._approved(name, dict(arguments or {}))
+        given = dict(arguments or {})
+        if self._on_approval is not None:
+            given = await self._approved(name, given)
         params: dict[str, Any] = {"name": name, "arguments": given}
         if input_responses is not None:
             params["inputResponses"] = dict(input_responses)
@@ -247,8 +249,6 @@ class AsyncClient(Face):
 
     async def _approved(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Let the author decide about a call, and return the arguments that were approved."""
-        if self._on_approval is None:
-            return arguments
         known = self._core.catalog.tool(name)
         approval = Approval(name, arguments, tool=None if known is None else known.tool, server=self._server_name())
         await decide(self._on_approval, approval, self._approval_timeout)
@@ -276,9 +276,9 @@ class AsyncClient(Face):
 
     async def _checked(self, name: str, result: types.CallToolResult) -> CallResult:
         """Return the result of a call, with its structured content as the output schema has it."""
-        if result.is_error:
-            return CallResult.of(result)
         catalog = self._core.catalog
+        if result.is_error or (result.structured_content is UNSET and catalog.tool(name) is None):
+            return CallResult.of(result)
         if catalog.tool(name) is None and result.structured_content is not UNSET and not catalog.has_looked:
             await self._look_up()
             catalog.has_looked = True

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
+from dragoman.client.clocks import Clock, Clocks
 from dragoman.client.link import Link, Outgoing
 from dragoman.errors import (
     ConnectError,
@@ -83,23 +84,12 @@ class Host(Protocol):
 class _Pending:
     """A request that waits for its answer."""
 
-    __slots__ = ("clock", "future", "on_progress", "timeout")
+    __slots__ = ("clock", "future", "on_progress")
 
-    def __init__(self, future: asyncio.Future[Raw], options: Options) -> None:
+    def __init__(self, future: asyncio.Future[Raw], clock: Clock, on_progress: OnProgress | None) -> None:
         self.future = future
-        self.timeout = options.timeout
-        self.on_progress = options.on_progress
-        self.clock: asyncio.Timeout | None = None
-
-    def wind(self, now: float) -> None:
-        """Let the clock count from now."""
-        if self.clock is not None and self.timeout is not None and not self.clock.expired():
-            self.clock.reschedule(now + self.timeout)
-
-    def stop(self) -> None:
-        """Let the clock stand still."""
-        if self.clock is not None and not self.clock.expired():
-            self.clock.reschedule(None)
+        self.clock = clock
+        self.on_progress = on_progress
 
 
 class Connection:
@@ -125,6 +115,7 @@ class Connection:
         self._answering = 0
         self._background: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
+        self._clocks = Clocks(self._loop)
         self._is_closed = False
 
     @property
@@ -176,14 +167,19 @@ class Connection:
         """
         if not self.is_alive:
             raise ConnectError(f"The connection to the server has ended: {self.error or 'it was closed'}")
-        pending = _Pending(self._loop.create_future(), options)
         id, token = self._next_id(), options.progress_token
         if token in self._tokens or (token is not None and token in self._peer.waiting):
             raise ValueError(f"The progress token {token!r} is in use by a request that waits for its answer")
         meta = self._meta(options.meta, (id if token is None else token) if tells_progress else None)
         if meta:
             params = {**params, "_meta": meta}
-        data = self._peer.send_request(id, method, params, pending)
+        clock = self._clocks.start(options.timeout, stands_still=bool(self._answering))
+        pending = _Pending(self._loop.create_future(), clock, options.on_progress)
+        try:
+            data = self._peer.send_request(id, method, params, pending)
+        except ValidationError:
+            self._clocks.end(clock)
+            raise
         self._pending.add(pending)
         if token is not None:
             self._tokens[token] = pending
@@ -211,6 +207,7 @@ class Connection:
         return id
 
     def _forget(self, pending: _Pending, token: types.ProgressToken | None) -> None:
+        self._clocks.end(pending.clock)
         self._pending.discard(pending)
         if token is not None:
             del self._tokens[token]
@@ -224,30 +221,27 @@ class Connection:
         return meta
 
     async def _in_time(self, message: Outgoing, pending: _Pending) -> Raw:
-        clock = asyncio.timeout(None if self._answering else pending.timeout)
+        clock = pending.clock
         try:
-            async with clock:
-                pending.clock = clock
-                await self._send(message, pending)
-                return await pending.future
+            try:
+                await self.link.send(message)
+            except TransportError:
+                # What breaks after the answer came breaks nothing.
+                if not pending.future.done():
+                    raise
+            result = await pending.future
+        except asyncio.CancelledError:
+            if not clock.is_to_blame():
+                raise
+            late = f"{message.method} timed out: nothing was heard of it for {clock.seconds:g} seconds"
+            raise Timeout(late, message.id) from None
         except TimeoutError as error:
             if isinstance(error, TransportError):
                 raise
-            if not clock.expired():
-                raise TransportError(
-                    f"{message.method} could not be sent: {str(error) or 'it took too long'}"
-                ) from error
-            raise Timeout(
-                f"{message.method} timed out: nothing was heard of it for {pending.timeout:g} seconds", message.id
-            ) from None
-
-    async def _send(self, message: Outgoing, pending: _Pending) -> None:
-        try:
-            await self.link.send(message)
-        except TransportError:
-            # What breaks after the answer came breaks nothing.
-            if not pending.future.done():
-                raise
+            raise TransportError(f"{message.method} could not be sent: {str(error) or 'it took too long'}") from error
+        if clock.has_run_out:
+            await clock.forgive()
+        return result
 
     def _abandon(self, message: Outgoing, pending: _Pending, reason: str, *, may_cancel: bool) -> None:
         if pending.future.done() and not pending.future.cancelled():
@@ -301,7 +295,7 @@ class Connection:
                 _settle(waiter.future, outcome)
             case Progressed(waiter, params):
                 if not self._answering:
-                    waiter.wind(self._loop.time())
+                    self._clocks.wind(waiter.clock)
                 self._host.progressed(waiter.on_progress, params)
             case jsonrpc.Notification():
                 self._host.notified(event)
@@ -327,15 +321,13 @@ class Connection:
     def _standstill(self) -> Iterator[None]:
         """Let every clock stand still, until the last who waits for something else is done."""
         self._answering += 1
-        for pending in self._pending:
-            pending.stop()
+        self._clocks.stop_all()
         try:
             yield
         finally:
             self._answering -= 1
             if not self._answering:
-                for pending in self._pending:
-                    pending.wind(self._loop.time())
+                self._clocks.wind_all()
 
     async def _reply(self, request: jsonrpc.Request) -> bytes | None:
         try:
@@ -381,6 +373,7 @@ class Connection:
         current = asyncio.current_task()
         if not self._is_closed:
             self._is_closed = True
+            self._clocks.close()
             self._fail(self.error or TransportError("The client was closed while a request waited for its answer"))
             for task in self._background - {current}:
                 task.cancel()

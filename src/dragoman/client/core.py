@@ -149,7 +149,8 @@ class Core:
             self._forget_content(uri)
             for follower in self._followers_of(uri):
                 self._tell(follower, uri)
-            self._tell(watchers.on_resource_updated, uri)
+            if self._is_awaited(uri):
+                self._tell(watchers.on_resource_updated, uri)
         elif method == LOG:
             said = decode(raw, types.LoggingMessageNotificationParams)
             self._tell(watchers.on_log or log_here, LogMessage(said.level, said.data, said.logger))
@@ -161,6 +162,13 @@ class Core:
     def _tell(self, function: Callable[..., Any] | None, *given: Any) -> None:
         if function is not None:
             self._deliveries.put(function, *given)
+
+    def _is_awaited(self, uri: str) -> bool:
+        """Tell whether a change is news: in the stateless era, one may be under way that was wanted until just now."""
+        connection = self.lifeline.current
+        if connection is None or not connection.version.stateless:
+            return True
+        return any(uri == followed or uri.startswith(followed.rstrip("/") + "/") for followed in self.followed)
 
     def _followers_of(self, uri: str) -> list[Callable[[str], Any]]:
         """Return who follows a resource, or what it lies below."""
@@ -250,6 +258,9 @@ class Core:
             InputNeeded: the server needs answers that nobody here gives.
         """
 
+        if options.total_timeout is None and self.total_timeout is None:
+            return await self._rounds(method, params, kind, options, is_safe=is_safe)
+
         async def work(options: Options) -> R:
             return await self._rounds(method, params, kind, options, is_safe=is_safe)
 
@@ -334,21 +345,22 @@ class Core:
         name = None if row is None or row.name_from is None else params.get(row.name_from)
         tells_progress = row is not None and row.input_required
         filled = self._filled(options)
-        await self.start()
+        if self._loop is not asyncio.get_running_loop():
+            await self.start()
 
         async def work(connection: Connection) -> Raw:
             return await connection.request(method, params, filled, name=name, tells_progress=tells_progress)
 
         safe = method != "tools/call" and row is not None if is_safe is None else is_safe
         result = await self.lifeline.run(work, is_safe=safe)
-        await self._deliveries.settled()
+        if not self._deliveries.is_idle:
+            await self._deliveries.settled()
         return result
 
     def _filled(self, options: Options) -> Options:
         meta = self._meta() if callable(self._meta) else self._meta
-        traced = _trace_context()
-        if traced or meta:
-            meta = {**traced, **(meta or {}), **(options.meta or {})}
+        if meta or "opentelemetry.propagate" in sys.modules:
+            meta = {**_trace_context(), **(meta or {}), **(options.meta or {})}
         return msgspec.structs.replace(
             options,
             timeout=self.timeout if options.timeout is None else options.timeout,

@@ -146,7 +146,7 @@ class Lifeline:
         """
         unsent = repetitions = 0
         while True:
-            connection = await self.connection()
+            connection = self.current or await self.connection()
             try:
                 return await work(connection)
             except (Timeout, AuthError):

@@ -123,13 +123,13 @@ class Deliveries:
             await result
 
     @property
-    def _is_idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether there is nobody to wait for."""
         return self._delivering is None or self._delivering.done() or self in _inside.get()
 
     async def settled(self) -> None:
         """Wait until everything that is due now was delivered, unless it is a delivery that waits."""
-        if not self._is_idle:
+        if not self.is_idle:
             mark = asyncio.get_running_loop().create_future()
             self._due.append(mark)
             await mark
@@ -141,7 +141,7 @@ class Deliveries:
             if isinstance(due, asyncio.Future):
                 _reach(due)
         delivering = self._delivering
-        if delivering is not None and not self._is_idle:
+        if delivering is not None and not self.is_idle:
             delivering.cancel()
             await asyncio.wait([delivering], timeout=CLOSE_SECONDS)
 

@@ -56,6 +56,11 @@ class Connection:
         for event in self._peer.events(chunk):
             self._take(event)
 
+    def receive_message(self, data: bytes) -> None:
+        """Take in one whole message."""
+        for event in self._peer.receive_message(data):
+            self._take(event)
+
     def receive_end(self) -> None:
         """Take in the end of the stream; an unterminated last line is a line, and nobody will answer us any more."""
         for event in self._peer.receive_end():

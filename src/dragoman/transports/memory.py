@@ -15,8 +15,8 @@ CLOSE_SECONDS = 1.0
 class Connection(Protocol):
     """The server's end."""
 
-    def receive(self, chunk: bytes) -> None:
-        """Take bytes of the client."""
+    def receive_message(self, data: bytes) -> None:
+        """Take a message of the client."""
 
     def close(self) -> None:
         """Give up what is still served."""
@@ -49,11 +49,7 @@ class Memory:
         self._connection = self._connect(self._take)
 
     def _take(self, data: bytes) -> None:
-        # In a turn of its own, so that neither side runs inside the other.
-        asyncio.get_running_loop().call_soon(self._deliver, self._connection, data)
-
-    def _deliver(self, connection: Connection | None, data: bytes) -> None:
-        if self._receive is not None and connection is self._connection:
+        if self._receive is not None:
             self._receive(data)
 
     async def send(self, message: bytes) -> None:
@@ -64,7 +60,7 @@ class Memory:
         """
         if self._connection is None:
             raise ConnectError("The transport to the server of this process is not open")
-        self._connection.receive(message + b"\n")
+        self._connection.receive_message(message)
 
     async def close(self) -> None:
         """End the connection."""

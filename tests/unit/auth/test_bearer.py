@@ -128,7 +128,7 @@ def test_a_token_that_is_too_long_is_not_verified(length, times):
 
 
 @pytest.mark.covers("BEAR-09")
-def test_a_scope_includes_what_others_say_that_it_includes():
+def test_a_scope_includes_those_that_it_implies_and_theirs():
     implied = {"admin": ["files:write"], "files:write": ["files:read"], "files:read": ["admin:not"], "admin:not": []}
     bearer = door(lambda token: Identity("ann", frozenset({token})), implied_scopes=implied)
     assert admit(bearer, "Bearer admin").scopes == {"admin", "files:write", "files:read", "admin:not"}
@@ -156,7 +156,7 @@ def test_a_challenge_says_one_thing_whatever_is_in_it(value):
     said = challenge(scope=value, resource_metadata=None)
     assert said.isascii()
     assert said.isprintable()
-    (read,) = parse([said])
+    (read,) = parse(said)
     assert list(read.parameters) == ["scope"]
     if value.isascii() and value.isprintable():
         assert read.parameters["scope"] == value

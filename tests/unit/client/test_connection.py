@@ -154,22 +154,22 @@ async def test_every_clock_stands_still_until_the_last_question_is_answered():
     task = start(connection, timeout=300)
     await until(lambda: link.sent)
     (pending,) = connection._pending
-    before = pending.clock.when()
+    before = pending.clock.deadline
     link.say(id="a", method="elicitation/create", params={})
     link.say(id="b", method="elicitation/create", params={})
     await until(lambda: connection._answering == 2)
-    assert pending.clock.when() is None
+    assert pending.clock.deadline is None
     link.say(method="notifications/progress", params={"progressToken": link.sent[0]["id"], "progress": 1})
-    assert pending.clock.when() is None
+    assert pending.clock.deadline is None
     late = start(connection, timeout=300)
     await until(lambda: len(link.sent) == 2)
-    assert [p.clock.when() for p in connection._pending] == [None, None]
+    assert [p.clock.deadline for p in connection._pending] == [None, None]
     answers[0].set()
     await until(lambda: connection._answering == 1)
-    assert pending.clock.when() is None
+    assert pending.clock.deadline is None
     answers[1].set()
     await until(lambda: connection._answering == 0)
-    assert before <= pending.clock.when() <= loop.time() + 300
+    assert before <= pending.clock.deadline <= loop.time() + 300
     for task_ in (task, late):
         task_.cancel()
     await asyncio.gather(task, late, return_exceptions=True)
@@ -183,12 +183,12 @@ async def test_progress_winds_the_clock_of_its_request_alone():
     tasks = [start(connection, timeout=300, on_progress=n) for n in range(2)]
     await until(lambda: len(link.sent) == 2)
     first, second = sorted(connection._pending, key=lambda pending: pending.on_progress)
-    before = second.clock.when()
-    was = first.clock.when()
+    before = second.clock.deadline
+    was = first.clock.deadline
     await asyncio.sleep(0.01)
     link.say(method="notifications/progress", params={"progressToken": link.sent[0]["id"], "progress": 1})
-    assert first.clock.when() > was
-    assert second.clock.when() == before
+    assert first.clock.deadline > was
+    assert second.clock.deadline == before
     assert host.progress == [(0, 1)]
     await connection.close()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -371,8 +371,8 @@ async def test_a_link_may_let_the_clocks_stand_still_while_it_waits_for_somebody
     async def send(message):
         (pending,) = connection._pending
         with message.standstill():
-            seen.append(pending.clock.when())
-        seen.append(pending.clock.when() is not None)
+            seen.append(pending.clock.deadline)
+        seen.append(pending.clock.deadline is not None)
         link.say(id=message.id, result={})
 
     link.send = send

@@ -1,0 +1,166 @@
+"""Words such as `days=3` to the arguments of a tool, typed by its schema.
+
+A value is text unless the schema says otherwise. `key:=json` is JSON whatever the schema says; `@file.json` and `-`
+(stdin) give a whole object, which words of the other kinds complete. A key that is given again adds to an array.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dragoman.cli.command import refuse
+from dragoman.types import Json
+
+_YES = frozenset({"true", "yes", "on", "1"})
+_NO = frozenset({"false", "no", "off", "0"})
+
+
+def split_words(words: Sequence[str], most: int = 2) -> tuple[list[str], list[str]]:
+    """Return the names that words begin with, and the arguments after them."""
+    count = 1
+    while count < min(most, len(words)) and not is_argument(words[count]):
+        count += 1
+    for word in words[count:]:
+        if not is_argument(word):
+            raise refuse(f"{word!r} is no argument; write KEY=VALUE, KEY:=JSON, @FILE, or - for stdin.")
+    return list(words[:count]), list(words[count:])
+
+
+def is_argument(word: str) -> bool:
+    """Tell whether a word is an argument."""
+    return word == "-" or word.startswith("@") or "=" in word
+
+
+class Arguments:
+    """Arguments as they were written, to be typed when the schema is known."""
+
+    def __init__(self, words: Sequence[str], json_text: str | None = None) -> None:
+        self._whole: Json = {} if json_text is None else _object(json_text, "--json-args")
+        self._pairs: list[tuple[str, str]] = []
+        for word in words:
+            if "=" in word and not word.startswith("@"):
+                key, _, value = word.partition("=")
+                if not key.removesuffix(":"):
+                    raise refuse(f"{word!r} has no key before the '='.")
+                self._pairs.append((key, value))
+            else:
+                self._whole |= _object(_read(word), word)
+
+    def typed(self, schema: Json) -> Json:
+        """Return the arguments for a schema.
+
+        Raises:
+            UsageError: a value is not of the type that the schema names.
+        """
+        from dragoman.client.inlining import inline
+
+        tree = inline(schema)
+        fields = _fields(tree)
+        given = dict(self._whole)
+        seen: set[str] = set()
+        for key, text in self._pairs:
+            if key.endswith(":"):
+                given[key[:-1]] = _json(text, key[:-1])
+                continue
+            field = fields.get(key, {"type": ["string"]})
+            value = _value(key, text, field)
+            is_more = key in seen and "array" in _types(field)
+            given[key] = [*given[key], *value] if is_more and isinstance(value, list) else value
+            seen.add(key)
+        return given
+
+    def texts(self) -> dict[str, Any]:
+        """Return the arguments of a prompt, which are texts."""
+        return self.typed({})
+
+
+def _fields(tree: Json) -> Json:
+    found: Json = {}
+    for branch in tree.get("anyOf", ()):
+        found |= _fields(branch)
+    return {**found, **tree.get("properties", {})}
+
+
+def _read(word: str) -> str:
+    if word == "-":
+        return sys.stdin.read()
+    try:
+        return Path(word[1:]).expanduser().read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise refuse(f"The file {word[1:]!r} cannot be read: {getattr(error, 'strerror', 'no UTF-8')}.") from None
+
+
+def _object(text: str, where: str) -> Json:
+    found = _json(text, where)
+    if not isinstance(found, dict):
+        raise refuse(f"{where} must hold a JSON object.")
+    return found
+
+
+def _json(text: str, where: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise refuse(f"{where}: this is no JSON ({error}).") from None
+
+
+def _types(tree: Json) -> list[str]:
+    """Return the types that a value may have; none if any."""
+    from dragoman.client.inlining import type_of
+
+    if "type" in tree:
+        return list(tree["type"])
+    if "enum" in tree:
+        return list(dict.fromkeys(type_of(value) for value in tree["enum"]))
+    return list(dict.fromkeys(kind for branch in tree.get("anyOf", ()) for kind in _types(branch)))
+
+
+def _value(key: str, text: str, tree: Json) -> Any:
+    kinds = _types(tree)
+    if not kinds:
+        return text
+    for kind in ("null", "boolean", "integer", "number", "array", "object"):
+        if kind in kinds:
+            found, value = _of_kind(kind, text, tree, is_sure=[kind] == [one for one in kinds if one != "null"])
+            if found:
+                return value
+    if "string" in kinds:
+        return text
+    wanted = " or ".join(kinds)
+    raise refuse(f"{key} must be {wanted}, not {text!r}; write KEY:=JSON to say exactly what is meant.")
+
+
+def _of_kind(kind: str, text: str, tree: Json, *, is_sure: bool) -> tuple[bool, Any]:
+    """Tell whether a text is a value of some type, and return it."""
+    if kind == "null":
+        return text == "null", None
+    if kind == "boolean":
+        word = text.lower()
+        return (word in _YES | _NO, word in _YES) if is_sure else (word in ("true", "false"), word == "true")
+    if kind == "integer":
+        return _number(int, text)
+    if kind == "number":
+        return _number(float, text)
+    expected = list if kind == "array" else dict
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        value = None
+    if isinstance(value, expected):
+        return True, value
+    return (True, [_value("item", text, tree.get("items", {}))]) if kind == "array" and is_sure else (False, None)
+
+
+def _number(kind: type[int] | type[float], text: str) -> tuple[bool, Any]:
+    try:
+        if kind is float and text.lower().lstrip("+-") in ("nan", "inf", "infinity"):
+            return False, None
+        number = kind(text)
+    except ValueError:
+        return False, None
+    return True, int(text) if kind is float and text.lstrip("+-").isdecimal() else number

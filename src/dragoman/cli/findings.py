@@ -1,0 +1,55 @@
+"""What `dragoman doctor` finds, step by step."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from dragoman.cli.terminal import Terminal
+
+
+class Finding(Struct, frozen=True, omit_defaults=True):
+    """One step: what was looked at, whether it is well, and what to do if it is not."""
+
+    step: str
+    ok: bool
+    detail: str
+    remedy: str | None = None
+    server: str | None = None
+
+
+class Findings:
+    """The steps so far, each shown as soon as it is known."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self.server: str | None = None
+        self.all: list[Finding] = []
+
+    @property
+    def are_well(self) -> bool:
+        """Whether nothing is wrong."""
+        return all(finding.ok for finding in self.all)
+
+    def begin(self, server: str) -> None:
+        """Look at a server from now on."""
+        self.server = server
+        if not self._terminal.settings.json:
+            self._terminal.write(server, "bold")
+
+    def well(self, step: str, detail: str) -> None:
+        """Note that a step is as it should be."""
+        self._add(Finding(step, ok=True, detail=detail, server=self.server))
+
+    def wrong(self, step: str, detail: str, remedy: str | None = None) -> None:
+        """Note that a step is not as it should be."""
+        text = " ".join(detail.split())
+        self._add(Finding(step, ok=False, detail=text, remedy=remedy, server=self.server))
+
+    def _add(self, finding: Finding) -> None:
+        self.all.append(finding)
+        if self._terminal.settings.json:
+            return
+        mark, style = ("✓", "green") if finding.ok else ("✗", "red")
+        self._terminal.write(f"{mark} {finding.step}: {finding.detail}", style if not finding.ok else None)
+        if finding.remedy:
+            self._terminal.write(f"    → {finding.remedy}", "yellow")

@@ -1,0 +1,49 @@
+"""`dragoman init [NAME]`: begin a small project that works."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from dragoman.cli.command import refuse, reporting
+from dragoman.cli.settings import Settings
+from dragoman.cli.templates import TEMPLATES
+from dragoman.cli.terminal import Terminal
+
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+@click.command("init", short_help="Begin a small project.")
+@click.argument("name", required=False)
+@click.option("--kind", type=click.Choice(list(TEMPLATES)), default="server", show_default=True, help="What it is.")
+@reporting
+@click.pass_obj
+def command(settings: Settings, name: str | None, kind: str) -> None:
+    """Write a small project with a test that passes, into the folder NAME or else into this one.
+
+    Nothing that is there is overwritten.
+    """
+    folder = Path(name) if name is not None else Path.cwd()
+    called = folder.resolve().name
+    if _NAME.fullmatch(called) is None:
+        raise refuse(f"{called!r} is no name of a project; use letters, digits, '-', '_' and '.', and begin with one.")
+    files = TEMPLATES[kind]
+    taken = [file for file in files if (folder / file).exists()]
+    if taken:
+        raise refuse(f"{folder} has {', '.join(taken)} already, and nothing is overwritten; choose another name.")
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, text in files.items():
+        with (folder / file).open("x", encoding="utf-8") as opened:
+            opened.write(text.replace("{project}", called))
+    _tell(Terminal(settings), folder, list(files))
+
+
+def _tell(terminal: Terminal, folder: Path, files: list[str]) -> None:
+    if terminal.settings.json:
+        terminal.write_json({"folder": str(folder), "files": files})
+        return
+    for file in files:
+        terminal.write(str(folder / file))
+    terminal.tell(f"What to try next stands in {folder / 'README.md'}.")

@@ -1,0 +1,71 @@
+"""What in a tool's definition keeps models from using it well, or their APIs from taking it at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dragoman import types
+from dragoman.client.dialects import for_openai
+from dragoman.client.inlining import inline, mapping
+from dragoman.client.naming import LONGEST_NAME, property_alias, safe_name
+
+LONGEST_DESCRIPTION = 1024
+Problem = tuple[str, str]
+_ADAPTED = "dragoman adapts it, other hosts may not"
+
+
+def problems(tool: types.Tool) -> Iterator[Problem]:
+    """Yield what is wrong with a tool, each with its remedy."""
+    yield from _name(tool.name)
+    if not (tool.description or "").strip():
+        yield "it has no description", "say in a sentence what it does, for the model to choose by"
+    elif len(tool.description or "") > LONGEST_DESCRIPTION:
+        yield (
+            f"its description has more than {LONGEST_DESCRIPTION} characters, which OpenAI's API refuses",
+            "shorten it",
+        )
+    for place, schema in (("input schema", tool.input_schema), ("output schema", tool.output_schema)):
+        if schema is not None:
+            yield from _validity(place, schema)
+    yield from _dialects(tool.input_schema)
+
+
+def _name(name: str) -> Iterator[Problem]:
+    if safe_name(name) != name:
+        remedy = f"use letters, digits, _ and -, at most {LONGEST_NAME}, as in {safe_name(name)!r}; {_ADAPTED}"
+        yield f"the APIs of models refuse the name {name!r}", remedy
+
+
+def _validity(place: str, schema: types.Json) -> Iterator[Problem]:
+    import jsonschema_rs
+
+    try:
+        jsonschema_rs.validator_for(schema, offline=True)
+    except ValueError as error:
+        text = " ".join(str(getattr(error, "message", error)).split())
+        yield f"its {place} is no JSON Schema: {text}", "mend the schema"
+
+
+def _dialects(schema: types.Json) -> Iterator[Problem]:
+    lost = [key for key in schema if key in _REFUSED_AT_TOP and key not in for_openai(schema)]
+    if schema.get("type") != "object" or lost:
+        what = f"has {', '.join(lost)} at its top" if lost else "is no plain object"
+        yield f"its input schema {what}, which OpenAI's and Anthropic's APIs refuse", f"make it one object; {_ADAPTED}"
+    aliased = [name for name in mapping(inline(schema), "properties") if property_alias(name) != name]
+    if aliased:
+        yield f"Anthropic's API refuses the argument names {', '.join(map(repr, aliased))}", f"rename them; {_ADAPTED}"
+    if _has_list_of_nothing(schema):
+        yield "it takes a list and does not say of what, which OpenAI's API refuses", f"add `items`; {_ADAPTED}"
+
+
+_REFUSED_AT_TOP = frozenset({"$ref", "allOf", "anyOf", "oneOf", "not", "enum", "if"})
+
+
+def _has_list_of_nothing(schema: Any) -> bool:
+    if isinstance(schema, list):
+        return any(map(_has_list_of_nothing, schema))
+    if not isinstance(schema, dict):
+        return False
+    is_one = schema.get("type") == "array" and not {"items", "prefixItems"} & schema.keys()
+    return is_one or any(map(_has_list_of_nothing, schema.values()))

@@ -1,0 +1,107 @@
+"""`dragoman list [TARGET]`: what a server offers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dragoman.cli.command import connecting
+from dragoman.cli.settings import Settings
+from dragoman.cli.targets import connected
+from dragoman.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from dragoman import types
+    from dragoman.client.client import AsyncClient
+
+_KINDS = {"tools": ("tools",), "prompts": ("prompts",), "resources": ("resources", "resource_templates")}
+_TITLES = {
+    "tools": "Tools",
+    "prompts": "Prompts",
+    "resources": "Resources",
+    "resource_templates": "Resource templates",
+}
+_WIRE = {"resource_templates": "resourceTemplates"}
+
+
+@click.command("list", short_help="Show what a server offers.")
+@click.argument("target", required=False)
+@click.option("--tools", is_flag=True, help="Tools.")
+@click.option("--prompts", is_flag=True, help="Prompts.")
+@click.option("--resources", is_flag=True, help="Resources and resource templates.")
+@connecting
+@click.pass_obj
+def command(settings: Settings, /, target: str | None, **wanted: bool) -> None:
+    """Show the tools, prompts, resources and resource templates of a server."""
+    chosen = [name for name, is_wanted in wanted.items() if is_wanted] or list(_KINDS)
+    asyncio.run(_list(settings, target, [kind for name in _KINDS if name in chosen for kind in _KINDS[name]]))
+
+
+async def _list(settings: Settings, target: str | None, kinds: list[str]) -> None:
+    terminal = Terminal(settings)
+    async with connected(settings, terminal, target) as client:
+        found = {kind: [bound.definition for bound in await getattr(client, kind)()] for kind in kinds}
+        if settings.json:
+            terminal.write_json(_about(client) | {_WIRE.get(kind, kind): items for kind, items in found.items()})
+            return
+    shown = [kind for kind in kinds if found[kind]]
+    for kind in shown:
+        terminal.write(_TITLES[kind], "bold")
+        for item in found[kind]:
+            terminal.write("  " + _line(kind, item))
+    if not shown:
+        terminal.tell("The server offers nothing of this kind.")
+
+
+def _about(client: AsyncClient) -> dict[str, Any]:
+    return {
+        "server": client.server_info,
+        "protocolVersion": client.protocol_version,
+        "instructions": client.instructions,
+    }
+
+
+def _line(kind: str, item: Any) -> str:
+    if kind == "tools":
+        head = f"{item.name}({', '.join(tool_arguments(item))}){_hints(item)}"
+    elif kind == "prompts":
+        head = f"{item.name}({', '.join(_named(item.arguments or ()))})"
+    else:
+        head = getattr(item, "uri", None) or item.uri_template
+        head += f" ({item.mime_type})" if item.mime_type else ""
+    about = item.description or item.title or ("" if kind in ("tools", "prompts") else item.name)
+    return f"{head}  {' '.join(about.split())}" if about else str(head)
+
+
+def tool_arguments(tool: types.Tool) -> list[str]:
+    """Return what a tool takes, each as `name: type`, with a question mark where it is not required."""
+    from dragoman.client.inlining import inline
+
+    tree = inline(tool.input_schema)
+    required = tree.get("required", ())
+    return [
+        f"{name}{'' if name in required else '?'}: {_type(field)}" for name, field in tree.get("properties", {}).items()
+    ]
+
+
+def _type(field: dict[str, Any]) -> str:
+    if "enum" in field:
+        return "|".join(str(value) for value in field["enum"][:8]) + ("|…" if len(field["enum"]) > 8 else "")
+    if "anyOf" in field:
+        return "|".join(dict.fromkeys(_type(branch) for branch in field["anyOf"]))
+    kinds = field.get("type", ["any"])
+    return "|".join(f"{_type(field['items'])}[]" if kind == "array" and "items" in field else kind for kind in kinds)
+
+
+def _named(arguments: Iterable[types.PromptArgument]) -> list[str]:
+    return [f"{argument.name}{'' if argument.required else '?'}" for argument in arguments]
+
+
+def _hints(tool: types.Tool) -> str:
+    hints = tool.annotations
+    if hints is None:
+        return ""
+    return " [reads only]" if hints.read_only_hint else " [destructive]" if hints.destructive_hint else ""

@@ -1,0 +1,48 @@
+"""How far a call is: a bar on a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from dragoman.cli.terminal import Terminal, clean, is_terminal
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class ProgressView:
+    """Shows the progress of one call; a question in between takes the bar away for as long as it lasts."""
+
+    def __init__(self, terminal: Terminal, name: str) -> None:
+        self._terminal = terminal
+        self._name = name
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+
+    def report(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Show how far it is."""
+        said = clean(message or "").replace("\n", " ")
+        if not is_terminal(sys.stderr):
+            far = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
+            self._terminal.tell(f"progress: {far} {said}".rstrip())
+            return
+        bar = self._opened()
+        assert self._task is not None
+        bar.update(self._task, completed=progress, total=total, description=said or self._name)
+
+    def _opened(self) -> Progress:
+        if self._bar is None:
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+            columns: list[Any] = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()]
+            self._bar = Progress(*columns, TimeElapsedColumn(), console=self._terminal.aside, transient=True)
+            self._task = self._bar.add_task(self._name, total=None)
+            self._bar.start()
+        return self._bar
+
+    def close(self) -> None:
+        """Take the bar away."""
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            bar.stop()

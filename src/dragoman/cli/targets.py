@@ -1,0 +1,194 @@
+"""What the word TARGET means, and the client that is pointed at it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+
+from dragoman.cli.command import listen_to_logs, refuse
+from dragoman.cli.run import split
+from dragoman.cli.settings import Settings
+from dragoman.cli.terminal import Terminal
+from dragoman.errors import AuthRequired
+
+if TYPE_CHECKING:
+    from dragoman.client.client import AsyncClient
+    from dragoman.client.config import ServerEntry
+
+_SCRIPTS = frozenset({".py", ".js", ".mjs", ".cjs"})
+
+
+class Aim(Struct):
+    """What a client is pointed at, and what it is told besides."""
+
+    target: Any
+    label: str
+    options: dict[str, Any] = field(default_factory=dict)
+    url: str | None = None
+    file: str | None = None
+    """The configuration file that it is from."""
+    is_authorized: bool = False
+    """Whether its own headers say who asks."""
+
+
+def aim_at(settings: Settings, word: str | None) -> Aim:
+    """Return what a word stands for, or its absence.
+
+    Raises:
+        UsageError: it stands for nothing.
+        ConfigError: the configuration cannot be used.
+    """
+    if settings.command is not None:
+        if word is not None:
+            raise refuse(f"Give either the target {word!r} or a command after --, not both.")
+        if not settings.command:
+            raise refuse("There is no command after --; write it as in: -- python server.py")
+        return Aim(settings.command, " ".join(settings.command))
+    if word is None:
+        return _only(settings)
+    if "://" in word.partition(" ")[0]:
+        return Aim(word, word, url=word)
+    return _script(word) or _named(settings, word)
+
+
+def _script(word: str) -> Aim | None:
+    path, name = split(word)
+    is_script = path.suffix in _SCRIPTS
+    if is_script and not path.is_file() and " " not in word:
+        raise refuse(f"There is no file {str(path)!r}.")
+    if name is not None and path.suffix == ".py":
+        return Aim([sys.executable, "-m", "dragoman", "run", word], word)
+    if (is_script or os.sep in word) and path.is_file():
+        return Aim(path.absolute(), word)
+    return Aim(word, word) if " " in word else None
+
+
+def configuration(settings: Settings) -> tuple[str, list[ServerEntry]]:
+    """Return the configuration file that is meant, and its servers.
+
+    Raises:
+        UsageError: there is none.
+        ConfigError: it cannot be read.
+    """
+    from dragoman.client.config import FILES, find, load
+
+    path = Path(settings.config) if settings.config else find()
+    if path is None:
+        raise refuse(
+            "Which server? Give a target (a URL, a script, or a command after --), or name servers in a configuration"
+            f" file: {', '.join(FILES)}, or --config FILE."
+        )
+    return str(path), load(path, inputs=dict(settings.input) or None)
+
+
+def _only(settings: Settings) -> Aim:
+    file, entries = configuration(settings)
+    usable = [entry for entry in entries if not entry.disabled]
+    if len(usable) != 1:
+        names = ", ".join(entry.name for entry in usable) or "none"
+        raise refuse(f"Which server of {file} is meant? Give its name as the target; there are: {names}.")
+    return of_entry(usable[0], file)
+
+
+def _named(settings: Settings, word: str) -> Aim:
+    file, entries = configuration(settings)
+    for entry in entries:
+        if entry.name == word:
+            return of_entry(entry, file)
+    names = ", ".join(entry.name for entry in entries) or "none"
+    raise refuse(f"There is no server {word!r} in {file}; there are: {names}.")
+
+
+def of_entry(entry: ServerEntry, file: str) -> Aim:
+    """Return what an entry of a configuration file stands for.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+    if entry.error is not None:
+        raise entry.error
+    url = entry.target.get("url")
+    named = {name.lower() for name in entry.target.get("headers") or ()}
+    return Aim(
+        entry.target,
+        entry.name,
+        entry.options,
+        url=url if isinstance(url, str) else None,
+        file=file,
+        is_authorized="authorization" in named or "auth" in entry.options,
+    )
+
+
+async def client_options(settings: Settings, aim: Aim) -> dict[str, Any]:
+    """Return the options of a client: the command's own come before those of the configuration."""
+    options = {**aim.options, **settings.client_options()}
+    if aim.url is not None and not settings.is_authorized and not aim.is_authorized:
+        kept = await _kept_login(aim.url)
+        if kept is not None:
+            options["auth"] = kept
+    return options
+
+
+async def _kept_login(url: str) -> Any:
+    """Return what a login that was made earlier gives, None if there was none."""
+    from dragoman.cli.auth import authorizer
+    from dragoman.errors import AuthError
+
+    login = authorizer(redirect_handler=lambda _: _refuse_login(url))
+    try:
+        tokens = await login.bind(url).tokens()
+    except AuthError:
+        return None
+    return None if tokens is None else login
+
+
+def _refuse_login(url: str) -> None:
+    raise AuthRequired(f"The login has expired; log in again: dragoman auth login {url}")
+
+
+@asynccontextmanager
+async def connected(
+    settings: Settings, terminal: Terminal, word: str | None, **handlers: Any
+) -> AsyncIterator[AsyncClient]:
+    """Connect to a target for as long as the block lasts."""
+    from dragoman.client.client import AsyncClient
+
+    aim = aim_at(settings, word)
+    listen_to_logs(terminal)
+    client = make_client(AsyncClient, aim, {**await client_options(settings, aim), **handlers})
+    try:
+        try:
+            await client.start()
+        except AuthRequired as error:
+            raise with_remedy(error, aim) from error
+        yield client
+    finally:
+        await client.stop()
+
+
+def with_remedy(error: AuthRequired, aim: Aim) -> AuthRequired:
+    """Return the error of a server that wants credentials, with what to do about it."""
+    if aim.url is None or "dragoman auth login" in str(error):
+        return error
+    text = str(error).rstrip(".")
+    return AuthRequired(
+        f"{text}; log in with: dragoman auth login {aim.url}, or give --token", error.status, error.challenge
+    )
+
+
+def make_client(kind: Any, aim: Aim, options: dict[str, Any]) -> Any:
+    """Return a client of some kind.
+
+    Raises:
+        UsageError: an option makes no sense.
+    """
+    try:
+        return kind(aim.target, **options)
+    except (TypeError, ValueError) as error:
+        raise refuse(f"{error}.") from error

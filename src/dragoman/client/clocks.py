@@ -1,0 +1,107 @@
+"""How long requests wait: one timer for all clocks of a connection.
+
+Most requests are answered long before their time is up, so that a timer for each would be set and cancelled for
+nothing. The one timer stands at the earliest time that any clock had when it was set; when it goes off, whose time is
+really up is found, and it is set anew. A clock whose time is up cancels the task that it counts for, which then tells
+by the clock that it was not somebody else who did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+
+class Clock:
+    """Counts the seconds of one task, from when it was last wound up."""
+
+    __slots__ = ("_cancelling", "_task", "deadline", "has_run_out", "seconds")
+
+    def __init__(self, seconds: float | None, task: asyncio.Task[Any]) -> None:
+        self.seconds = seconds
+        self.deadline: float | None = None
+        """When its time is up; None while it stands still."""
+        self.has_run_out = False
+        self._task = task
+        self._cancelling = task.cancelling()
+
+    def run_out(self) -> None:
+        """Cancel the task: its time is up."""
+        self.has_run_out = True
+        self.deadline = None
+        self._task.cancel()
+
+    def is_to_blame(self) -> bool:
+        """Tell whether a cancellation that arrived is this clock's, and nobody else's; it then goes no further."""
+        return self.has_run_out and self._task.uncancel() <= self._cancelling
+
+    async def forgive(self) -> None:
+        """Take in a cancellation that was on its way when the task had what it waited for."""
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        self._task.uncancel()
+
+
+class Clocks:
+    """The clocks of one connection."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._running: set[Clock] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._goes_off = 0.0
+
+    def start(self, seconds: float | None, *, stands_still: bool) -> Clock:
+        """Return a clock for the current task."""
+        task = asyncio.current_task(self._loop)
+        assert task is not None
+        clock = Clock(seconds, task)
+        self._running.add(clock)
+        if not stands_still:
+            self.wind(clock)
+        return clock
+
+    def wind(self, clock: Clock) -> None:
+        """Let a clock count from now."""
+        if clock.seconds is None or clock.has_run_out:
+            return
+        deadline = clock.deadline = self._loop.time() + clock.seconds
+        if self._timer is None or deadline < self._goes_off:
+            self._set(deadline)
+
+    def wind_all(self) -> None:
+        """Let all clocks count from now."""
+        for clock in self._running:
+            self.wind(clock)
+
+    def stop_all(self) -> None:
+        """Let all clocks stand still."""
+        for clock in self._running:
+            clock.deadline = None
+
+    def end(self, clock: Clock) -> None:
+        """Need a clock no longer."""
+        self._running.discard(clock)
+
+    def _set(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._goes_off = deadline
+        self._timer = self._loop.call_at(deadline, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        late = [clock for clock in self._running if clock.deadline is not None and clock.deadline <= now]
+        for clock in late:
+            clock.run_out()
+        left = [clock.deadline for clock in self._running if clock.deadline is not None]
+        if left:
+            self._set(min(left))
+
+    def close(self) -> None:
+        """Go off no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
