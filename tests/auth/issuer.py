@@ -63,7 +63,13 @@ class Issuer:
                 published = [key.as_dict(private=False) for key in self.keys.values()]
                 return web.json_response({"keys": published} if self.listed is None else self.listed)
             case "/.well-known/oauth-authorization-server":
-                return web.json_response({"issuer": self.url, "jwks_uri": f"{self.url}/keys"})
+                token_endpoint, keys = f"{self.url}/token", f"{self.url}/keys"
+                return web.json_response({"issuer": self.url, "jwks_uri": keys, "token_endpoint": token_endpoint})
+            case "/token":
+                form = dict(parse_qsl(await request.text()))
+                self.forms.append(form)
+                token = self.token(aud=form["resource"], scope=form.get("scope"), sub="robot")
+                return web.json_response({"access_token": token, "token_type": "Bearer", "expires_in": 600})
             case "/introspect":
                 form = dict(parse_qsl(await request.text()))
                 self.forms.append(form)

@@ -1,4 +1,4 @@
-"""A client process without any handlers, whose user logs in as they can: `python person.py url folder`."""
+"""A client process whose user logs in as they can: `python person.py url folder [redirect-uri]`."""
 
 import asyncio
 import json
@@ -14,8 +14,8 @@ def say(value: object) -> None:
     sys.stdout.flush()
 
 
-async def main(url: str, folder: str) -> None:
-    auth = OAuth(storage=FileStorage(folder))
+async def main(url: str, folder: str, redirect_uri: str | None = None) -> None:
+    auth = OAuth(storage=FileStorage(folder), redirect_uri=redirect_uri)
     try:
         answer = await visit(auth, url)
     except AuthError as error:
@@ -26,4 +26,4 @@ async def main(url: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2]))
+    asyncio.run(main(*sys.argv[1:]))

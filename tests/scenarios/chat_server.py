@@ -29,6 +29,7 @@ class Town:
         self._everybody = asyncio.Event()
         self.server = Server(name)
         self._add_tools()
+        self._add_slow_tools()
         self._add_the_rest()
 
     def _add_tools(self) -> None:
@@ -69,6 +70,9 @@ class Town:
         def archive(size: int) -> str:
             """Much text."""
             return "a" * size + "z"
+
+    def _add_slow_tools(self) -> None:
+        server = self.server
 
         @server.tool
         async def meet(name: str, others: int) -> str:

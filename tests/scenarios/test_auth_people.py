@@ -57,8 +57,9 @@ async def test_without_anything_else_the_browser_opens_and_comes_back(tmp_path):
 
 
 @pytest.mark.covers("OAU-42")
+@pytest.mark.parametrize("redirect_uri", [None, WEB])
 @scenario
-async def test_without_a_browser_the_address_is_pasted_in_the_terminal(tmp_path):
+async def test_without_a_browser_the_address_is_pasted_in_the_terminal(redirect_uri, tmp_path):
     ours, theirs = pty.openpty()
     async with world() as there:
         process = await asyncio.create_subprocess_exec(
@@ -66,6 +67,7 @@ async def test_without_a_browser_the_address_is_pasted_in_the_terminal(tmp_path)
             PERSON,
             there.url,
             str(tmp_path),
+            *([] if redirect_uri is None else [redirect_uri]),
             stdin=theirs,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -77,7 +79,9 @@ async def test_without_a_browser_the_address_is_pasted_in_the_terminal(tmp_path)
             async with asyncio.timeout(DEADLINE):
                 url = ""
                 while not url.startswith("http"):
-                    url = (await process.stderr.readline()).decode().strip()
+                    line = await process.stderr.readline()
+                    assert line, "the client ended without showing an address"
+                    url = line.decode().strip()
                 os.write(ours, b"http://127.0.0.1/callback?code=x&state=wrong\n")
                 os.write(ours, (await where_it_leads(url) + "\n").encode())
                 said, errors = await process.communicate()

@@ -9,7 +9,7 @@ from starlette.routing import Mount
 
 from auth.issuer import RESOURCE, issuing
 from dragoman import AsyncClient, Context, HttpRequest, Server
-from dragoman.auth import Bearer, Identity, Introspection, Jwt
+from dragoman.auth import Bearer, ClientCredentials, Identity, Introspection, Jwt
 from dragoman.errors import AuthRequired, InsufficientScope
 from dragoman.stores import Memory
 from dragoman.transports.asgi import AsgiApp
@@ -566,3 +566,25 @@ async def test_a_client_with_a_token_is_served_and_without_one_is_told_what_it_l
                 pass
         assert unknown.value.status == 401
         assert office.done == ["whoami"]
+
+
+@pytest.mark.covers("BEAR-16")
+@pytest.mark.parametrize("version", [STATELESS, NEWEST])
+@scenario
+async def test_a_client_gets_its_token_by_what_challenge_and_metadata_say_and_more_when_a_tool_takes_more(version):
+    office, served = Office(), []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await served[0](scope, receive, send)
+
+    async with issuing() as issuer, running(app) as port:
+        url = f"http://127.0.0.1:{port}/mcp"
+        served.append(office.serve(door(Jwt(issuer.url), resource=url, authorization_servers=None)))
+        robot = ClientCredentials("robot", "secret")
+        async with AsyncClient(url, auth=robot, protocol_version=version) as client:
+            assert (await client.call_tool("whoami")).text == "robot: : None"
+            assert (await client.call_tool("write")).text == "written"
+            assert (await client.call_tool("whoami")).text == "robot: files:read files:write: None"
+        assert [form["resource"] for form in issuer.forms] == [url, url]
+        assert [form.get("scope") for form in issuer.forms] == [None, "files:read files:write"]
+        assert office.done == ["whoami", "write", "whoami"]

@@ -41,6 +41,9 @@ class TokenRefused(AuthError):
         super().__init__(message)
         self.error = error
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.args[0], self.error)
+
 
 class Credential(Struct):
     """Who asks: nobody in particular when there is no client id."""

@@ -15,6 +15,14 @@ from dragoman.chat.messages import Media, Message, Part, Text
 from dragoman.client.results import CallResult
 
 MOST_RESULT_CHARACTERS = 50_000
+_BLOCKS = (
+    types.TextContent,
+    types.ImageContent,
+    types.AudioContent,
+    types.EmbeddedResource,
+    types.ResourceLink,
+    types.UnknownContent,
+)
 _TEXTUAL = ("text/", "application/json", "application/xml", "application/yaml")
 
 
@@ -115,7 +123,7 @@ def attachment(given: Any) -> Part:
         return _attached(given[0], str(given[1]), None)
     if isinstance(given, types.ResourceContents):
         return part_of_contents(given)
-    if isinstance(given, msgspec.Struct):
+    if isinstance(given, _BLOCKS):
         return _part(given)
     raise TypeError(f"{given!r} cannot be attached; give a path, (bytes, mime type), or content")
 

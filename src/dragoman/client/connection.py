@@ -114,6 +114,7 @@ class Connection:
         self._serving: dict[types.RequestId, asyncio.Task[None]] = {}
         self._answering = 0
         self._background: set[asyncio.Task[Any]] = set()
+        self._telling: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
         self._clocks = Clocks(self._loop)
         self._is_closed = False
@@ -250,7 +251,14 @@ class Connection:
         notice = self._peer.cancel(message.id, reason)
         closes = self.link.is_http and self._version.stateless
         if notice is not None and may_cancel and self.is_alive and not closes:
-            self._start(self._tell(Outgoing(notice, CANCELLED)))
+            telling = self._start(self._tell(Outgoing(notice, CANCELLED)))
+            self._telling.add(telling)
+            telling.add_done_callback(self._telling.discard)
+
+    async def told(self) -> None:
+        """Wait until the server was told of every request that was given up."""
+        if self._telling:
+            await asyncio.wait(list(self._telling), timeout=CLOSE_SECONDS)
 
     async def notify(self, method: str, params: Any = jsonrpc.NO_PARAMS) -> None:
         """Send a notification.

@@ -149,8 +149,7 @@ class Core:
             self._forget_content(uri)
             for follower in self._followers_of(uri):
                 self._tell(follower, uri)
-            if self._is_awaited(uri):
-                self._tell(watchers.on_resource_updated, uri)
+            self._tell(watchers.on_resource_updated, uri)
         elif method == LOG:
             said = decode(raw, types.LoggingMessageNotificationParams)
             self._tell(watchers.on_log or log_here, LogMessage(said.level, said.data, said.logger))
@@ -162,13 +161,6 @@ class Core:
     def _tell(self, function: Callable[..., Any] | None, *given: Any) -> None:
         if function is not None:
             self._deliveries.put(function, *given)
-
-    def _is_awaited(self, uri: str) -> bool:
-        """Tell whether a change is news: in the stateless era, one may be under way that was wanted until just now."""
-        connection = self.lifeline.current
-        if connection is None or not connection.version.stateless:
-            return True
-        return any(uri == followed or uri.startswith(followed.rstrip("/") + "/") for followed in self.followed)
 
     def _followers_of(self, uri: str) -> list[Callable[[str], Any]]:
         """Return who follows a resource, or what it lies below."""
@@ -404,6 +396,8 @@ class Core:
         connection = await self.start()
         if connection.version.stateless:
             self.listening.want(connection, resource_subscriptions=sorted(self.followed) or None)
+            await self.listening.replaced()
+            await connection.told()
         else:
             await self.request_raw("resources/unsubscribe", {"uri": uri}, Options())
 

@@ -118,8 +118,12 @@ class Listening:
             self._replaced.add(task)
             task.add_done_callback(self._replaced.discard)
 
+    async def replaced(self) -> None:
+        """Wait until what was listened to before is listened to no more."""
+        if self._replaced:
+            await asyncio.wait(list(self._replaced))
+
     async def close(self) -> None:
         """Listen no more."""
         self._stop()
-        if self._replaced:
-            await asyncio.wait(list(self._replaced))
+        await self.replaced()

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import hashlib
 import hmac
+import sys
 
 import pytest
 from aiohttp import web
@@ -409,6 +410,13 @@ def test_algorithms_without_a_key_of_the_issuer_are_not_accepted(algorithm):
 def test_addresses_that_are_not_secure_are_refused(make):
     with pytest.raises(InsecureUrl):
         make()
+
+
+@pytest.mark.covers("BEAR-05")
+def test_the_package_that_verifies_signatures_is_asked_for_at_once(monkeypatch):
+    monkeypatch.setitem(sys.modules, "joserfc", None)
+    with pytest.raises(AuthError, match=r"install dragoman\[jwt\]"):
+        Jwt("https://login.example.com")
 
 
 # Opaque tokens.

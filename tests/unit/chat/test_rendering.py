@@ -31,9 +31,7 @@ def test_each_kind_of_block_is_text_or_media():
     assert parts_of([named]) == [Media(PIXEL, "image/gif", "a:///c")]
     assert parts_of([link]) == [Text("[d](a:///d): The fourth")]
     assert parts_of([bare]) == [Text("[e](a:///e)")]
-    assert parts_of([types.UnknownContent({"type": "hologram", "depth": 3})]) == [
-        Text('{"type":"hologram","depth":3}')
-    ]
+    assert parts_of([types.UnknownContent({"type": "hologram", "depth": 3})]) == [Text('{"type":"hologram","depth":3}')]
 
 
 @pytest.mark.covers("LMT-05")

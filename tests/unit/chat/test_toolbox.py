@@ -59,9 +59,7 @@ async def test_a_group_gives_its_tools_under_the_names_that_it_has_for_them():
         tools = await names_of(clients)
         assert list(tools) == ["a__go", "b__go", "stay"]
         assert tools["b__go"].names[2] == "b__go"
-        assert list(await names_of(*await clients.tools(include="b__*"))) == ["go", "stay"] or list(
-            await names_of(*await clients.tools(include="b__*"))
-        ) == ["b__go", "stay"]
+        assert list(await names_of(*await clients.tools(include="b__*"))) == ["b__go", "stay"]
 
 
 def test_a_chat_takes_a_group_that_blocks():
@@ -123,9 +121,8 @@ def test_what_blocks_and_what_is_awaited_are_not_mixed():
         Chat(ScriptedModel()).with_tools(asynchronous)
     with pytest.raises(TypeError, match="use AsyncChat"):
         Chat(ScriptedModel()).with_tools(AsyncClients({"a": server}))
-    with blocking:
-        with pytest.raises(TypeError, match="blocks; give it to a Chat"):
-            AsyncChat(ScriptedModel()).with_tools(*blocking.tools())
+    with blocking, pytest.raises(TypeError, match="blocks; give it to a Chat"):
+        AsyncChat(ScriptedModel()).with_tools(*blocking.tools())
 
 
 @pytest.mark.parametrize(("chat", "given"), [(AsyncChat, 3), (Chat, 3), (AsyncChat, [3]), (Chat, [3])])

@@ -1,0 +1,124 @@
+"""Servers that ask the model of a chat."""
+
+import pytest
+
+from chat.provider import Provider, Say
+from dragoman import AsyncChat, AsyncClient, Chat, Client, SamplingRequest, types
+from dragoman.chat import Message, ToolCall, Usage
+from dragoman.testing.scripted import ScriptedModel
+from scenarios.chat_checks import ERAS, PLACES, call, reach
+from scenarios.chat_server import Town
+from scenarios.http_peer import scenario
+
+WRITE = {"topic": "Hello sea"}
+
+
+@pytest.mark.covers("LSA-07", "LSA-08", "CHT-20")
+@pytest.mark.parametrize(("over", "era"), PLACES)
+def test_the_model_of_a_chat_answers_a_server_with_the_limits_that_it_sets(over, era):
+    model = ScriptedModel("Waves and caves.", name="poet")
+    chat = Chat(model, temperature=0.9)
+    with reach(over) as target, Client(target, mode=era, on_sampling=chat.sampler()) as client:
+        assert client.call_tool("write", WRITE).text == "poet wrote Waves and caves."
+    [asked] = model.requests
+    assert [(message.role, message.text) for message in asked.messages] == [("system", "Rhyme."), ("user", "Hello sea")]
+    assert (asked.options.max_tokens, asked.options.temperature) == (7, 0.25)
+    assert asked.tools == []
+    assert chat.usage == Usage(3, 3)
+    assert chat.messages == []
+
+
+@pytest.mark.parametrize("era", ERAS)
+@scenario
+async def test_a_server_asks_the_model_that_is_calling_it(era):
+    model = ScriptedModel(call("write", topic="Rain"), "Pain.", "It wrote about pain.")
+    chat = AsyncChat(model)
+    async with AsyncClient(Town().server, mode=era, on_sampling=chat.sampler()) as client:
+        reply = await chat.with_tools(client).ask("Let it write")
+    assert reply.tool_results[0].text == "scripted wrote Pain."
+    assert str(reply) == "It wrote about pain."
+    assert reply.usage == chat.usage
+
+
+@pytest.mark.covers("LSA-04")
+@pytest.mark.parametrize("era", ERAS)
+def test_a_guard_keeps_requests_from_the_model(era):
+    model = ScriptedModel("Waves.")
+    sampler = Chat(model).sampler(guard=lambda sample: "Hello" in sample.message)
+    with Client(Town().server, mode=era, on_sampling=sampler) as client:
+        refused = client.call_tool("write", {"topic": "Goodbye"}, raise_on_error=False)
+        assert refused.is_error
+        assert model.requests == []
+        assert client.call_tool("write", WRITE).text == "scripted wrote Waves."
+
+
+@pytest.mark.covers("LSA-02")
+def test_another_model_is_preferred_by_itself_or_by_its_name():
+    own, poet = ScriptedModel(name="own"), ScriptedModel("Waves.", "Caves.", name="poet")
+    chat = Chat(own)
+    with Client(Town().server, on_sampling=chat.sampler(preferred_model=poet)) as client:
+        assert client.call_tool("write", WRITE).text == "poet wrote Waves."
+    with Client(Town().server, on_sampling=Chat(poet).sampler(preferred_model=lambda wishes: "poet")) as client:
+        assert client.call_tool("write", WRITE).text == "poet wrote Caves."
+    assert own.requests == []
+
+
+@pytest.mark.covers("LSA-03")
+def test_a_preferred_model_that_cannot_be_had_is_an_error_for_the_server(caplog):
+    with Client(Town().server, on_sampling=Chat(ScriptedModel()).sampler(preferred_model="nobody")) as client:
+        assert client.call_tool("write", WRITE, raise_on_error=False).is_error
+    assert "does not name a provider" in caplog.text
+
+
+def test_a_preferred_model_by_name_is_of_the_same_provider_and_asked_over_its_connection():
+    with Provider(Say("Waves."), Say("Caves.")) as provider:
+        chat = Chat("openai:large", base_url=provider.openai_url, api_key="sk-of-this-test")
+        sampler = chat.sampler(preferred_model="small")
+        with Client(Town().server, on_sampling=sampler) as client:
+            assert client.call_tool("write", WRITE).text == "openai:small wrote Waves."
+            client.call_tool("write", WRITE)
+        assert [asked.body["model"] for asked in provider.asked] == ["small", "small"]
+        assert provider.asked[0].body["messages"][0] == {"role": "system", "content": "Rhyme."}
+        assert chat.usage == Usage(14, 6)
+
+
+@scenario
+async def test_tools_of_a_sampling_request_reach_the_model_and_its_calls_the_server():
+    model = ScriptedModel([ToolCall("2", "look-up", {"word": "sea"})])
+    sampler = AsyncChat(model).sampler(tools=True)
+    assert sampler.capability().tools == {}
+    request = SamplingRequest(
+        messages=[
+            types.SamplingMessage("user", types.TextContent("Explain")),
+            types.SamplingMessage("assistant", [types.ToolUseContent(id="1", name="look up", input={"word": "a"})]),
+            types.SamplingMessage("user", [types.ToolResultContent(tool_use_id="1", content=[types.TextContent("b")])]),
+        ],
+        max_tokens=5,
+        tools=[types.Tool(name="look up", input_schema={"type": "object"})],
+        tool_choice=types.ToolChoice(mode="required"),
+        stop_sequences=["END"],
+    )
+    result = await sampler.answer(request)
+    [asked] = model.requests
+    assert [tool.name for tool in asked.tools] == ["look-up"]
+    assert (asked.options.tool_choice, asked.options.stop) == ("required", ["END"])
+    assert asked.messages[1] == Message("assistant", [], [ToolCall("1", "look-up", {"word": "a"})])
+    assert (asked.messages[2].role, asked.messages[2].tool_call_id, asked.messages[2].text) == ("tool", "1", "b")
+    assert result.stop_reason == "toolUse"
+    assert result.content == [types.ToolUseContent(id="2", name="look up", input={"word": "sea"})]
+
+
+def test_why_a_model_stopped_is_told_in_the_words_of_the_protocol():
+    with Provider(Say("Waves", finish="length")) as provider:
+        chat = Chat("openai:x", base_url=provider.openai_url, api_key="sk-of-this-test")
+        reasons = []
+        town = Town()
+
+        @town.server.tool
+        async def reason(ctx: __import__("dragoman").Context) -> str:
+            reasons.append((await ctx.sample("x", max_tokens=1)).stop_reason)
+            return "told"
+
+        with Client(town.server, on_sampling=chat.sampler()) as client:
+            client.call_tool("reason")
+    assert reasons == ["maxTokens"]
