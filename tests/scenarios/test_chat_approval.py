@@ -170,8 +170,9 @@ async def test_a_conversation_is_led_step_by_step(town, era):
         wanted = [call("demolish", house="No. 3"), call("weather", city="Oslo")]
         chat = AsyncChat(ScriptedModel(wanted, "Done."), policy=ASK).with_tools(client)
         step = await chat.step("Tear it down")
-        assert (step.kind, step.is_last, step.message.tool_calls) == ("answer", False, wanted)
-        assert [pending.call for pending in step.pending] == wanted
+        assert (step.kind, step.is_last) == ("answer", False)
+        assert [pending.call.id for pending in step.pending] == ["id-demolish", "id-weather"]
+        assert [pending.call for pending in step.pending] == step.message.tool_calls
         assert chat.pending_tool_calls == step.pending
         step = await chat.step()
         assert step.kind == "waiting"
@@ -181,7 +182,7 @@ async def test_a_conversation_is_led_step_by_step(town, era):
         assert not chat.approve("id-demolish")
         step = await chat.step()
         assert step.kind == "tools"
-        assert [result.text for result in step.tool_results][0] == "No. 3 is gone"
+        assert step.tool_results[0].text == "No. 3 is gone"
         assert chat.pending_tool_calls == []
         step = await chat.step()
         assert (step.kind, step.is_last, step.message.text) == ("answer", True, "Done.")

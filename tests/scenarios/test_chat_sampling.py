@@ -3,8 +3,9 @@
 import pytest
 
 from chat.provider import Provider, Say
-from dragoman import AsyncChat, AsyncClient, Chat, Client, SamplingRequest, types
+from dragoman import AsyncChat, AsyncClient, Chat, Client, Context, SamplingRequest, types
 from dragoman.chat import Message, ToolCall, Usage
+from dragoman.errors import DragomanError
 from dragoman.testing.scripted import ScriptedModel
 from scenarios.chat_checks import ERAS, PLACES, call, reach
 from scenarios.chat_server import Town
@@ -46,8 +47,8 @@ def test_a_guard_keeps_requests_from_the_model(era):
     model = ScriptedModel("Waves.")
     sampler = Chat(model).sampler(guard=lambda sample: "Hello" in sample.message)
     with Client(Town().server, mode=era, on_sampling=sampler) as client:
-        refused = client.call_tool("write", {"topic": "Goodbye"}, raise_on_error=False)
-        assert refused.is_error
+        with pytest.raises(DragomanError, match="Sampling request was rejected"):
+            client.call_tool("write", {"topic": "Goodbye"})
         assert model.requests == []
         assert client.call_tool("write", WRITE).text == "scripted wrote Waves."
 
@@ -56,7 +57,9 @@ def test_a_guard_keeps_requests_from_the_model(era):
 def test_another_model_is_preferred_by_itself_or_by_its_name():
     own, poet = ScriptedModel(name="own"), ScriptedModel("Waves.", "Caves.", name="poet")
     chat = Chat(own)
-    with Client(Town().server, on_sampling=chat.sampler(preferred_model=poet)) as client:
+    sampler = chat.sampler(preferred_model=poet)
+    chat.with_model(ScriptedModel(name="another"))
+    with Client(Town().server, on_sampling=sampler) as client:
         assert client.call_tool("write", WRITE).text == "poet wrote Waves."
     with Client(Town().server, on_sampling=Chat(poet).sampler(preferred_model=lambda wishes: "poet")) as client:
         assert client.call_tool("write", WRITE).text == "poet wrote Caves."
@@ -66,15 +69,15 @@ def test_another_model_is_preferred_by_itself_or_by_its_name():
 @pytest.mark.covers("LSA-03")
 def test_a_preferred_model_that_cannot_be_had_is_an_error_for_the_server(caplog):
     with Client(Town().server, on_sampling=Chat(ScriptedModel()).sampler(preferred_model="nobody")) as client:
-        assert client.call_tool("write", WRITE, raise_on_error=False).is_error
+        with pytest.raises(DragomanError, match="Error executing sampling request"):
+            client.call_tool("write", WRITE)
     assert "does not name a provider" in caplog.text
 
 
 def test_a_preferred_model_by_name_is_of_the_same_provider_and_asked_over_its_connection():
     with Provider(Say("Waves."), Say("Caves.")) as provider:
         chat = Chat("openai:large", base_url=provider.openai_url, api_key="sk-of-this-test")
-        sampler = chat.sampler(preferred_model="small")
-        with Client(Town().server, on_sampling=sampler) as client:
+        with chat, Client(Town().server, on_sampling=chat.sampler(preferred_model="small")) as client:
             assert client.call_tool("write", WRITE).text == "openai:small wrote Waves."
             client.call_tool("write", WRITE)
         assert [asked.body["model"] for asked in provider.asked] == ["small", "small"]
@@ -115,10 +118,10 @@ def test_why_a_model_stopped_is_told_in_the_words_of_the_protocol():
         town = Town()
 
         @town.server.tool
-        async def reason(ctx: __import__("dragoman").Context) -> str:
+        async def reason(ctx: Context) -> str:
             reasons.append((await ctx.sample("x", max_tokens=1)).stop_reason)
             return "told"
 
-        with Client(town.server, on_sampling=chat.sampler()) as client:
+        with chat, Client(town.server, on_sampling=chat.sampler()) as client:
             client.call_tool("reason")
     assert reasons == ["maxTokens"]

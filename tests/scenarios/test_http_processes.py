@@ -88,11 +88,11 @@ async def test_a_worker_that_is_killed_is_replaced_and_the_session_goes_on():
     async with crew() as processes:
         await processes.ready()
         async with Client.of(processes) as client:
-            before = await pids(client)
-            victim = before.pop()
+            before = processes.workers()
+            victim = (await pids(client)).pop()
             os.kill(victim, signal.SIGKILL)
             await until(lambda: len(processes.workers() - {victim}) == 3)
-            newcomers = processes.workers() - before - {victim}
+            newcomers = processes.workers() - before
 
             async def served_by_a_newcomer() -> bool:
                 return int(await client.text("pid")) in newcomers

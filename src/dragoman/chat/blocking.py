@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import aclosing
 from queue import Empty, SimpleQueue
@@ -22,7 +23,7 @@ from dragoman.client.bound import AsyncBoundTool
 from dragoman.errors import DragomanError
 from dragoman.runtime.blocking import blocking
 from dragoman.runtime.offload import offload
-from dragoman.runtime.portal import portal, run_blocking
+from dragoman.runtime.portal import existing_portal, portal, run_blocking
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
@@ -59,6 +60,7 @@ class Chat:
         self._chat = AsyncChat(model, **options)
         self._held: list[Any] = []
         """What was given; a client that nobody holds is ended."""
+        weakref.finalize(self, _let_go, self._chat).atexit = False
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         return run_blocking(method(self._chat, *args, **kwargs))
@@ -252,6 +254,28 @@ class Chat:
         return self._chat.sampler(
             preferred_model=preferred_model, guard=guard, allow_models=allow_models, tools=tools, timeout=timeout
         )
+
+    def close(self) -> None:
+        """Close the connections to providers of models that were given by their names; the next turn opens them anew.
+
+        Example:
+            with Chat("openai:gpt-4.1") as chat:
+                print(chat.ask("Hello"))
+        """
+        self._drive(AsyncChat.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _let_go(chat: AsyncChat) -> None:
+    """Close what a chat opened that nobody refers to any more."""
+    found = existing_portal()
+    if found is not None and chat._models.has_made:
+        found.start(chat.close())
 
 
 def _require_no_loop() -> None:

@@ -21,7 +21,6 @@ from dragoman import types
 from dragoman.chat.calls import Calls, all_ended, outcome, settle
 from dragoman.chat.gathering import Gathered, closing
 from dragoman.chat.messages import Message, Model, ModelOptions, Part, Text, Usage
-from dragoman.chat.models import resolve_model
 from dragoman.chat.options import ChatOptions, check
 from dragoman.chat.outcomes import Chunk, PendingCall, Reply, RoundLimit, Step, ToolResult
 from dragoman.chat.rendering import attachment, prompt_messages, resource_message, separated
@@ -61,8 +60,7 @@ class AsyncChat:
 
     def __init__(self, model: str | Model, **options: Unpack[ChatOptions]) -> None:
         check(options)
-        self._connection = {"base_url": options.get("base_url"), "api_key": options.get("api_key")}
-        self._model = resolve_model(model, **self._connection)
+        self._models = Models(model, base_url=options.get("base_url"), api_key=options.get("api_key"))
         self._options = ModelOptions(
             temperature=options.get("temperature"),
             max_tokens=options.get("max_tokens"),
@@ -92,8 +90,7 @@ class AsyncChat:
             TypeError: it is no model.
             ModelError: a model by its name needs a package that is not installed.
         """
-        self._connection = {"base_url": base_url, "api_key": api_key}
-        self._model = resolve_model(model, **self._connection)
+        self._models.choose(model, base_url=base_url, api_key=api_key)
         return self
 
     def with_temperature(self, temperature: float | None) -> Self:
@@ -348,7 +345,7 @@ class AsyncChat:
         specs = [known.spec for known in self._tools.values()]
         gathered = Gathered()
         try:
-            async with closing(self._model.generate(list(self.messages), specs, self._options)) as deltas:
+            async with closing(self._models.own.generate(list(self.messages), specs, self._options)) as deltas:
                 async for delta in deltas:
                     gathered.add(delta)
                     if delta.text:
@@ -405,12 +402,11 @@ class AsyncChat:
         Raises:
             TypeError: something is of the wrong kind.
         """
-        models = Models(self._model, **self._connection)
         if callable(getattr(preferred_model, "generate", None)):
-            preferred_model = models.add(cast("Model", preferred_model))
+            preferred_model = self._models.add(cast("Model", preferred_model))
 
         async def complete(request: SamplingRequest) -> types.CreateMessageResult:
-            return await sample(request, models.named(request.model), self._options, self._spend)
+            return await sample(request, self._models.named(request.model), self._options, self._spend)
 
         return Sampling(
             complete,
@@ -423,6 +419,23 @@ class AsyncChat:
 
     def _spend(self, usage: Usage) -> None:
         self.usage += usage
+
+    # Its end.
+
+    async def close(self) -> None:
+        """Close the connections to providers of models that were given by their names; the next turn opens them anew.
+
+        Example:
+            async with AsyncChat("openai:gpt-4.1") as chat:
+                print(await chat.ask("Hello"))
+        """
+        await self._models.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
 
 async def _shown(resource: AsyncBoundResource | AsyncBoundResourceTemplate, arguments: dict[str, Any]) -> list[Message]:

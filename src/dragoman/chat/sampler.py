@@ -19,16 +19,28 @@ _STOP_REASONS = {"length": "maxTokens", "max_tokens": "maxTokens", "stop_sequenc
 
 
 class Models:
-    """A model, and others that are wanted by their names."""
+    """The models of one chat: its own, and others that are wanted by their names."""
 
-    def __init__(self, model: Model, **connection: Any) -> None:
-        self.own = model
+    def __init__(self, model: str | Model, **connection: Any) -> None:
+        self._made: list[Any] = []
+        self._given: dict[str, Model] = {}
+        self.choose(model, **connection)
+
+    def choose(self, model: str | Model, **connection: Any) -> None:
+        """Make a model the chat's own."""
         self._connection = connection
-        self._known: dict[str, Model] = {model.name: model}
+        self.own = self._resolved(model, connection)
+        self._known: dict[str, Model] = {**self._given, self.own.name: self.own}
+
+    def _resolved(self, model: str | Model, connection: Mapping[str, Any]) -> Model:
+        resolved = resolve_model(model, **connection)
+        if resolved is not model:
+            self._made.append(resolved)
+        return resolved
 
     def add(self, model: Model) -> str:
         """Take in another model, and return its name."""
-        self._known[model.name] = model
+        self._given[model.name] = self._known[model.name] = model
         return model.name
 
     def named(self, name: str | None) -> Model:
@@ -44,8 +56,18 @@ class Models:
             provider, colon, _ = self.own.name.partition(":")
             full = name if ":" in name or not colon else f"{provider}:{name}"
             is_same = full.partition(":")[0] == provider
-            self._known[name] = self._known.get(full) or resolve_model(full, **(self._connection if is_same else {}))
+            self._known[name] = self._known.get(full) or self._resolved(full, self._connection if is_same else {})
         return self._known[name]
+
+    @property
+    def has_made(self) -> bool:
+        """Whether there are models that nobody else will close."""
+        return bool(self._made)
+
+    async def close(self) -> None:
+        """Close the connections of those models that were made here."""
+        for model in self._made:
+            await model.aclose()
 
 
 async def sample(

@@ -18,6 +18,13 @@ from dragoman.types import Json
 
 _YES = frozenset({"true", "yes", "on", "1"})
 _NO = frozenset({"false", "no", "off", "0"})
+_ARTICLES = {
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a JSON array",
+    "object": "a JSON object",
+}
 
 
 def split_words(words: Sequence[str], most: int = 2) -> tuple[list[str], list[str]]:
@@ -131,7 +138,7 @@ def _value(key: str, text: str, tree: Json) -> Any:
                 return value
     if "string" in kinds:
         return text
-    wanted = " or ".join(kinds)
+    wanted = " or ".join(_ARTICLES.get(kind, kind) for kind in kinds)
     raise refuse(f"{key} must be {wanted}, not {text!r}; write KEY:=JSON to say exactly what is meant.")
 
 

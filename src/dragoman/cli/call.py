@@ -44,12 +44,14 @@ async def _call(settings: Settings, target: str | None, name: str, arguments: Ar
         said = message.data if isinstance(message.data, str) else str(message.data)
         terminal.tell(f"{message.logger or 'server'}: {message.level}: {said}", "dim")
 
+    questions = Questions(terminal, progress.close)
     handlers = {
-        "on_elicitation": Questions(terminal, progress.close),
+        "on_elicitation": questions,
         "on_log": show_log,
         "log_level": "debug" if settings.verbose else "info",
     }
     async with connected(settings, terminal, target, **handlers) as client:
+        questions.server = None if client.server_info is None else client.server_info.name
         tool = await client.tool(name)
         given = arguments.typed(tool.input_schema)
         try:

@@ -78,7 +78,8 @@ def _open(settings: Settings, terminal: Terminal, aim: Aim, stack: ExitStack) ->
     from dragoman.client.blocking import Client
 
     options = asyncio.run(client_options(settings, aim))
-    options["on_elicitation"] = Questions(terminal, lambda: None)
+    questions = options["on_elicitation"] = Questions(terminal, lambda: None)
+    questions.server = aim.label
     client: Client = make_client(Client, aim, options)
     stack.callback(client.stop)
     try:

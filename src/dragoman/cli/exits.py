@@ -53,6 +53,8 @@ def in_one_line(error: BaseException) -> str:
     if isinstance(error, ServerCrashed):
         return _of_crash(error)
     text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, Timeout):
+        return text.replace("raise connect_timeout", "give it more with --timeout")
     if isinstance(error, RpcError):
         return f"the server refused ({error.code}): {text}"
     return text if isinstance(error, DragomanError) else f"{type(error).__name__}: {text}; --verbose shows where"

@@ -41,8 +41,12 @@ def command(settings: Settings, /, target: str | None, **wanted: bool) -> None:
 
 
 async def _list(settings: Settings, target: str | None, kinds: list[str]) -> None:
+    from dragoman.cli.questions import Questions
+
     terminal = Terminal(settings)
-    async with connected(settings, terminal, target) as client:
+    # Some servers show certain tools only to clients that can ask their user, as `dragoman call` can.
+    asking = Questions(terminal, lambda: None)
+    async with connected(settings, terminal, target, on_elicitation=asking) as client:
         found = {kind: [bound.definition for bound in await getattr(client, kind)()] for kind in kinds}
         if settings.json:
             terminal.write_json(_about(client) | {_WIRE.get(kind, kind): items for kind, items in found.items()})

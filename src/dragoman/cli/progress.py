@@ -18,7 +18,7 @@ class ProgressView:
         self._terminal = terminal
         self._name = name
         self._bar: Progress | None = None
-        self._task: TaskID | None = None
+        self._task: TaskID
 
     def report(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Show how far it is."""
@@ -27,19 +27,20 @@ class ProgressView:
             far = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
             self._terminal.tell(f"progress: {far} {said}".rstrip())
             return
-        bar = self._opened()
-        assert self._task is not None
-        bar.update(self._task, completed=progress, total=total, description=said or self._name)
-
-    def _opened(self) -> Progress:
+        shown: dict[str, Any] = {"completed": progress, "total": total, "description": said or self._name}
         if self._bar is None:
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+            self._bar, self._task = self._open(shown)
+        else:
+            self._bar.update(self._task, **shown)
 
-            columns: list[Any] = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()]
-            self._bar = Progress(*columns, TimeElapsedColumn(), console=self._terminal.aside, transient=True)
-            self._task = self._bar.add_task(self._name, total=None)
-            self._bar.start()
-        return self._bar
+    def _open(self, shown: dict[str, Any]) -> tuple[Progress, TaskID]:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns: list[Any] = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()]
+        bar = Progress(*columns, TimeElapsedColumn(), console=self._terminal.aside, transient=True)
+        task = bar.add_task(**shown)
+        bar.start()
+        return bar, task
 
     def close(self) -> None:
         """Take the bar away."""

@@ -29,12 +29,14 @@ class Questions:
     def __init__(self, terminal: Terminal, clear: Callable[[], None]) -> None:
         self._terminal = terminal
         self._clear = clear
+        self.server: str | None = None
+        """Who asks, as far as the question does not say it."""
 
     async def execute(self, request: ElicitationRequest) -> Any:
         """Ask the user."""
         terminal = self._terminal
         self._clear()
-        asker = request.server or "The server"
+        asker = request.server or self.server or "The server"
         if not terminal.can_ask:
             terminal.tell(f"{asker} asks: {request.message} (declined, for there is no terminal to answer at)")
             return Decline()

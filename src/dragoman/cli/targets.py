@@ -69,7 +69,7 @@ def _script(word: str) -> Aim | None:
     return Aim(word, word) if " " in word else None
 
 
-def configuration(settings: Settings) -> tuple[str, list[ServerEntry]]:
+def configuration(settings: Settings, word: str | None = None) -> tuple[str, list[ServerEntry]]:
     """Return the configuration file that is meant, and its servers.
 
     Raises:
@@ -80,10 +80,9 @@ def configuration(settings: Settings) -> tuple[str, list[ServerEntry]]:
 
     path = Path(settings.config) if settings.config else find()
     if path is None:
-        raise refuse(
-            "Which server? Give a target (a URL, a script, or a command after --), or name servers in a configuration"
-            f" file: {', '.join(FILES)}, or --config FILE."
-        )
+        which = "Which server is meant?" if word is None else f"{word!r} is no URL and no script, and no file names it."
+        files = f"{', '.join(FILES)} or --config FILE"
+        raise refuse(f"{which} Give a URL, a script, or a command after --; or name servers in {files}.")
     return str(path), load(path, inputs=dict(settings.input) or None)
 
 
@@ -97,7 +96,7 @@ def _only(settings: Settings) -> Aim:
 
 
 def _named(settings: Settings, word: str) -> Aim:
-    file, entries = configuration(settings)
+    file, entries = configuration(settings, word)
     for entry in entries:
         if entry.name == word:
             return of_entry(entry, file)

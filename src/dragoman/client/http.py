@@ -62,6 +62,8 @@ class HttpLink:
         self.version: Version | None = None
         self.session_id: str | None = None
         self._http = HttpClient(url, network, limits)
+        self._address = url
+        """As it was given, with what may be secret in it."""
         self.url = self._http.url
         self._limits = limits
         self._credentials = credentials or Credentials()
@@ -125,7 +127,7 @@ class HttpLink:
         if authorization is None:
             return False
         with message.standstill():  # a person may have to log in first
-            return await authorization.challenged(answer.status, answer.headers, "POST", self.url)
+            return await authorization.challenged(answer.status, answer.headers, "POST", self._address)
 
     def _is_pointless(self, answer: bytes) -> bool:
         """Tell whether an answer of ours is for nobody: an error that names no request, or in the stateless era."""
@@ -168,7 +170,7 @@ class HttpLink:
         if kept is not None and kept[0] is version and kept[1] is session:
             return kept[2].copy()
         sent = CIMultiDict({"Accept": f"{JSON}, {SSE}"})
-        sent.update(await self._credentials.headers(method, self.url))
+        sent.update(await self._credentials.headers(method, self._address))
         sent["Content-Type"] = JSON
         if version is not None:
             sent[VERSION] = version.name

@@ -1,0 +1,165 @@
+"""The `dragoman` command as a real process: to its end, or at a terminal."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from interop.client.peers import command as peer_command
+from scenarios.http_crew import free_port
+
+DEADLINE = 60
+TRAVEL = Path(__file__).resolve().parents[2] / "examples" / "travel.py"
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07")
+_SHED = ("DRAGOMAN_", "XDG_", "BROWSER", "DISPLAY", "WAYLAND", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "TTY_", "SSH_")
+PLAIN = {name: value for name, value in os.environ.items() if not name.startswith(_SHED)}
+
+
+def environment(home, **more):
+    """Return the environment of somebody whose home is a folder."""
+    return PLAIN | {"HOME": str(home), "TERM": "xterm-256color", "PYTHONUTF8": "1"} | more
+
+
+@dataclass
+class Finished:
+    """What came of the command."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+def words(*arguments):
+    return [sys.executable, "-m", "dragoman", *map(str, arguments)]
+
+
+def dragoman(*arguments, home="/nonexistent", input="", cwd=None, **more):
+    """Run the command to its end, without a terminal."""
+    finished = subprocess.run(
+        words(*arguments),
+        input=input.encode(),
+        capture_output=True,
+        timeout=DEADLINE,
+        env=environment(home, **more),
+        cwd=cwd,
+        check=False,
+    )
+    return Finished(finished.returncode, finished.stdout.decode(), finished.stderr.decode())
+
+
+class AtTerminal:
+    """The command with its stdin and stderr at a terminal, its stdout too unless it is piped."""
+
+    def __init__(self, *arguments, home="/nonexistent", is_piped=False, cwd=None, **more):
+        self._own, theirs = pty.openpty()
+        self.child = subprocess.Popen(
+            words(*arguments),
+            stdin=theirs,
+            stdout=subprocess.PIPE if is_piped else theirs,
+            stderr=theirs,
+            env=environment(home, COLUMNS="100", **more),
+            start_new_session=True,
+            cwd=cwd,
+        )
+        os.close(theirs)
+        self.raw = ""
+        self._seen = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.child.poll() is None:
+            self.child.kill()
+        self.child.wait(DEADLINE)
+        os.close(self._own)
+        if self.child.stdout is not None:
+            self.child.stdout.close()
+
+    @property
+    def screen(self):
+        """What was written so far, without what moves the cursor."""
+        return ESCAPES.sub("", self.raw)
+
+    def _receive(self, ends):
+        assert select.select([self._own], [], [], max(0, ends - time.monotonic()))[0], f"nothing more: {self.screen}"
+        try:
+            chunk = os.read(self._own, 65536)
+        except OSError:  # the other side is closed
+            return False
+        self.raw += chunk.decode("utf-8", "replace")
+        return bool(chunk)
+
+    def until(self, text):
+        """Read until a text comes after what was waited for before."""
+        ends = time.monotonic() + DEADLINE
+        while (at := self.screen.find(text, self._seen)) < 0:
+            assert self._receive(ends), f"{text!r} did not come: {self.screen}"
+        self._seen = at + len(text)
+
+    def type(self, text):
+        os.write(self._own, text.encode())
+
+    def interrupt(self):
+        self.child.send_signal(signal.SIGINT)
+
+    def end(self):
+        """Wait for the end, and return the exit code and what was piped."""
+        ends = time.monotonic() + DEADLINE
+        while self._receive(ends):
+            pass
+        piped = "" if self.child.stdout is None else self.child.stdout.read().decode()
+        return self.child.wait(DEADLINE), piped
+
+
+@contextmanager
+def serving(script, *arguments, home):
+    """Serve a script over HTTP with the command, and give the URL."""
+    port = free_port()
+    child = subprocess.Popen(
+        words("run", "--http", "--port", port, *arguments, script),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment(home),
+    )
+    try:
+        ends = time.monotonic() + DEADLINE
+        while not listens(port):
+            assert time.monotonic() < ends, "the server does not listen"
+            assert child.poll() is None, child.stderr.read()
+            time.sleep(0.02)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        child.kill()
+        child.wait(DEADLINE)
+        child.stderr.close()
+
+
+def listens(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.fixture
+def everything(tmp_path):
+    """The words that start the server-everything, after `--`."""
+    return ["--", *peer_command("everything", "stdio", tmp_path)]
