@@ -241,7 +241,11 @@ class Asking:
 async def settled(call: Call, outcome: Any, run_again: Callable[[], Any]) -> Any:
     """Return what a handler gives in the end, having asked what it asks; or the result that asks the client."""
     while True:
-        value, failed = await _run(call, outcome)
+        value, failed = None, None
+        try:
+            value = await outcome if isinstance(outcome, CoroutineType) else outcome
+        except BaseException as error:
+            value, failed = _failed(call, error)
         if call.asking is None and not isinstance(value, InputRequired):
             if failed is not None:
                 raise failed
@@ -262,13 +266,10 @@ async def settled(call: Call, outcome: Any, run_again: Callable[[], Any]) -> Any
         outcome = run_again()
 
 
-async def _run(call: Call, outcome: Any) -> tuple[Any, BaseException | None]:
-    try:
-        return (await outcome if isinstance(outcome, CoroutineType) else outcome), None
-    except UrlElicitationRequired as error:
-        return (_as_questions(error), None) if call.request.caller.version.stateless else (None, error)
-    except BaseException as error:
-        return None, error
+def _failed(call: Call, error: BaseException) -> tuple[InputRequired | None, BaseException | None]:
+    if isinstance(error, UrlElicitationRequired) and call.request.caller.version.stateless:
+        return _as_questions(error), None
+    return None, error
 
 
 def _as_questions(error: UrlElicitationRequired) -> InputRequired:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dragoman.server.questions import ElicitResult, Question
 
 T = TypeVar("T")
-TRACE_KEYS = ("traceparent", "tracestate", "baggage")
 TIMEOUT = 600.0
 
 
@@ -91,7 +90,7 @@ class RequestFacts:
     def trace(self) -> Mapping[str, str]:
         """The W3C trace context of the request: `traceparent`, `tracestate` and `baggage`, those that are there."""
         meta = self.meta
-        return {key: meta[key] for key in TRACE_KEYS if isinstance(meta.get(key), str)}
+        return {key: meta[key] for key in types.TRACE_KEYS if isinstance(meta.get(key), str)}
 
     @property
     def cancelled(self) -> bool:

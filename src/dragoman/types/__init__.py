@@ -62,12 +62,16 @@ from dragoman.types.inputs import (
     SubscriptionsListenResult,
 )
 from dragoman.types.lifecycle import (
+    BAGGAGE,
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
     LOG_LEVEL,
     PROTOCOL_VERSION,
     SERVER_INFO,
     SUBSCRIPTION_ID,
+    TRACE_KEYS,
+    TRACEPARENT,
+    TRACESTATE,
     CancelledNotificationParams,
     DiscoverResult,
     InitializeRequestParams,
@@ -140,12 +144,16 @@ from dragoman.types.wire import (
 )
 
 __all__ = [
+    "BAGGAGE",
     "CLIENT_CAPABILITIES",
     "CLIENT_INFO",
     "LOG_LEVEL",
     "PROTOCOL_VERSION",
     "SERVER_INFO",
     "SUBSCRIPTION_ID",
+    "TRACEPARENT",
+    "TRACESTATE",
+    "TRACE_KEYS",
     "Annotations",
     "AudioContent",
     "BooleanSchema",

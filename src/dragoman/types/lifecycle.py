@@ -25,6 +25,8 @@ CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
+TRACEPARENT, TRACESTATE, BAGGAGE = TRACE_KEYS = ("traceparent", "tracestate", "baggage")
+"""The W3C trace context, which travels in `_meta` under these keys."""
 
 
 class RequestMeta(Wire):

@@ -45,6 +45,11 @@ def test_every_struct_of_the_package_is_public() -> None:
 
 
 def test_the_reserved_keys_of_meta_have_the_prefix_of_the_protocol() -> None:
-    keys = [getattr(types, name) for name in types.__all__ if name.isupper()]
-    assert len(keys) == 6
-    assert all(key.startswith("io.modelcontextprotocol/") for key in keys)
+    names = {name for name in types.__all__ if name.isupper()} - {"TRACEPARENT", "TRACESTATE", "BAGGAGE", "TRACE_KEYS"}
+    assert len(names) == 6
+    assert all(getattr(types, name).startswith("io.modelcontextprotocol/") for name in names)
+
+
+def test_the_trace_context_has_the_keys_of_its_own_standard() -> None:
+    assert types.TRACE_KEYS == (types.TRACEPARENT, types.TRACESTATE, types.BAGGAGE)
+    assert types.TRACE_KEYS == ("traceparent", "tracestate", "baggage")
