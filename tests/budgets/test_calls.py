@@ -10,7 +10,7 @@ from dragoman import Server
 from dragoman.stores import Memory
 
 MARGIN = 4
-MEASURED = {"handshake": 59, "stateless": 63}
+MEASURED = {"handshake": 44, "stateless": 47}
 CALLS = {
     "handshake": b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2}}}\n',
     "stateless": b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2},'
@@ -71,7 +71,7 @@ HTTP_HEADERS = [
     (b"mcp-method", b"tools/call"),
     (b"mcp-name", b"add"),
 ]
-MEASURED_OVER_HTTP = 66
+MEASURED_OVER_HTTP = 60
 
 
 def test_calling_an_inline_tool_over_http_passes_few_functions_and_starts_no_task():

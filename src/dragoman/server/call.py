@@ -123,6 +123,7 @@ class Call:
         "server",
         "server_context",
         "session",
+        "settings",
         "task",
     )
 
@@ -137,6 +138,8 @@ class Call:
         principal: str | None = None,
     ) -> None:
         self.server: Any = server
+        self.settings: Any = None
+        """What holds while the request is served, set when that begins."""
         self.request = request
         self.session = session
         self.channel = channel

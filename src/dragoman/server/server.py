@@ -167,6 +167,13 @@ class Server(Registration):
     @property
     def offer(self) -> eras.Offer:
         """The versions and methods that are served."""
+        compiled = self._offer
+        if (
+            compiled is not None
+            and self._settings.defaults is PROCESS.configuration
+            and compiled.changes == self.registry.changes + Completers.changes
+        ):
+            return compiled.offer
         return self._compiled().offer
 
     def _compiled(self) -> _Compiled:
@@ -193,7 +200,8 @@ class Server(Registration):
         """
         name = call.request.method.name
         handler = serving.HANDLERS.get(name) or self._custom[name]
-        settings = self.settings
+        settings = self._settings if self._settings.defaults is PROCESS.configuration else self.settings
+        call.settings = settings
         if self._middleware or settings.is_observed:
             return self._serve_observed(call, handler, settings.configuration)
         return handler(self, call)

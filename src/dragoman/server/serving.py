@@ -121,12 +121,10 @@ def call_tool(server: Server, call: Call) -> Any:
     if call.scopes is not None and not call.scopes.issuperset(tool.scopes):
         raise InsufficientScope(tool.scopes)
 
-    def run() -> Any:
-        return tool.run(call, params.arguments, validate=server.settings.validates_arguments)
-
+    run = partial(tool.run, call, params.arguments, validate=call.settings.validates_arguments)
     try:
         outcome = run()
-        if _is_pending(call, outcome):
+        if isinstance(outcome, CoroutineType | InputRequired) or call.asking is not None:
             return _finish_tool(server, call, tool, outcome, run)
         return _tool_result(server, call, tool, outcome)
     except BaseException as error:
@@ -153,13 +151,13 @@ async def _finish_tool(
 
 
 def _tool_result(server: Server, call: Call, tool: Tool[..., Any], result: types.Result) -> Any:
-    if server.settings.validates_results and isinstance(result, types.CallToolResult) and not result.is_error:
+    if call.settings.validates_results and isinstance(result, types.CallToolResult) and not result.is_error:
         try:
             tool.check(result)
         except ValidationError as error:
             server.report(error, call)
             raise InternalError(f"The result of {tool.name!r} does not fit its output schema") from None
-    return server.seal(result, call, wraps=tool.wraps)
+    return server.seal_for(result, call.request.caller.version, wraps=tool.wraps)
 
 
 def _tool_failed(server: Server, call: Call, error: BaseException) -> Any:
