@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dragoman import Client, ConnectError, ElicitationRequest, SamplingRequest
+from dragoman import Chat, Client, ConnectError, ElicitationRequest, SamplingRequest
+from dragoman.chat import ToolCall
+from dragoman.testing import ScriptedModel
 
 SERVER = Path(__file__).with_name("travel.py")
 TERMINAL = sys.stdout.isatty()
@@ -64,6 +66,19 @@ def visit(title: str, target: str, mode: Any) -> None:
     say("done in", f"{time.perf_counter() - began:.2f} s")
 
 
+def chat() -> None:
+    """Let a model use the server; the model is scripted, so that the tour needs no provider."""
+    print("\nA conversation in which a model uses the server")
+    model = ScriptedModel(ToolCall("1", "forecast", {"city": "Oslo"}), "Take a warm coat: it is 4 degrees in Oslo.")
+    with Client(str(SERVER)) as client:
+        conversation = Chat(model).with_instructions("Be brief.").with_tools(client)
+        reply = conversation.ask("What should I wear in Oslo?")
+        say("the user asks", "What should I wear in Oslo?")
+        say("the model calls", ", ".join(f"{call.name} {call.arguments}" for call in reply.tool_calls))
+        say("the tool says", reply.tool_results[0].text)
+        say("the model answers", reply)
+
+
 @contextmanager
 def serving_http() -> Any:
     """Serve over HTTP while the tour lasts."""
@@ -95,9 +110,10 @@ if __name__ == "__main__":
         wait_for(url)
         visit("Over HTTP, statelessly", url, "stateless")
         visit("Over HTTP, with a handshake", url, "handshake")
+    chat()
     print(
         "\nWhat to try next:"
         "\n  read examples/travel.py, the server, and examples/tour.py, the client"
         "\n  python examples/travel.py --http 8000, and point any MCP client at http://127.0.0.1:8000/mcp"
-        "\n  docs/server.md, docs/client.md"
+        "\n  docs/server.md, docs/client.md, docs/chat.md"
     )

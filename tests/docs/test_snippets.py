@@ -46,8 +46,12 @@ def test_the_lines_of_the_readme_typed_into_its_server_get_three_answers(tmp_pat
     assert answers[2]["result"]["content"] == [{"type": "text", "text": "42"}]
 
 
-@pytest.mark.parametrize("example", sorted(ROOT.glob("examples/*.py")), ids=lambda path: path.name)
-def test_an_example_runs_to_its_end(example):
+EXAMPLES = sorted([*ROOT.glob("examples/*.py"), *ROOT.glob("examples/chat/*.py")])
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT / "examples")))
+def test_an_example_runs_to_its_end(example, monkeypatch):
+    monkeypatch.delenv("DRAGOMAN_MODEL", raising=False)
     finished = subprocess.run(
         [sys.executable, "-W", "error", example], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
     )
@@ -62,6 +66,7 @@ def test_the_demonstration_shows_everything_in_both_eras_and_over_both_transport
         assert shown.stdout.count(f"protocol version {version}") == 2
     for sign in ("[####################]", "Booked 3 fancy nights", "the light here is wonderful", "['Oslo', 'Osaka']"):
         assert shown.stdout.count(sign) == 4, sign
+    assert "Take a warm coat" in shown.stdout
     assert "What to try next" in shown.stdout
 
 
