@@ -1,6 +1,11 @@
-"""Every Python snippet in the documentation runs, and every example does."""
+"""Every Python snippet in the documentation runs, and every example does.
+
+A snippet with a title is a file of the tutorial, which is followed as a whole: its files are written, its commands are
+run, and what they write is what the pages show.
+"""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +16,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/*.md")]
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+TUTORIAL = [ROOT / "docs/tutorial" / f"{page}.md" for page in ("server", "client", "chat")]
+STEP = re.compile(
+    r'^```(?:python title="(?P<file>[^"]+)"|(?P<kind>sh|text))\n(?P<text>.*?)^```', re.MULTILINE | re.DOTALL
+)
 SNIPPETS = [
     pytest.param(snippet, id=f"{page.relative_to(ROOT)}-{number}")
     for page in PAGES
@@ -24,6 +33,37 @@ def test_a_snippet_in_the_documentation_runs(snippet):
         [sys.executable, "-W", "error", "-c", snippet], capture_output=True, text=True, timeout=60
     )
     assert finished.returncode == 0, finished.stderr
+
+
+def test_only_the_tutorial_has_files():
+    with_files = [page for page in PAGES if "```python title=" in page.read_text(encoding="utf-8")]
+    assert sorted(with_files) == sorted(TUTORIAL)
+
+
+def test_the_tutorial_can_be_followed_line_by_line(tmp_path):
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "PYTHONWARNINGS": "error"}
+    written = ""
+    for step in (step for page in TUTORIAL for step in STEP.finditer(page.read_text(encoding="utf-8"))):
+        if step["file"]:
+            (work / step["file"]).write_text(step["text"], encoding="utf-8")
+        elif step["kind"] == "text":
+            assert written == step["text"]
+        else:
+            finished = subprocess.run(
+                ["sh", "-euc", step["text"]],
+                cwd=work,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
+            assert finished.returncode == 0, (step["text"], finished.stdout, finished.stderr)
+            written = finished.stdout
 
 
 def test_the_readme_has_snippets():

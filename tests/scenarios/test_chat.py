@@ -1,15 +1,21 @@
 """A chat and real servers: tools, results, resources, templates, prompts, attachments, usage, observers."""
 
 import asyncio
+import gc
+import subprocess
+import sys
+import time
 from base64 import b64encode
 
 import pytest
 
+from chat.provider import Provider, Say
 from dragoman import AsyncChat, AsyncClient, Chat, Client, NotFound, RpcError
 from dragoman.chat import ChatOptions, Media, Message, RoundLimit, Text, Usage
 from dragoman.errors import ModelError
-from dragoman.testing.scripted import ScriptedModel
-from scenarios.chat_checks import ERAS, PLACES, assert_valid, call, reach
+from dragoman.runtime.portal import portal
+from dragoman.testing import ScriptedModel
+from scenarios.chat_checks import DEADLINE, ERAS, PLACES, assert_valid, call, reach
 from scenarios.chat_server import PIXEL, Town
 from scenarios.http_peer import scenario
 
@@ -22,7 +28,7 @@ def town():
     return Town()
 
 
-@pytest.mark.covers("CHT-01", "LMT-14")
+@pytest.mark.covers("CHAT-01", "LMT-14")
 @pytest.mark.parametrize(("over", "era"), PLACES)
 def test_a_model_uses_the_tools_resources_and_prompts_of_a_server(over, era):
     model = ScriptedModel(call("weather", city="Oslo"), "Wear a coat.")
@@ -59,7 +65,7 @@ async def test_the_asynchronous_chat_does_the_same(town, era):
         ]  # fmt: skip
 
 
-@pytest.mark.covers("CHT-02")
+@pytest.mark.covers("CHAT-02")
 @EVERY_ERA
 @scenario
 async def test_the_calls_of_one_answer_are_made_at_the_same_time(town, era):
@@ -100,7 +106,7 @@ async def test_media_links_and_embedded_resources_reach_the_model(town, era):
         assert weather.text == '{"city":"Rome","celsius":4.0}'
 
 
-@pytest.mark.covers("CHT-05")
+@pytest.mark.covers("CHAT-05")
 @scenario
 async def test_a_result_over_the_budget_is_cut_for_the_model_and_whole_for_the_program(town):
     async with AsyncClient(town.server) as client:
@@ -158,7 +164,7 @@ def test_arguments_of_prompts_and_templates_are_completed_before_they_are_used(t
         assert "Jo lives at Market 2" in chat.ask_prompt(greet, {"name": "Joan"}).messages[0].text
 
 
-@pytest.mark.covers("CHT-03")
+@pytest.mark.covers("CHAT-03")
 @scenario
 async def test_a_prompt_or_resource_that_cannot_be_had_is_raised_once_and_the_chat_goes_on(town):
     async with AsyncClient(town.server) as client:
@@ -184,7 +190,7 @@ async def test_what_is_no_resource_or_prompt_is_refused_at_once(town):
             chat.with_resource(await client.resource("charter"), {"a": 1})
 
 
-@pytest.mark.covers("CHT-12")
+@pytest.mark.covers("CHAT-12")
 def test_resources_and_prompts_of_the_other_kind_of_client_are_refused(town):
     with Client(town.server) as client:
         for method, given in (("with_resource", client.resource("charter")), ("with_prompt", client.prompt("greet"))):
@@ -194,7 +200,7 @@ def test_resources_and_prompts_of_the_other_kind_of_client_are_refused(town):
                 getattr(Chat(ScriptedModel()), method)(given.asynchronous)
 
 
-@pytest.mark.covers("CHT-06")
+@pytest.mark.covers("CHAT-06")
 def test_files_are_attached_to_a_question(tmp_path):
     (tmp_path / "notes.txt").write_text("Buy tea")
     (tmp_path / "photo.png").write_bytes(PIXEL)
@@ -218,7 +224,7 @@ def test_an_attachment_that_cannot_be_read_changes_nothing(tmp_path):
     assert str(chat.ask("Hello")) == "Fine."
 
 
-@pytest.mark.covers("CHT-13")
+@pytest.mark.covers("CHAT-13")
 def test_usage_is_counted_for_each_turn_and_for_the_whole_conversation(town):
     with Client(town.server) as client:
         chat = Chat(ScriptedModel(call("weather", city="Oslo"), "Wear a coat.", "Yes.")).with_tools(client)
@@ -230,7 +236,7 @@ def test_usage_is_counted_for_each_turn_and_for_the_whole_conversation(town):
         assert chat.usage.total_tokens == chat.usage.input_tokens + chat.usage.output_tokens
 
 
-@pytest.mark.covers("CHT-14")
+@pytest.mark.covers("CHAT-14")
 @pytest.mark.parametrize("kind", ["plain", "async"])
 def test_observers_are_told_of_calls_results_and_messages(town, kind):
     told = []
@@ -259,7 +265,7 @@ def test_observers_are_told_of_calls_results_and_messages(town, kind):
     ]
 
 
-@pytest.mark.covers("CHT-14")
+@pytest.mark.covers("CHAT-14")
 def test_observers_that_fail_harm_nothing(town, caplog):
     def fails(what):
         raise RuntimeError(f"no {what}")
@@ -271,7 +277,7 @@ def test_observers_that_fail_harm_nothing(town, caplog):
     assert caplog.text.count("An observer of the conversation failed") == 6
 
 
-@pytest.mark.covers("CHT-15")
+@pytest.mark.covers("CHAT-15")
 @scenario
 async def test_a_model_that_calls_tools_for_ever_is_stopped_and_the_conversation_goes_on(town):
     async with AsyncClient(town.server) as client:
@@ -309,7 +315,7 @@ def test_instructions_are_replaced_and_come_first():
     assert texts == [["Be brief.", "x"], ["Be long.", "x", "a", "y"]]
 
 
-@pytest.mark.covers("CHT-16")
+@pytest.mark.covers("CHAT-16")
 def test_another_model_and_temperature_go_on_with_the_conversation():
     first, second = ScriptedModel("one"), ScriptedModel("two")
     chat = Chat(first, temperature=0.5, max_tokens=10, extra={"seed": 1})
@@ -321,7 +327,7 @@ def test_another_model_and_temperature_go_on_with_the_conversation():
     assert [message.text for message in second.requests[0].messages] == ["x", "one", "y"]
 
 
-@pytest.mark.covers("CHT-17")
+@pytest.mark.covers("CHAT-17")
 def test_a_conversation_is_kept_and_taken_up_again(town):
     import msgspec
 
@@ -338,7 +344,7 @@ def test_a_conversation_is_kept_and_taken_up_again(town):
         ]  # fmt: skip
 
 
-@pytest.mark.covers("CHT-04")
+@pytest.mark.covers("CHAT-04")
 def test_a_conversation_that_was_kept_in_the_middle_of_a_call_is_made_whole():
     model = ScriptedModel("Then not.")
     chat = Chat(model)
@@ -386,3 +392,66 @@ def test_a_name_that_nobody_has_is_not_found(town):
 def test_a_model_that_has_nothing_to_say_says_so():
     with pytest.raises(ModelError, match="script of scripted is over"):
         Chat(ScriptedModel()).ask("Hello")
+
+
+@pytest.mark.covers("CHAT-29")
+def test_a_chat_closes_what_it_opened_to_its_provider_and_opens_it_anew():
+    with Provider(*[Say("Fine.")] * 4) as provider:
+        where = {"base_url": provider.openai_url, "api_key": "sk-of-this-test"}
+        with Chat("openai:test", **where) as chat:
+            assert str(chat.ask("How are you?")) == "Fine."
+        assert str(chat.ask("And now?")) == "Fine."
+        chat.close()
+
+        async def talk():
+            async with AsyncChat("openai:test", **where) as chat:
+                assert str(await chat.ask("How are you?")) == "Fine."
+
+        asyncio.run(talk())
+        chat = Chat("openai:test", **where)
+        chat.ask("Hello")
+        models = chat._chat._models
+        del chat
+        gc.collect()
+        assert closed(models), "what nobody refers to any more is not closed"
+
+
+def closed(models):
+    """Whether the connections of models are closed before the deadline."""
+    ends = time.monotonic() + DEADLINE
+    while any(model._providers for model in models._made) and time.monotonic() < ends:
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), portal().loop).result(DEADLINE)
+    return not any(model._providers for model in models._made)
+
+
+def test_a_model_that_was_given_is_left_open_for_whoever_gave_it():
+    class Closing(ScriptedModel):
+        closed = False
+
+        async def aclose(self):
+            self.closed = True
+
+    model = Closing("Fine.")
+    with Chat(model) as chat:
+        chat.ask("Hello")
+    assert not model.closed
+
+
+def test_the_blocking_chat_shows_several_resources_and_its_observers(town):
+    with Client(town.server) as client:
+        chat = Chat(ScriptedModel("Seen."), on_tool_call=print, on_tool_result=repr, on_message=str)
+        chat.with_resources(client.resource("charter"), client.resource("seal"))
+        assert len(chat.ask("What is this?").messages) == 4
+        assert (chat.on_tool_call, chat.on_tool_result, chat.on_message) == (print, repr, str)
+
+
+def test_a_program_that_closes_nothing_ends_without_complaints():
+    program = """
+from dragoman import Chat
+chat = Chat("openai:test", base_url=__import__("sys").argv[1], api_key="sk-of-this-test")
+print(chat.ask("How are you?"))
+"""
+    with Provider(Say("Fine.")) as provider:
+        command = [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", program]
+        ended = subprocess.run([*command, provider.openai_url], capture_output=True, text=True, timeout=2 * DEADLINE)
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("Fine.\n", "", 0)

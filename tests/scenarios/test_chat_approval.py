@@ -7,7 +7,7 @@ import pytest
 
 from dragoman import AsyncChat, AsyncClient, Chat, Client, NotFound, Policy
 from dragoman.errors import DragomanError
-from dragoman.testing.scripted import ScriptedModel
+from dragoman.testing import ScriptedModel
 from scenarios.chat_checks import DEADLINE, ERAS, assert_valid, call
 from scenarios.chat_server import Town
 from scenarios.http_peer import scenario
@@ -31,7 +31,7 @@ def talk(town, on_approval=None, policy=ASK, wanted=None, **options):
         return result
 
 
-@pytest.mark.covers("CHT-08")
+@pytest.mark.covers("CHAT-08")
 def test_what_must_be_approved_of_is_not_called_where_nobody_is_there_to_do_it(town):
     result = talk(town)
     assert result.is_error
@@ -39,7 +39,7 @@ def test_what_must_be_approved_of_is_not_called_where_nobody_is_there_to_do_it(t
     assert town.called == []
 
 
-@pytest.mark.covers("CHT-07")
+@pytest.mark.covers("CHAT-07")
 @pytest.mark.parametrize("pattern", ["demolish", "town__demolish", "demo*", "town__*"])
 def test_what_the_policy_denies_is_not_called_whoever_approves(town, pattern):
     result = talk(town, lambda approval: True, Policy(deny=[pattern]))
@@ -83,7 +83,7 @@ def test_a_handler_decides_at_once_or_later(town, kind, approved):
     assert town.called == (["No. 3 None"] if approved else [])
 
 
-@pytest.mark.covers("HIL-04", "CHT-08")
+@pytest.mark.covers("HIL-04", "CHAT-08")
 @pytest.mark.parametrize("answer", [None, 1, "yes", RuntimeError("no")])
 def test_whatever_is_not_plainly_a_yes_is_a_no(town, answer, caplog):
     def decide(approval):
@@ -102,7 +102,7 @@ def test_nobody_deciding_in_time_denies(town):
     assert result.text == f"{CANCELLED}: nobody decided within 0.05 seconds"
 
 
-@pytest.mark.covers("CHT-18")
+@pytest.mark.covers("CHAT-18")
 def test_what_is_called_is_exactly_what_was_approved_of(town):
     def decide(approval):
         seen.append(approval.arguments)
@@ -127,7 +127,7 @@ def test_an_approval_tells_what_is_to_be_called(town):
     assert seen == [("demolish", {"house": "No. 3"}, "town", "id-demolish", "Tears a house down.")]
 
 
-@pytest.mark.covers("CHT-09")
+@pytest.mark.covers("CHAT-09")
 @pytest.mark.parametrize("trusted", [True, False])
 def test_a_server_is_believed_that_it_only_reads_if_it_is_trusted(town, trusted):
     policy = Policy(annotations=True, default="deny")
@@ -141,7 +141,7 @@ def test_a_server_is_believed_that_it_only_reads_if_it_is_trusted(town, trusted)
     )
 
 
-@pytest.mark.covers("CHT-07")
+@pytest.mark.covers("CHAT-07")
 def test_a_function_decides_by_the_arguments(town):
     policy = Policy(deny=lambda tool, arguments: arguments.get("house") == "the town hall")
     assert not talk(town, policy=policy).is_error
@@ -149,7 +149,7 @@ def test_a_function_decides_by_the_arguments(town):
     assert town.called == ["No. 3 None"]
 
 
-@pytest.mark.covers("CHT-08")
+@pytest.mark.covers("CHAT-08")
 def test_a_rule_that_fails_denies_and_the_conversation_goes_on(town, caplog):
     result = talk(town, policy=Policy(allow=lambda tool, arguments: 1 / 0))
     assert result.text == "Error: This tool may not be called"
@@ -162,7 +162,7 @@ def test_a_client_that_has_its_own_approval_is_asked_too(town):
         assert chat.ask("Go").tool_results[0].text == CANCELLED
 
 
-@pytest.mark.covers("CHT-19")
+@pytest.mark.covers("CHAT-19")
 @pytest.mark.parametrize("era", ERAS)
 @scenario
 async def test_a_conversation_is_led_step_by_step(town, era):
@@ -189,7 +189,7 @@ async def test_a_conversation_is_led_step_by_step(town, era):
         assert_valid(chat.messages)
 
 
-@pytest.mark.covers("CHT-19")
+@pytest.mark.covers("CHAT-19")
 def test_calls_are_denied_by_their_ids_also_those_that_the_policy_allows(town):
     with Client(town.server) as client:
         wanted = [call("demolish", house="No. 3"), call("weather", city="Oslo")]
@@ -213,7 +213,7 @@ def test_what_was_not_asked_for_cannot_be_decided(town):
             chat.deny("another")
 
 
-@pytest.mark.covers("CHT-04")
+@pytest.mark.covers("CHAT-04")
 def test_calls_that_wait_are_given_up_when_something_else_is_said(town):
     with Client(town.server) as client:
         chat = Chat(ScriptedModel(call("demolish", house="No. 3"), "Never mind."), policy=ASK).with_tools(client)

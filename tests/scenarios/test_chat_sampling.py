@@ -6,7 +6,7 @@ from chat.provider import Provider, Say
 from dragoman import AsyncChat, AsyncClient, Chat, Client, Context, SamplingRequest, types
 from dragoman.chat import Message, ToolCall, Usage
 from dragoman.errors import DragomanError
-from dragoman.testing.scripted import ScriptedModel
+from dragoman.testing import ScriptedModel
 from scenarios.chat_checks import ERAS, PLACES, call, reach
 from scenarios.chat_server import Town
 from scenarios.http_peer import scenario
@@ -14,7 +14,7 @@ from scenarios.http_peer import scenario
 WRITE = {"topic": "Hello sea"}
 
 
-@pytest.mark.covers("LSA-07", "LSA-08", "CHT-20")
+@pytest.mark.covers("LSA-07", "LSA-08", "CHAT-20")
 @pytest.mark.parametrize(("over", "era"), PLACES)
 def test_the_model_of_a_chat_answers_a_server_with_the_limits_that_it_sets(over, era):
     model = ScriptedModel("Waves and caves.", name="poet")
@@ -68,9 +68,12 @@ def test_another_model_is_preferred_by_itself_or_by_its_name():
 
 @pytest.mark.covers("LSA-03")
 def test_a_preferred_model_that_cannot_be_had_is_an_error_for_the_server(caplog):
-    with Client(Town().server, on_sampling=Chat(ScriptedModel()).sampler(preferred_model="nobody")) as client:
-        with pytest.raises(DragomanError, match="Error executing sampling request"):
-            client.call_tool("write", WRITE)
+    sampler = Chat(ScriptedModel()).sampler(preferred_model="nobody")
+    with (
+        Client(Town().server, on_sampling=sampler) as client,
+        pytest.raises(DragomanError, match="Error executing sampling request"),
+    ):
+        client.call_tool("write", WRITE)
     assert "does not name a provider" in caplog.text
 
 

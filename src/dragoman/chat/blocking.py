@@ -9,10 +9,11 @@ for.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,7 +24,7 @@ from dragoman.client.bound import AsyncBoundTool
 from dragoman.errors import DragomanError
 from dragoman.runtime.blocking import blocking
 from dragoman.runtime.offload import offload
-from dragoman.runtime.portal import existing_portal, portal, run_blocking
+from dragoman.runtime.portal import existing_portal, outcome, portal, run_blocking
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
@@ -61,9 +62,15 @@ class Chat:
         self._held: list[Any] = []
         """What was given; a client that nobody holds is ended."""
         weakref.finalize(self, _let_go, self._chat).atexit = False
+        _chats.add(self)
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
-        return run_blocking(method(self._chat, *args, **kwargs))
+        try:
+            return run_blocking(method(self._chat, *args, **kwargs))
+        except KeyboardInterrupt:
+            with suppress(Exception):
+                outcome(portal().start(self._chat._turn_that_ends()), CLOSING_SECONDS)
+            raise
 
     def _asynchronous(self, given: Any) -> Any:
         twin = _twin(given)
@@ -271,11 +278,26 @@ class Chat:
         self.close()
 
 
-def _let_go(chat: AsyncChat) -> None:
-    """Close what a chat opened that nobody refers to any more."""
+_chats: weakref.WeakSet[Chat] = weakref.WeakSet()
+
+
+def _let_go(chat: AsyncChat, timeout: float | None = None) -> None:
+    """Close what a chat opened that nobody refers to any more, and wait for that if there is a time for it."""
     found = existing_portal()
     if found is not None and chat._models.has_made:
-        found.start(chat.close())
+        closing = found.start(chat.close())
+        if timeout is not None:
+            outcome(closing, timeout)
+
+
+def _let_go_of_all() -> None:
+    """Close, at the exit of the interpreter, what chats opened."""
+    for chat in list(_chats):
+        with suppress(Exception):
+            _let_go(chat._chat, CLOSING_SECONDS)
+
+
+atexit.register(_let_go_of_all)
 
 
 def _require_no_loop() -> None:
@@ -348,7 +370,7 @@ class _Reading:
 
     async def _read(self) -> None:
         self._task = asyncio.current_task()
-        outcome: Any = _END
+        last: Any = _END
         try:
             if not self._is_left:
                 async with aclosing(self._chat.stream(self._text, self._attachments)) as chunks:
@@ -356,11 +378,11 @@ class _Reading:
                         await self._room.acquire()
                         self._pieces.put(chunk)
         except BaseException as error:
-            outcome = error
+            last = error
             if isinstance(error, asyncio.CancelledError):
                 raise
         finally:
-            self._pieces.put(outcome)
+            self._pieces.put(last)
             self._ended.set()
 
     def leave(self) -> None:

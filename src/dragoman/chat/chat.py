@@ -210,12 +210,12 @@ class AsyncChat:
             DragomanError: another turn goes on; or a resource, a prompt or the tools cannot be had from their server.
         """
         async with self._turns.one() as turn, aclosing(self._talk(text, attachments)) as chunks:
-            async for chunk in chunks:
-                try:
+            try:
+                async for chunk in chunks:
                     yield chunk
-                except BaseException:
-                    turn.is_left = True
-                    raise
+            finally:
+                turn.is_left = True
+                self._settle()
 
     async def _talk(self, text: str | None, attachments: Iterable[Any]) -> AsyncGenerator[Chunk, None]:
         await self._begin(text, attachments)
@@ -301,14 +301,18 @@ class AsyncChat:
         given = [attachments] if isinstance(attachments, str | bytes | Path) else list(attachments)
         parts: list[Part] = [await offload(attachment, one) for one in given]
         self._said = []
-        self._pending = []
-        settled = settle(self.messages)
-        self._said += settled
-        self._untold += settled
+        self._settle()
         await self._add_what_waits()
         if text is not None or parts:
             self._note(Message("user", separated([*([Text(text)] if text is not None else []), *parts])))
         await self._report()
+
+    def _settle(self) -> None:
+        """Give up the calls that were not made."""
+        self._pending = []
+        given_up = settle(self.messages)
+        self._said += given_up
+        self._untold += given_up
 
     async def _add_what_waits(self) -> None:
         """Add what was asked for; what cannot be had is raised, and not asked for again."""
@@ -376,6 +380,11 @@ class AsyncChat:
         for result in results:
             await self._tell(self.on_tool_result, result)
         return results
+
+    async def _turn_that_ends(self) -> None:
+        """Wait for a turn that is given up."""
+        async with self._turns.one():
+            pass
 
     async def _tell_of_call(self, wanted: Any) -> None:
         await self._tell(self.on_tool_call, wanted)

@@ -65,8 +65,10 @@ def check(options: Mapping[str, Any]) -> None:
 def _check_value(name: str, value: Any) -> None:
     if name == "policy" and not isinstance(value, Policy):
         raise TypeError(f"policy must be a Policy, not {value!r}")
-    if name.startswith("on_"):
+    if name == "on_approval":
         handler(value, name)
+    elif name.startswith("on_") and not callable(value):
+        raise TypeError(f"{name} must be a function, not {value!r}")
     if name in ("max_rounds", "max_result_characters") and (isinstance(value, bool) or not isinstance(value, int)):
         raise TypeError(f"{name} must be an integer, not {value!r}")
     if name in _POSITIVE and not value > 0:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 from dragoman.errors import DragomanError
 
-_LOOKS = 3
+_LOOKS = 5
 """How often the loop is let go on before a turn is refused: a stream that was dropped is closed by then."""
 
 

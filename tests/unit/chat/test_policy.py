@@ -16,7 +16,7 @@ def judge(policy, names=NAMES, arguments=None, *, trusted=False, **hints):
     return asyncio.run(policy.judge(names, tool, arguments or {}, trusted=trusted))
 
 
-@pytest.mark.covers("CHT-07")
+@pytest.mark.covers("CHAT-07", "HIL-08")
 def test_the_strictest_rule_that_fits_decides():
     assert judge(Policy(allow=["*"])) == "allow"
     assert judge(Policy(allow=["*"], ask=["delete_*"])) == "ask"
@@ -47,7 +47,7 @@ def test_what_is_no_rule_is_refused(rule):
         Policy(deny=[rule])
 
 
-@pytest.mark.covers("CHT-07")
+@pytest.mark.covers("CHAT-07", "HIL-07")
 def test_a_rule_may_be_a_function_of_the_tool_and_its_arguments():
     def far(tool, arguments):
         return tool.name == "delete_page" and arguments["days"] > 3
@@ -60,7 +60,7 @@ def test_a_rule_may_be_a_function_of_the_tool_and_its_arguments():
     assert judge(policy, arguments={"days": 3}) == "ask"
 
 
-@pytest.mark.covers("CHT-08")
+@pytest.mark.covers("CHAT-08")
 def test_a_rule_that_fails_denies(caplog):
     with caplog.at_level(logging.ERROR, "dragoman.chat"):
         assert judge(Policy(allow=lambda tool, arguments: arguments["missing"])) == "deny"
@@ -73,7 +73,7 @@ def test_a_rule_cannot_change_the_arguments():
     assert arguments == {"list": [1]}
 
 
-@pytest.mark.covers("CHT-09")
+@pytest.mark.covers("CHAT-09")
 def test_annotations_count_only_for_trusted_servers_and_only_when_wanted():
     policy = Policy(annotations=True, default="deny")
     assert judge(policy, trusted=True, read_only_hint=True) == "allow"

@@ -48,7 +48,7 @@ def test_what_is_structured_is_told_where_there_is_no_content():
     assert result_parts(CallResult([])) == [Text("(no content)")]
 
 
-@pytest.mark.covers("CHT-05")
+@pytest.mark.covers("CHAT-05")
 def test_a_text_over_the_budget_keeps_its_beginning_and_its_end():
     parts = result_parts(CallResult([types.TextContent("a" * 500 + "z" * 500)]), 100)
     assert parts == [Text(f"{'a' * 50}\n[... 900 of 1000 characters were left out ...]\n{'z' * 50}")]
@@ -70,7 +70,7 @@ def test_a_text_within_the_budget_is_left_alone():
     assert len(text_of(result_parts(long))) < 51_000
 
 
-@pytest.mark.covers("CHT-05")
+@pytest.mark.covers("CHAT-05")
 def test_the_budget_is_one_for_all_texts_and_spares_the_short_ones_and_media():
     contents = [types.TextContent("short"), IMAGE, types.TextContent("x" * 1000), IMAGE, types.TextContent("y" * 1000)]
     parts = result_parts(CallResult(contents), 205)
@@ -103,7 +103,7 @@ def test_a_prompt_keeps_its_roles_and_its_media():
     assert (second.role, second.text) == ("assistant", "Nice.")
 
 
-@pytest.mark.covers("CHT-06")
+@pytest.mark.covers("CHAT-06")
 def test_a_file_is_attached_as_what_it_is(tmp_path: Path):
     (tmp_path / "notes.txt").write_text("héllo", encoding="utf-8")
     (tmp_path / "photo.png").write_bytes(b"pixels")

@@ -7,7 +7,7 @@ import pytest
 from dragoman import AsyncChat, AsyncClient, AsyncClients, Chat, Client, Clients, ConnectError, Server
 from dragoman.chat.messages import ToolCall
 from dragoman.chat.toolbox import Toolbox
-from dragoman.testing.scripted import ScriptedModel
+from dragoman.testing import ScriptedModel
 from scenarios.http_peer import scenario
 
 
@@ -24,7 +24,7 @@ async def names_of(*sources):
     return await toolbox.open()
 
 
-@pytest.mark.covers("CHT-10")
+@pytest.mark.covers("CHAT-10")
 @scenario
 async def test_tools_of_several_servers_with_one_name_are_told_apart():
     async with (
@@ -79,7 +79,7 @@ async def test_arguments_are_given_as_the_tool_wants_them():
         assert known.arguments(ToolCall("1", "sum", {"n": "[1, 2]"})) == {"n": [1, 2]}
 
 
-@pytest.mark.covers("CHT-11")
+@pytest.mark.covers("CHAT-11")
 @scenario
 async def test_a_client_that_cannot_be_asked_any_more_keeps_the_tools_that_it_had(caplog):
     class Failing:
@@ -109,7 +109,7 @@ async def test_a_client_that_never_could_be_asked_raises_what_is_wrong():
     await client.stop()
 
 
-@pytest.mark.covers("CHT-12")
+@pytest.mark.covers("CHAT-12")
 def test_what_blocks_and_what_is_awaited_are_not_mixed():
     server = server_of("notes", "search")
     asynchronous, blocking = AsyncClient(server), Client(server)
