@@ -118,6 +118,16 @@ class AtTerminal:
     def interrupt(self):
         self.child.send_signal(signal.SIGINT)
 
+    def interrupt_until_it_ends(self):
+        """Interrupt, again where the signal came just before the prompt began to wait and was not noticed."""
+        for _ in range(DEADLINE // 5):
+            self.interrupt()
+            try:
+                self.child.wait(5)
+            except subprocess.TimeoutExpired:
+                continue
+            return
+
     def end(self):
         """Wait for the end, and return the exit code and what was piped."""
         ends = time.monotonic() + DEADLINE

@@ -225,6 +225,8 @@ def test_resources_and_prompts_are_shown_and_arguments_completed(travel, tmp_pat
         (["list", "nowhere.py"], 2, "There is no file 'nowhere.py'."),
         (["list", "nobody"], 2, "'nobody' is no URL and no script"),
         (["list", "--protocol-version", "1999-01-01", TRAVEL], 2, "1999-01-01"),
+        (["auth"], 2, "What shall be done? See: dragoman auth --help"),
+        (["auth", "status", "nowhere"], 2, "'nowhere' is no address that can be used."),
         (["complete", TRAVEL, "tool", "a", "b", "c"], 2, "Write: [TARGET] prompt NAME ARG VALUE"),
         (["list", TRAVEL, "--", "python"], 2, "either the target"),
         (["list", "--"], 2, "There is no command after --"),

@@ -236,7 +236,6 @@ def test_a_file_name_may_have_a_colon(tmp_path):
     [
         ["run"],
         ["run", "a.py", "b.py"],
-        ["walk", "a.py"],
         ["run", "--fast"],
         ["run", "--http"],
         ["run", "--http", "--port", "many", "a.py"],
@@ -244,6 +243,7 @@ def test_a_file_name_may_have_a_colon(tmp_path):
         ["run", "--http", "a.py", "--workers="],
         ["run", "--port", "8000", "a.py"],
         ["run", "--http", "--fast", "a.py"],
+        ["run", "--reload"],
     ],
 )
 def test_a_wrong_use_shows_the_right_one(arguments):
@@ -252,7 +252,7 @@ def test_a_wrong_use_shows_the_right_one(arguments):
     assert finished.stderr.startswith(b"usage: dragoman run FILE[:object]")
 
 
-@pytest.mark.parametrize("arguments", [[], ["help"], ["--help"], ["run", "--help"]])
+@pytest.mark.parametrize("arguments", [["run", "--help"], ["run", "-h"], ["run", "a.py", "--help"]])
 def test_help_is_shown_on_request(arguments):
     finished = command(*arguments)
     assert (finished.returncode, finished.stderr) == (0, b"")

@@ -14,6 +14,7 @@ ASKING = """
     from dragoman import Context, Server
 
     server = Server("asking")
+    MEALS = [{"const": "v", "title": "Vegan"}, {"const": "m", "title": "Meat"}]
 
     @server.tool
     async def fill(ctx: Context) -> str:
@@ -25,7 +26,7 @@ ASKING = """
                 "age": {"type": "integer", "minimum": 0},
                 "share": {"type": "number"},
                 "window": {"type": "boolean", "default": True},
-                "meal": {"type": "string", "oneOf": [{"const": "v", "title": "Vegan"}, {"const": "m", "title": "Meat"}]},
+                "meal": {"type": "string", "oneOf": MEALS},
                 "days": {"type": "array", "items": {"type": "string", "enum": ["mon", "tue", "wed"]}},
                 "note": {"type": "string"},
             },
@@ -193,7 +194,9 @@ def test_the_server_everything_is_listed_called_and_read(tmp_path, everything):
     assert listed.code == 0
     assert "  get-sum(a: number, b: number) [reads only]  Returns the sum of two numbers\n" in listed.out
     assert "  trigger-elicitation-request()" in listed.out
-    assert dragoman("call", "get-sum", "a=2", "b=3.5", *everything, home=tmp_path).out == "The sum of 2 and 3.5 is 5.5.\n"
+    assert (
+        dragoman("call", "get-sum", "a=2", "b=3.5", *everything, home=tmp_path).out == "The sum of 2 and 3.5 is 5.5.\n"
+    )
     shown = dragoman("call", "get-structured-content", "location=Chicago", *everything, home=tmp_path)
     assert json.loads(shown.out)["temperature"] == 36
     pictured = dragoman("call", "get-tiny-image", *everything, home=tmp_path, cwd=tmp_path)

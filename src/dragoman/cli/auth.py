@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.command import listen_to_logs, reporting
+from dragoman.cli.command import listen_to_logs, refuse, reporting
 from dragoman.cli.exits import FAILED, OK
 from dragoman.cli.settings import Settings
 from dragoman.cli.terminal import Terminal
+from dragoman.errors import InsecureUrl
 
 if TYPE_CHECKING:
     from dragoman.auth.oauth import OAuth
     from dragoman.auth.records import Tokens
+    from dragoman.auth.storage import Keeper
 
 
 def authorizer(**given: Any) -> OAuth:
@@ -32,6 +34,15 @@ def authorizer(**given: Any) -> OAuth:
         client_metadata={"client_name": "dragoman"},
         **given,
     )
+
+
+def _login_of(url: str, scope: str | None = None) -> tuple[OAuth, Keeper]:
+    """Return what lets the command in to a server, and where that is kept."""
+    login = authorizer(scope=scope)
+    try:
+        return login, login.bind(url)
+    except InsecureUrl as error:
+        raise refuse(f"{error}.") from None
 
 
 @click.group("auth", short_help="Log in to a server, once.")
@@ -58,8 +69,7 @@ async def _login(settings: Settings, url: str, scope: str | None) -> None:
 
     terminal = Terminal(settings)
     listen_to_logs(terminal)
-    oauth = authorizer(scope=scope)
-    keeper = oauth.bind(url)
+    oauth, keeper = _login_of(url, scope)
     async with make_client(AsyncClient, Aim(url, url), {"auth": oauth, "connect_timeout": 600.0}):
         tokens = await keeper.tokens()
     if settings.json:
@@ -89,7 +99,7 @@ def status(settings: Settings, url: str) -> int:
 
 
 async def _tokens(url: str) -> Tokens | None:
-    return await authorizer().bind(url).tokens()
+    return await _login_of(url)[1].tokens()
 
 
 def _facts(url: str, tokens: Tokens | None) -> dict[str, Any]:
@@ -134,7 +144,7 @@ def logout(settings: Settings, url: str) -> None:
 
 
 async def _forget(url: str) -> bool:
-    keeper = authorizer().bind(url)
+    _, keeper = _login_of(url)
     async with keeper.lock():
         was_there = await keeper.tokens() is not None
         await keeper.save_tokens(None)

@@ -59,7 +59,8 @@ async def _call(settings: Settings, target: str | None, name: str, arguments: Ar
         finally:
             progress.close()
     if result.is_error and not settings.json:
-        terminal.tell(f"dragoman: the tool failed: {result.text or 'it did not say why'}")
+        said = " ".join(result.text.split()) or "it did not say why"
+        terminal.tell(f"dragoman: the tool failed: {said}")
         return FAILED
     Display(terminal, name, folder).result(result)
     return FAILED if result.is_error else OK

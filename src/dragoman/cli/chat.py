@@ -49,7 +49,7 @@ def command(settings: Settings, /, model: str, targets: tuple[str, ...], **optio
             raise refuse("There is no question: write one to stdin, or start this in a terminal.")
     with ExitStack() as stack:
         clients = [_open(settings, terminal, aim, stack) for aim in _aims(settings, targets)]
-        chat = _chat(terminal, model, options).with_tools(*clients)
+        chat = stack.enter_context(_chat(terminal, model, options)).with_tools(*clients)
         if question is None:
             _converse(terminal, chat, clients)
         else:
@@ -187,7 +187,7 @@ def _answer(terminal: Terminal, chat: Chat, question: str) -> None:
 
 def _show(terminal: Terminal, chunk: Chunk) -> None:
     for call in chunk.tool_calls:
-        terminal.tell(_short(f"  {call.name} {call.arguments}"), "dim")
+        terminal.tell(f"  {_short(f'{call.name} {call.arguments}')}", "dim")
     for result in chunk.tool_results:
         terminal.tell(f"  {'✗' if result.is_error else '='} {_short(result.text)}", "dim")
 

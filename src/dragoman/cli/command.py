@@ -175,8 +175,9 @@ def _report(error: Exception, code: int, line: str, settings: Settings, terminal
 
 
 def _usage_line(error: click.ClickException) -> str:
-    text = " ".join(error.format_message().split())
     context = getattr(error, "ctx", None)
+    is_bare = isinstance(error, click.exceptions.NoArgsIsHelpError)
+    text = "What shall be done?" if is_bare else " ".join(error.format_message().split())
     return f"{text} See: {context.command_path} --help" if context is not None else text
 
 
@@ -193,8 +194,10 @@ class _Lines(logging.Handler):
         self._terminal = terminal
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = " ".join(record.getMessage().split())
-        if record.exc_info and self._terminal.settings.verbose:
+        text, is_verbose = record.getMessage().rstrip(), self._terminal.settings.verbose
+        if not is_verbose:
+            text = " ".join(text.split())
+        elif record.exc_info:
             text += "\n" + "".join(traceback.format_exception(record.exc_info[1]))
         self._terminal.tell(f"dragoman: {text}", "dim")
 

@@ -194,26 +194,16 @@ if __name__ == "__main__":
 _CHAT_TEST = """\
 from assistant import conversation, server
 from dragoman import Client
-from dragoman.chat import Delta, ToolCallDelta
-
-
-class Scripted:
-    \"\"\"A model that looks the price of tea up, and says it.\"\"\"
-
-    name = "scripted"
-
-    async def generate(self, messages, tools, options):
-        if messages[-1].role == "tool":
-            yield Delta(text=f"It costs {messages[-1].text}.")
-        else:
-            yield Delta(tool_calls=[ToolCallDelta(index=0, id="1", name="price", arguments='{"item": "tea"}')])
+from dragoman.chat import ToolCall
+from dragoman.testing import ScriptedModel
 
 
 def test_the_model_looks_a_price_up():
+    model = ScriptedModel(ToolCall("1", "price", {"item": "tea"}), "It costs 2.5.")
     with Client(server) as client:
-        reply = conversation(Scripted(), client).ask("What is tea?")
-        assert reply.text == "It costs 2.5."
-        assert [call.name for call in reply.tool_calls] == ["price"]
+        reply = conversation(model, client).ask("What is tea?")
+    assert reply.text == "It costs 2.5."
+    assert [result.text for result in reply.tool_results] == ["2.5"]
 """
 
 _CHAT_README = """\

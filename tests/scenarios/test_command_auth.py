@@ -1,0 +1,135 @@
+"""`dragoman auth`, and what the other verbs make of a login."""
+
+import asyncio
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from auth.world import world
+from dragoman import Server
+from scenarios.command_line import dragoman
+from scenarios.http_peer import scenario
+
+BROWSER = f"{sys.executable} {Path(__file__).resolve().parents[1] / 'auth' / 'consenting_browser.py'} %s"
+
+server = Server("guarded")
+
+
+@server.tool
+def secret() -> str:
+    """Tells a secret."""
+    return "the tea is in the cellar"
+
+
+@asynccontextmanager
+async def guarded(**settings):
+    async with world(**settings) as there:
+        there.inner = server.handle_json_async
+        yield there
+
+
+async def command(*arguments, **options):
+    return await asyncio.to_thread(dragoman, *arguments, **options)
+
+
+@pytest.mark.covers("CMD-12")
+@scenario
+async def test_one_login_serves_every_later_command_until_the_logout(tmp_path):
+    async with guarded() as there:
+        before = await command("call", there.url, "secret", home=tmp_path)
+        assert (before.code, before.out) == (3, "")
+        assert f"log in with: dragoman auth login {there.url}, or give --token" in before.err
+        missing = await command("auth", "status", there.url, "--json", home=tmp_path)
+        assert (missing.code, missing.json) == (1, {"url": there.url, "loggedIn": False})
+
+        entered = await command("auth", "login", there.url, home=tmp_path, BROWSER=BROWSER)
+        assert (entered.code, entered.out) == (0, f"Logged in to {there.url}.\n")
+
+        after = await command("call", there.url, "secret", home=tmp_path)
+        assert (after.code, after.out) == (0, "the tea is in the cellar\n")
+        told = await command("auth", "status", there.url, "--json", home=tmp_path)
+        assert (told.code, told.json["loggedIn"], told.json["issuer"]) == (0, True, there.issuer)
+        plain = await command("auth", "status", there.url, home=tmp_path)
+        assert "(renewed by itself)" in plain.out
+        assert "access-token" not in told.out + plain.out + entered.out + entered.err
+
+        left = await command("auth", "logout", there.url, home=tmp_path)
+        assert (left.code, left.out) == (0, f"Logged out of {there.url}.\n")
+        assert (await command("call", there.url, "secret", home=tmp_path)).code == 3
+        again = await command("auth", "logout", there.url, home=tmp_path)
+        assert (again.code, again.out) == (0, f"There was no login to {there.url}.\n")
+
+
+@pytest.mark.covers("CMD-12")
+@scenario
+async def test_a_login_that_cannot_be_renewed_is_not_made_anew_by_the_way(tmp_path):
+    async with guarded(gives_refresh=False) as there:
+        await command("auth", "login", there.url, home=tmp_path, BROWSER=BROWSER)
+        there.expire_everything()
+        called = await command("call", there.url, "secret", home=tmp_path, BROWSER=BROWSER)
+        assert called.code == 3
+        assert f"log in again: dragoman auth login {there.url}" in called.err
+
+
+@pytest.mark.covers("CMD-12", "CMD-14")
+@scenario
+async def test_a_token_of_ones_own_needs_no_login(tmp_path):
+    async with guarded() as there:
+        await command("auth", "login", there.url, home=tmp_path / "other", BROWSER=BROWSER)
+        (token,) = there.access
+        for options, variables in (
+            (["--token", token], {}),
+            (["--header", f"Authorization: Bearer {token}"], {}),
+            ([], {"DRAGOMAN_TOKEN": token}),
+        ):
+            called = await command("call", there.url, "secret", *options, home=tmp_path, **variables)
+            assert (called.code, called.out) == (0, "the tea is in the cellar\n")
+
+
+@pytest.mark.covers("CMD-12")
+@scenario
+async def test_a_login_without_browser_and_terminal_says_what_is_missing(tmp_path):
+    async with guarded() as there:
+        entered = await command("auth", "login", there.url, home=tmp_path)
+        assert (entered.code, entered.out, entered.err.count("\n")) == (3, "", 1)
+        assert "neither a browser nor a terminal" in entered.err
+
+
+def steps(found):
+    return {finding["step"]: finding for finding in found.json["findings"]}
+
+
+@pytest.mark.covers("CMD-10")
+@scenario
+async def test_the_doctor_shows_the_steps_to_a_login(tmp_path):
+    async with guarded() as there:
+        found = await command("doctor", there.url, "--json", home=tmp_path)
+        known = steps(found)
+        assert found.code == 1
+        for step in ("challenge", "resource metadata", "authorization server", "PKCE", "registration"):
+            assert known[step]["ok"], known[step]
+        assert known["login"]["remedy"] == f"dragoman auth login {there.url}"
+        await command("auth", "login", there.url, home=tmp_path, BROWSER=BROWSER)
+        assert (await command("doctor", there.url, home=tmp_path)).code == 0
+
+
+@pytest.mark.covers("CMD-10")
+@pytest.mark.parametrize(
+    ("settings", "wrong"),
+    [
+        ({"resource": "https://evil.example.com/mcp"}, "authorization server"),
+        ({"pkce": None}, "PKCE"),
+        ({"registers": False}, "registration"),
+        ({"claimed_issuer": "https://evil.example.com"}, "authorization server"),
+        ({"metadata_at": None}, "resource metadata"),
+    ],
+)
+@scenario
+async def test_the_doctor_finds_what_keeps_people_from_logging_in(tmp_path, settings, wrong):
+    async with guarded(**settings) as there:
+        found = await command("doctor", there.url, "--json", home=tmp_path)
+        assert found.code == 1
+        assert not steps(found)[wrong]["ok"]
+        assert steps(found)[wrong]["remedy"]

@@ -1,0 +1,181 @@
+"""`dragoman chat` as a real process, with a provider of models on loopback."""
+
+import json
+import sys
+import textwrap
+
+import pytest
+
+from chat.provider import Fail, Provider, Say
+from scenarios.command_line import TRAVEL, AtTerminal, dragoman
+
+SHED = """
+    from dragoman import Server
+
+    server = Server("shed")
+
+    @server.tool(annotations={"destructiveHint": True})
+    def burn(what: str) -> str:
+        return f"{what} is gone"
+
+    @server.tool(annotations={"readOnlyHint": True})
+    def look() -> str:
+        return "a spade"
+
+    server.run()
+"""
+LOOK, BURN = ("1", "look", "{}"), ("2", "burn", '{"what": "the spade"}')
+
+
+@pytest.fixture
+def shed(tmp_path):
+    path = tmp_path / "shed.py"
+    path.write_text(textwrap.dedent(SHED))
+    return path
+
+
+def options(provider):
+    return ["--base-url", provider.openai_url, "--api-key", "test-key-0001"]
+
+
+def told(asked):
+    return [message["content"] for message in asked.body["messages"] if message["role"] == "tool"]
+
+
+@pytest.mark.covers("CMD-23")
+def test_one_question_is_read_from_stdin_and_answered_with_the_tools(tmp_path, shed):
+    with Provider(Say("Let me look.", [LOOK]), Say("There is a spade.")) as provider:
+        answered = dragoman("chat", "openai:test", shed, *options(provider), input="What is there?\n", home=tmp_path)
+    assert (answered.code, answered.out) == (0, "There is a spade.\n")
+    assert answered.err.splitlines() == ["  look {}", "  = a spade"]
+    assert told(provider.asked[1]) == ["a spade"]
+
+
+@pytest.mark.covers("CMD-23", "CMD-15")
+def test_json_has_the_answer_and_the_calls(tmp_path, shed):
+    with Provider(Say(calls=[LOOK]), Say("A spade.")) as provider:
+        given = ["chat", "openai:test", *options(provider), "--json", "--instructions", "Be brief."]
+        answered = dragoman(*given, shed, input="What is there?", home=tmp_path)
+    assert answered.json == {
+        "text": "A spade.",
+        "toolCalls": [{"name": "look", "arguments": {}, "text": "a spade", "isError": False}],
+        "usage": {"inputTokens": 14, "outputTokens": 6},
+    }
+    assert provider.asked[0].body["messages"][0] == {"role": "system", "content": "Be brief."}
+
+
+@pytest.mark.covers("CMD-24")
+@pytest.mark.parametrize(("more", "result"), [([], "cancelled"), (["--yes"], "the spade is gone")])
+def test_without_a_terminal_what_may_destroy_is_called_only_if_that_was_said(tmp_path, shed, more, result):
+    with Provider(Say(calls=[BURN]), Say("Done.")) as provider:
+        given = ["chat", "openai:test", shed, *more, *options(provider)]
+        assert dragoman(*given, input="Burn it.", home=tmp_path).code == 0
+    assert result in told(provider.asked[1])[0]
+
+
+@pytest.mark.covers("CMD-24")
+def test_a_conversation_asks_before_it_destroys_and_knows_its_commands(tmp_path, shed):
+    script = [Say(calls=[BURN]), Say("As you like."), Say(calls=[BURN]), Say("It is ashes.")]
+    with (
+        Provider(*script) as provider,
+        AtTerminal("chat", "openai:test", shed, *options(provider), home=tmp_path) as at,
+    ):
+        at.until("> ")
+        at.type("/tools\n")
+        at.until("burn(what: string)")
+        at.until("> ")
+        at.type("/dance\n")
+        at.until("There is no /dance")
+        at.until("> ")
+        at.type("Burn it.\n")
+        at.until("Call burn {'what': 'the spade'}? [y/N] ")
+        at.type("n\n")
+        at.until("As you like.")
+        at.until("> ")
+        at.type("Do burn it.\n")
+        at.until("? [y/N] ")
+        at.type("y\n")
+        at.until("= the spade is gone")
+        at.until("It is ashes.")
+        at.until("> ")
+        at.type("/quit\n")
+        assert at.end()[0] == 0
+    assert "cancelled" in told(provider.asked[1])[0]
+    assert told(provider.asked[3])[-1] == "the spade is gone"
+
+
+@pytest.mark.covers("CMD-23")
+def test_a_model_that_fails_ends_the_answer_and_not_the_conversation(tmp_path):
+    with (
+        Provider(Fail(400, "too silly"), Say("Better.")) as provider,
+        AtTerminal("chat", "openai:test", *options(provider), home=tmp_path, cwd=tmp_path) as at,
+    ):
+        at.until("> ")
+        at.type("Tell me a joke.\n")
+        at.until("answered 400: too silly")
+        at.until("> ")
+        at.type("Tell me the time.\n")
+        at.until("Better.")
+        at.until("> ")
+        at.type("\x04")
+        assert at.end()[0] == 0
+
+
+@pytest.mark.covers("CMD-23", "CMD-16")
+def test_an_interrupt_at_the_prompt_ends_the_conversation(tmp_path):
+    with Provider() as provider:
+        given = ["chat", "openai:test", TRAVEL, *options(provider)]
+        with AtTerminal(*given, home=tmp_path, cwd=tmp_path) as at:
+            at.until("> ")
+            at.interrupt_until_it_ends()
+            assert at.end()[0] == 130
+    assert "Traceback" not in at.screen
+
+
+@pytest.mark.covers("CMD-23", "CMD-16")
+def test_an_interrupt_in_the_middle_of_an_answer_ends_the_answer_alone(tmp_path):
+    with (
+        Provider(Say("Once upon a time", never_ends=True), Say("The end.")) as provider,
+        AtTerminal("chat", "openai:test", *options(provider), home=tmp_path, cwd=tmp_path) as at,
+    ):
+        at.until("> ")
+        at.type("Tell me a story.\n")
+        at.until("Once upon a time")
+        at.interrupt()
+        at.until("(interrupted)")
+        at.until("> ")
+        at.type("Is that all?\n")
+        at.until("The end.")
+        at.until("> ")
+        at.type("/quit\n")
+        assert at.end()[0] == 0
+
+
+@pytest.mark.covers("CMD-23")
+def test_the_servers_of_the_configuration_are_used_where_no_target_is_given(tmp_path, shed):
+    servers = {"shed": {"command": sys.executable, "args": [str(shed)]}}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    with Provider(Say("Hello.")) as provider:
+        given = ["chat", "openai:test", *options(provider)]
+        assert dragoman(*given, input="Hi", home=tmp_path, cwd=tmp_path).out == "Hello.\n"
+    assert [tool["function"]["name"] for tool in provider.asked[0].body["tools"]] == ["burn", "look"]
+
+
+@pytest.mark.covers("CMD-16", "CMD-23")
+@pytest.mark.parametrize(
+    ("arguments", "code", "sign"),
+    [
+        (["chat", "gpt-4.1"], 2, "does not name a provider"),
+        (["chat", "openai:test", "--base-url", "http://127.0.0.1:9/v1", "--api-key", "k"], 3, "cannot be asked"),
+        (["chat", "openai:test"], 3, "needs a key"),
+    ],
+)
+def test_a_model_that_cannot_be_asked_is_told_in_one_line(tmp_path, arguments, code, sign):
+    finished = dragoman(*arguments, input="Hi", home=tmp_path, cwd=tmp_path, OPENAI_API_KEY="")
+    assert (finished.code, finished.out, finished.err.count("\n")) == (code, "", 1)
+    assert sign in finished.err
+
+
+@pytest.mark.covers("CMD-23")
+def test_an_empty_question_is_a_wrong_usage(tmp_path):
+    assert dragoman("chat", "openai:test", input=" \n", home=tmp_path, cwd=tmp_path).code == 2

@@ -1,0 +1,98 @@
+"""`dragoman init`: what it writes works."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scenarios.command_line import DEADLINE, dragoman, environment
+
+BIN = Path(sys.executable).parent
+FILES = {
+    "server": {"pyproject.toml", "server.py", "test_server.py", ".mcp.json", "README.md"},
+    "client": {"pyproject.toml", "client.py", "test_client.py", "README.md"},
+    "chat": {"pyproject.toml", "assistant.py", "test_assistant.py", "README.md"},
+}
+
+
+def files_of(folder):
+    return {path.name for path in folder.iterdir() if path.is_file()}
+
+
+def on_path(home):
+    found = environment(home)
+    return found | {"PATH": f"{BIN}:{found['PATH']}"}
+
+
+@pytest.mark.covers("CMD-22")
+@pytest.mark.parametrize("kind", ["server", "client", "chat"])
+def test_a_project_passes_its_own_test(tmp_path, kind):
+    begun = dragoman("init", "tea-house", "--kind", kind, home=tmp_path, cwd=tmp_path)
+    assert begun.code == 0
+    folder = tmp_path / "tea-house"
+    assert files_of(folder) == FILES[kind]
+    assert {Path(line).name for line in begun.out.splitlines()} == FILES[kind]
+    tested = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=folder,
+        env=environment(tmp_path),
+        capture_output=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert tested.returncode == 0, tested.stdout
+
+
+@pytest.mark.covers("CMD-22")
+def test_the_server_of_a_project_answers_and_is_healthy(tmp_path):
+    dragoman("init", "tea-house", home=tmp_path, cwd=tmp_path)
+    folder, path = tmp_path / "tea-house", on_path(tmp_path)["PATH"]
+    called = dragoman("call", "greet", "name=Ada", "times=2", home=tmp_path, cwd=folder, PATH=path)
+    assert (called.code, called.out, called.err) == (0, "Hello, Ada! Hello, Ada!\n", "")
+    assert dragoman("call", "server.py", "greet", "name=Ada", home=tmp_path, cwd=folder).out == "Hello, Ada!\n"
+    assert dragoman("doctor", home=tmp_path, cwd=folder, PATH=path).code == 0
+
+
+@pytest.mark.covers("CMD-22")
+def test_the_client_of_a_project_visits_a_server(tmp_path):
+    dragoman("init", "visitor", "--kind", "client", home=tmp_path, cwd=tmp_path)
+    dragoman("init", "host", home=tmp_path, cwd=tmp_path)
+    visited = subprocess.run(
+        [sys.executable, "client.py", str(tmp_path / "host" / "server.py")],
+        cwd=tmp_path / "visitor",
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert (visited.returncode, visited.stdout.splitlines()[0], visited.stderr) == (0, "greet: Greet somebody.", "")
+
+
+@pytest.mark.covers("CMD-22")
+def test_nothing_that_is_there_is_overwritten(tmp_path):
+    folder = tmp_path / "tea-house"
+    folder.mkdir()
+    (folder / "server.py").write_text("mine")
+    refused = dragoman("init", "tea-house", home=tmp_path, cwd=tmp_path)
+    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+    assert "has server.py already, and nothing is overwritten" in refused.err
+    assert (files_of(folder), (folder / "server.py").read_text()) == ({"server.py"}, "mine")
+
+
+@pytest.mark.covers("CMD-22")
+def test_a_project_can_begin_in_the_working_directory_beside_other_files(tmp_path):
+    folder = tmp_path / "here"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine")
+    begun = dragoman("init", "--json", home=tmp_path, cwd=folder)
+    assert (begun.code, set(begun.json["files"])) == (0, FILES["server"])
+    assert 'Server("here")' in (folder / "server.py").read_text()
+
+
+@pytest.mark.covers("CMD-22")
+@pytest.mark.parametrize("name", ["-", "a b", "ünder", "x/.hidden"])
+def test_a_name_that_is_none_is_refused(tmp_path, name):
+    refused = dragoman("init", name, home=tmp_path, cwd=tmp_path)
+    assert (refused.code, list(tmp_path.iterdir())) == (2, [])
