@@ -3,15 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 PEERS := .venv/peers/ready
+DOCS := .venv/docs-ready
 SUITE := .venv/suite
 
-.PHONY: demo test check lint types layering coverage conformance soak bench clean
+.PHONY: demo test check lint types layering coverage conformance soak bench docs clean
 
 demo: $(READY)
 	$(BIN)/python examples/tour.py
 
 test: $(READY) $(PEERS)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 	$(MAKE) --no-print-directory coverage
 	$(MAKE) --no-print-directory conformance
 
@@ -45,12 +46,22 @@ bench: $(READY) $(PEERS)
 	$(BIN)/python bench/streamable_http.py
 	$(BIN)/python bench/client.py
 
+# The documentation as pages that work without a network, in build/docs; a link that leads nowhere fails.
+docs: $(DOCS)
+	$(BIN)/mkdocs build --strict
+	@! grep -rnE '<(script|link|img|iframe)[^>]*(src|href)="?(https?:)?//' build/docs --include='*.html'
+	@echo "Open build/docs/index.html"
+
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "dragoman needs Python 3.11 or later; run: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable . --group dev
+	@touch $@
+
+$(DOCS): $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group docs
 	@touch $@
 
 # The clients and servers of others that dragoman is tested and measured against, Node.js included.
@@ -67,4 +78,4 @@ $(SUITE): $(PEERS) tests/conformance/package.json tests/conformance/package-lock
 	@touch $@
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
+	rm -rf .venv build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
