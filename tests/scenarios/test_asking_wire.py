@@ -288,7 +288,7 @@ async def test_an_answer_that_does_not_fit_is_refused(era, schema, answer):
 # Pages to visit.
 
 
-@pytest.mark.covers("ELI-03")
+@pytest.mark.covers("ELI-03", "BEY-15")
 @pytest.mark.parametrize("era", ["2025-11-25", "stateless"])
 @pytest.mark.parametrize("id", ["visit-1", None])
 @scenario
@@ -375,7 +375,7 @@ async def test_what_is_not_given_to_a_model_is_not_sent(era):
     assert sorted(asked["params"]) == ["maxTokens", "messages"]
 
 
-@pytest.mark.covers("SMP-01")
+@pytest.mark.covers("SMP-01", "BEY-16")
 @pytest.mark.parametrize("era", ["2025-11-25", "stateless"])
 @scenario
 async def test_a_model_may_be_given_tools(era):
@@ -432,7 +432,7 @@ def test_a_message_that_is_none_is_refused():
 
 
 @every_era
-@pytest.mark.covers("ROO-01")
+@pytest.mark.covers("ROO-01", "BEY-17")
 @scenario
 async def test_roots_are_listed(era):
     roots = [{"uri": "file:///home", "name": "home"}, {"uri": "file:///tmp"}]

@@ -140,7 +140,7 @@ async def test_closing_ends_a_login_and_tells_who_waits():
         there.slow.set()
 
 
-@pytest.mark.covers("OAU-28", "LOA-04")
+@pytest.mark.covers("OAU-28", "LOA-04", "BEY-22")
 @scenario
 async def test_a_token_is_renewed_before_it_expires():
     async with world(expires_in=3600) as there:
@@ -153,7 +153,7 @@ async def test_a_token_is_renewed_before_it_expires():
         assert sum("protected-resource" in path for _, path, _, _ in there.requests) == 1
 
 
-@pytest.mark.covers("OAU-28")
+@pytest.mark.covers("OAU-28", "BEY-22")
 @scenario
 async def test_a_refresh_token_that_is_not_replaced_is_kept():
     async with world() as there:
@@ -171,7 +171,7 @@ async def test_a_refresh_token_that_is_not_replaced_is_kept():
         assert len(browser.urls) == 1
 
 
-@pytest.mark.covers("OAU-29")
+@pytest.mark.covers("OAU-29", "BEY-22")
 @scenario
 async def test_a_refresh_token_that_is_refused_for_good_is_forgotten_and_there_is_a_login():
     async with world() as there:
@@ -381,7 +381,7 @@ async def test_after_a_restart_a_token_that_expired_meanwhile_is_renewed_without
         assert (answer.status, answer.attempts, len(browser.urls)) == (200, 1, 0)
 
 
-@pytest.mark.covers("OAU-39")
+@pytest.mark.covers("OAU-39", "BEY-22")
 @scenario
 async def test_two_processes_that_renew_at_once_use_one_refresh_token_once(tmp_path):
     async with world() as there:

@@ -425,7 +425,7 @@ async def test_a_server_that_refuses_its_own_token_causes_one_login_per_request(
         assert len(browser.urls) == 1
 
 
-@pytest.mark.covers("OAU-32", "OAU-33")
+@pytest.mark.covers("OAU-32", "OAU-33", "BEY-23")
 @scenario
 async def test_another_authorization_server_means_another_registration_and_no_old_credentials():
     async with world() as there, world() as other:
@@ -440,7 +440,7 @@ async def test_another_authorization_server_means_another_registration_and_no_ol
         assert "refresh-token" not in str(other.requests)
 
 
-@pytest.mark.covers("OAU-32")
+@pytest.mark.covers("OAU-32", "BEY-23")
 @scenario
 async def test_an_id_that_was_given_for_one_server_is_not_used_with_another():
     async with world(auth_methods=None) as there, world() as other:

@@ -97,7 +97,7 @@ async def nothing_was_answered(peer: WirePeer, id: Any) -> None:
 # Asynchronous handlers are cancelled as tasks are.
 
 
-@pytest.mark.covers("CAN-01", "CAN-03", "CAN-04")
+@pytest.mark.covers("CAN-01", "CAN-03", "CAN-04", "BEY-11")
 @HANDLERS
 @pytest.mark.parametrize("end", ["is cancelled", "returns", "raises", "raises Cancelled"])
 @scenario
@@ -166,7 +166,7 @@ async def test_a_cancelled_handler_whose_inner_wait_is_shielded_ends_and_the_inn
 # Blocking handlers are told, and decide themselves.
 
 
-@pytest.mark.covers("CAN-01", "CAN-02", "CAN-03", "CAN-04")
+@pytest.mark.covers("CAN-01", "CAN-02", "CAN-03", "CAN-04", "BEY-11")
 @HANDLERS
 @pytest.mark.parametrize("end", ["returns", "raises Cancelled", "raises"])
 @scenario

@@ -197,7 +197,7 @@ def test_a_fixed_header_must_be_a_text():
 # What mirrors the request.
 
 
-@pytest.mark.covers("CHT-12")
+@pytest.mark.covers("CHT-12", "BEY-03", "BEY-04")
 @scenario
 async def test_requests_name_their_method_and_what_they_are_about():
     async def script(request, writer):
@@ -241,7 +241,7 @@ async def test_arguments_that_a_tool_mirrors_become_headers():
     assert not [name for name in sent if name.startswith("mcp-param-") and name[10:] not in ("region", "count", "dry")]
 
 
-@pytest.mark.covers("CHT-28")
+@pytest.mark.covers("CHT-28", "BEY-07")
 @scenario
 async def test_a_mismatch_makes_the_client_look_the_tool_up_and_try_once_more():
     async def script(request, writer):
@@ -260,7 +260,7 @@ async def test_a_mismatch_makes_the_client_look_the_tool_up_and_try_once_more():
     assert methods == ["server/discover", *tried, *tried]
 
 
-@pytest.mark.covers("CHT-28")
+@pytest.mark.covers("CHT-28", "BEY-07")
 @scenario
 async def test_our_server_is_satisfied_by_what_the_client_mirrors():
     server = Server("regional", secret=SECRET)

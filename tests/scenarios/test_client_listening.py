@@ -75,7 +75,7 @@ async def test_a_wish_that_grows_replaces_the_request(tmp_path):
         assert ended == opened[:3]
 
 
-@pytest.mark.covers("CLS-02")
+@pytest.mark.covers("CLS-02", "BEY-18")
 @scenario
 async def test_updates_reach_whoever_follows_a_resource_or_what_it_lies_below(tmp_path):
     code = (
@@ -90,7 +90,7 @@ async def test_updates_reach_whoever_follows_a_resource_or_what_it_lies_below(tm
         assert all_updates == ["f:///a", "f:///d/x", "f:///c"]
 
 
-@pytest.mark.covers("CLS-03")
+@pytest.mark.covers("CLS-03", "BEY-19")
 @scenario
 async def test_a_request_that_ends_is_made_again_and_what_was_known_is_asked_for_anew(tmp_path):
     code = SERVER + "def call(m): result(OPEN[-1], {'resultType': 'complete'})"

@@ -71,7 +71,7 @@ async def test_a_page_has_what_the_server_attached():
     assert server.sent("tools/list")[0]["_meta"]["trace"] == "t"
 
 
-@pytest.mark.covers("PAG-09", "LCA-05")
+@pytest.mark.covers("PAG-09", "LCA-05", "BEY-12")
 @ERAS
 @EVERY_KIND
 @scenario
@@ -80,7 +80,7 @@ async def test_a_whole_collection_has_every_page(era, kind):
         assert len(await names(client, kind)) == 5
 
 
-@pytest.mark.covers("PAG-10", "PAG-12")
+@pytest.mark.covers("PAG-10", "PAG-12", "BEY-12")
 @EVERY_KIND
 @scenario
 async def test_pages_that_go_in_circles_are_given_up(kind):
@@ -93,7 +93,7 @@ async def test_pages_that_go_in_circles_are_given_up(kind):
     assert len(server.sent(KINDS[kind][0])) == 3
 
 
-@pytest.mark.covers("PAG-11", "PAG-12")
+@pytest.mark.covers("PAG-11", "PAG-12", "BEY-12")
 @scenario
 async def test_more_pages_than_are_wanted_are_not_read():
     server = scripted("tools", lambda params: page("tools", "x", cursor=params.get("cursor", "") + "x"))

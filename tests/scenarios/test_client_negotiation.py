@@ -333,7 +333,7 @@ async def test_initialize_that_is_not_answered_is_a_time_out_and_never_cancelled
     assert script.methods == ["initialize"]
 
 
-@pytest.mark.covers("CLF-01")
+@pytest.mark.covers("CLF-01", "BEY-09")
 @scenario
 async def test_a_server_of_2025_03_26_may_send_batches(tmp_path):
     code = f"""

@@ -207,7 +207,7 @@ async def test_trouble_at_a_known_address_changes_nothing_of_what_is_known():
         assert server.methods.count("server/discover") == 1
 
 
-@pytest.mark.covers("CCN-06")
+@pytest.mark.covers("CCN-06", "BEY-11")
 @scenario
 async def test_a_stateless_request_is_given_up_by_closing_its_stream_and_nothing_is_sent():
     began, gone = asyncio.Event(), asyncio.Event()
@@ -238,7 +238,7 @@ async def test_a_stateless_request_is_given_up_by_closing_its_stream_and_nothing
         assert "notifications/cancelled" not in server.methods
 
 
-@pytest.mark.covers("CCN-01", "CTM-04")
+@pytest.mark.covers("CCN-01", "CTM-04", "BEY-11")
 @scenario
 async def test_a_handshake_request_over_http_that_is_given_up_is_cancelled_by_a_notification():
     told = asyncio.Event()

@@ -57,7 +57,7 @@ def answered():
         assert sorted((await client.call_tool("x")).text) == sorted("a b c")
 
 
-@pytest.mark.covers("LNT-07", "CSR-08")
+@pytest.mark.covers("LNT-07", "CSR-08", "BEY-11")
 @scenario
 async def test_a_request_that_the_server_gives_up_is_cancelled_and_not_answered(tmp_path):
     code = """
@@ -266,7 +266,7 @@ def call(m, given, state):
         assert result.text == "4 sealed"
 
 
-@pytest.mark.covers("CSR-12")
+@pytest.mark.covers("CSR-12", "BEY-01")
 @scenario
 async def test_a_result_of_an_unknown_type_is_refused_and_one_of_none_is_complete(tmp_path):
     code = """

@@ -156,7 +156,7 @@ def test_a_time_that_is_none_is_refused(monkeypatch, given, text):
         seconds(given, "SOME_SECONDS", 60)
 
 
-@pytest.mark.covers("CCN-01", "CCN-04")
+@pytest.mark.covers("CCN-01", "CCN-04", "BEY-11")
 @pytest.mark.parametrize("version", [NEWEST, STATELESS])
 @scenario
 async def test_a_cancelled_task_cancels_its_request_and_the_late_answer_is_ignored(tmp_path, version):

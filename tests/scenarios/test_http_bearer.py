@@ -109,7 +109,7 @@ FORGED = {
 }
 
 
-@pytest.mark.covers("BEAR-02", "BEAR-08")
+@pytest.mark.covers("BEAR-02", "BEAR-08", "BEY-21")
 @pytest.mark.parametrize("forgery", FORGED)
 @pytest.mark.parametrize("version", [STATELESS, NEWEST])
 @scenario
@@ -132,7 +132,7 @@ async def test_a_token_that_is_no_good_is_401_with_a_challenge_and_nothing_is_do
         await live(app)
 
 
-@pytest.mark.covers("BEAR-08")
+@pytest.mark.covers("BEAR-08", "BEY-21")
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
 @pytest.mark.parametrize("header", [None, "Basic YTpi", "Bearer"])
 @scenario
@@ -180,7 +180,7 @@ async def test_a_token_of_a_megabyte_does_no_harm_over_sockets(http):
         assert office.done == ["whoami"]
 
 
-@pytest.mark.covers("BEAR-09")
+@pytest.mark.covers("BEAR-09", "BEY-21")
 @pytest.mark.parametrize("version", [STATELESS, NEWEST])
 @scenario
 async def test_who_lacks_a_scope_that_everything_takes_is_403(version):
@@ -219,7 +219,7 @@ async def test_when_tokens_cannot_be_verified_it_is_500_and_is_reported(caplog):
 # Metadata.
 
 
-@pytest.mark.covers("BEAR-11")
+@pytest.mark.covers("BEAR-11", "BEY-21")
 @pytest.mark.parametrize("root_path", ["", "/api", "/api/"])
 @pytest.mark.parametrize(
     "place",

@@ -217,7 +217,7 @@ async def test_a_stream_by_get_is_kept_alive_by_comments():
     await stream.end()
 
 
-@pytest.mark.covers("SHT-43")
+@pytest.mark.covers("SHT-43", "BEY-11")
 @pytest.mark.parametrize("tool", ["silent", "steps"])
 @scenario
 async def test_a_request_that_its_client_cancels_ends_without_an_answer(tool):

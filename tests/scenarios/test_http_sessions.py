@@ -139,7 +139,7 @@ async def test_notifications_and_responses_are_202_with_nothing():
         assert (exchange.status, exchange.body) == (202, b"")
 
 
-@pytest.mark.covers("SHT-18")
+@pytest.mark.covers("SHT-18", "BEY-09")
 @pytest.mark.parametrize(("version", "status"), [(BATCHING, 200), (OLDER, 400), (NEWEST, 400)])
 @scenario
 async def test_a_batch_is_served_at_2025_03_26_only(version, status):

@@ -159,7 +159,7 @@ async def test_json_responses_are_a_setting_of_the_other_era():
     assert exchange.headers["content-type"] == "text/event-stream"
 
 
-@pytest.mark.covers("SHM-03", "SHM-05", "SHM-06", "SHM-07", "SHM-09", "SHT-22")
+@pytest.mark.covers("SHM-03", "SHM-05", "SHM-06", "SHM-07", "SHM-09", "SHT-22", "BEY-02")
 @pytest.mark.parametrize(
     ("changes", "headers", "status", "code"),
     [
@@ -328,7 +328,7 @@ async def test_a_session_id_on_a_stateless_request_is_ignored():
     assert exchange.status == 200
 
 
-@pytest.mark.covers("SHM-14")
+@pytest.mark.covers("SHM-14", "BEY-11")
 @scenario
 async def test_a_client_that_leaves_cancels_its_request_and_nothing_is_logged(caplog):
     server = Server()
@@ -382,7 +382,7 @@ async def test_a_client_that_does_not_read_is_given_up_after_a_while():
     assert waiting.cancelled.is_set()
 
 
-@pytest.mark.covers("LSN-01", "LSN-02", "LSN-03", "LSN-06", "SHT-36")
+@pytest.mark.covers("LSN-01", "LSN-02", "LSN-03", "LSN-06", "SHT-36", "BEY-19")
 @scenario
 async def test_a_subscription_is_a_stream_that_ends_with_its_result_when_the_application_ends():
     server = sums()

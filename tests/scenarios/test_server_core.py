@@ -483,7 +483,7 @@ def test_any_text_and_any_integer_is_an_id(id):
     run(talk())
 
 
-@pytest.mark.covers("RPC-09")
+@pytest.mark.covers("RPC-09", "BEY-09")
 def test_a_batch_is_answered_as_a_batch_where_the_version_has_batches():
     server = Server()
 
@@ -538,7 +538,7 @@ def test_a_batch_is_complete_without_the_requests_that_were_given_up(in_one_chun
     run(talk())
 
 
-@pytest.mark.covers("RPC-09")
+@pytest.mark.covers("RPC-09", "BEY-09")
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25"])
 def test_other_versions_have_no_batches(version):
     async def talk():

@@ -65,7 +65,7 @@ def test_everything_is_one_page_unless_a_page_size_is_given(kind, era):
     assert page(Server(), kind, era=era) == ("", None)
 
 
-@pytest.mark.covers("PAG-01", "PAG-03", "PAG-04")
+@pytest.mark.covers("PAG-01", "PAG-03", "PAG-04", "BEY-12")
 @ERAS
 @EVERY_LIST
 def test_pages_follow_one_another_by_their_cursors(kind, era):
@@ -127,7 +127,7 @@ def test_the_start_of_a_list_has_three_names_also_when_the_list_is_empty(kind, e
         assert [entry["name"] for entry in result[field]] == names
 
 
-@pytest.mark.covers("PAG-05", "PAG-06")
+@pytest.mark.covers("PAG-05", "PAG-06", "BEY-12")
 @ERAS
 @EVERY_LIST
 @pytest.mark.parametrize("cursor", ["3", "4", "-1", "1.0", "abc", " 1", "1 ", "+1", "²", "१", "9" * 18, "9" * 5000])
@@ -204,7 +204,7 @@ def hints(server, method, era):
     return result.get("ttlMs"), result.get("cacheScope")
 
 
-@pytest.mark.covers("CAC-01", "CAC-04", "DSC-03")
+@pytest.mark.covers("CAC-01", "CAC-04", "DSC-03", "BEY-20")
 @pytest.mark.parametrize("method", [method for method, _ in CACHEABLE])
 @pytest.mark.parametrize(
     ("options", "expected"),

@@ -359,7 +359,7 @@ def test_an_input_schema_that_is_given_is_listed_verbatim(schema, era):
     assert listed(server, era=era)[0]["inputSchema"] == CITY
 
 
-@pytest.mark.covers("SCH-01", "TOOL-12", "TOOL-14", "TOOL-17")
+@pytest.mark.covers("SCH-01", "TOOL-12", "TOOL-14", "TOOL-17", "BEY-10")
 @pytest.mark.parametrize(
     ("arguments", "answer"),
     [
@@ -421,7 +421,7 @@ def test_an_input_schema_must_be_that_of_an_object():
 # Arguments.
 
 
-@pytest.mark.covers("TOOL-11", "TOOL-12")
+@pytest.mark.covers("TOOL-11", "TOOL-12", "BEY-10")
 @pytest.mark.parametrize("era", ERAS)
 def test_everything_that_is_missing_or_wrong_is_named_at_once(era):
     def book(city: str, days: int, beds: list[int], name: str) -> str:
@@ -471,7 +471,7 @@ def test_arguments_that_nobody_asked_for_are_ignored():
     assert text(called(Server("sums", tools=[add]), "add", a=1, c=9)) == "3"
 
 
-@pytest.mark.covers("TOOL-10")
+@pytest.mark.covers("TOOL-10", "BEY-08")
 @pytest.mark.parametrize("era", ERAS)
 def test_an_unknown_tool_is_an_error(era):
     response = exchange(Server("empty"), "tools/call", {"name": "nope", "arguments": {}}, era=era)

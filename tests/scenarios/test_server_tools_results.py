@@ -152,7 +152,7 @@ def test_an_annotation_of_content_has_no_schema(value, annotation, content, era)
     assert "structuredContent" not in result
 
 
-@pytest.mark.covers("RSP-06", "RSP-07")
+@pytest.mark.covers("RSP-06", "RSP-07", "BEY-14")
 @pytest.mark.parametrize("era", VERSIONS)
 def test_blocks_have_what_their_version_knows(era):
     notes = types.Annotations(audience=["user"], priority=0.5, last_modified="2026-01-01")
@@ -185,7 +185,7 @@ def audio_in_words() -> str:
 # Structured content.
 
 
-@pytest.mark.covers("SCH-02", "SCH-04", "SCH-05", "SCH-15", "RSP-04")
+@pytest.mark.covers("SCH-02", "SCH-04", "SCH-05", "SCH-15", "RSP-04", "BEY-13")
 @pytest.mark.parametrize("era", VERSIONS)
 @pytest.mark.parametrize(
     ("value", "annotation", "schema", "json"),
@@ -309,7 +309,7 @@ async def _response(server: Server, era: str) -> types.Json:
         return await peer.request("tools/call", {"name": "get"})
 
 
-@pytest.mark.covers("SCH-14")
+@pytest.mark.covers("SCH-14", "BEY-13")
 @pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
 @pytest.mark.parametrize("value", [{"city": "Oslo"}, "x", ToolResult("no data"), Image(b"x")])
 def test_a_result_that_does_not_fit_is_an_unexpected_error_only_where_results_are_validated(value, era, caplog):

@@ -575,7 +575,7 @@ async def test_a_notification_that_means_nothing_to_us_is_ignored(message, era, 
     assert caplog.records == []
 
 
-@pytest.mark.covers("NOT-03")
+@pytest.mark.covers("NOT-03", "BEY-17")
 @scenario
 async def test_a_change_of_the_clients_roots_calls_every_function_that_wants_to_know():
     server = Server()

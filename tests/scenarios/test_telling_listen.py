@@ -71,7 +71,7 @@ async def test_a_subscription_is_acknowledged_first_and_its_messages_carry_its_i
             assert subscription(message) == (type(id), id)
 
 
-@pytest.mark.covers("LSN-03")
+@pytest.mark.covers("LSN-03", "BEY-19")
 @pytest.mark.parametrize("wanted", LISTS)
 @scenario
 async def test_only_what_was_asked_for_is_told(wanted):
@@ -83,7 +83,7 @@ async def test_only_what_was_asked_for_is_told(wanted):
         assert taken(peer) == [(f"notifications/{LISTS[wanted]}/list_changed", id)]
 
 
-@pytest.mark.covers("LSN-02")
+@pytest.mark.covers("LSN-02", "BEY-19")
 @pytest.mark.parametrize(
     ("capabilities", "honoured"),
     [
@@ -116,7 +116,7 @@ async def test_who_asks_for_nothing_is_acknowledged_and_told_nothing(wanted):
         assert peer.received == []
 
 
-@pytest.mark.covers("LSN-03", "SUB-06")
+@pytest.mark.covers("LSN-03", "SUB-06", "BEY-18", "BEY-19")
 @scenario
 async def test_resources_are_told_by_their_uri_and_by_what_lies_below_it():
     server = Server(capabilities=FOLLOWED)
@@ -225,7 +225,7 @@ async def test_a_subscription_that_is_cancelled_in_the_chunk_that_brings_it_leav
     connection.close()
 
 
-@pytest.mark.covers("LSN-06")
+@pytest.mark.covers("LSN-06", "BEY-19")
 @scenario
 async def test_the_end_of_the_input_ends_subscriptions_in_good_order():
     server = Server("listened")

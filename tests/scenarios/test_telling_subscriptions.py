@@ -172,7 +172,7 @@ async def test_a_change_told_in_a_handler_comes_before_its_response():
 # Resources.
 
 
-@pytest.mark.covers("SUB-01", "SUB-05")
+@pytest.mark.covers("SUB-01", "SUB-05", "BEY-18")
 @pytest.mark.parametrize("version", VERSIONS)
 @scenario
 async def test_who_follows_a_resource_is_told_that_it_changed_and_nobody_else(version):
@@ -188,7 +188,7 @@ async def test_who_follows_a_resource_is_told_that_it_changed_and_nobody_else(ve
         assert other.received == []
 
 
-@pytest.mark.covers("SUB-01", "SUB-05")
+@pytest.mark.covers("SUB-01", "SUB-05", "BEY-18")
 @scenario
 async def test_who_does_not_follow_a_resource_any_more_is_not_told():
     server = Server(capabilities=FOLLOWED)

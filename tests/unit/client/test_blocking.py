@@ -158,6 +158,7 @@ def test_an_idle_client_answers_the_pings_of_its_server():
         until(lambda: [said for said in scripted.received if said.get("id") == "are you there?"], "an answer")
 
 
+@pytest.mark.covers("BEY-11")
 @pytest.mark.parametrize("over", ["memory", "http"])
 @ERAS
 def test_a_started_call_is_cancelled_and_the_server_is_told(over, era):

@@ -309,6 +309,7 @@ def test_every_kind_of_field_has_its_default():
     )
 
 
+@pytest.mark.covers("BEY-15")
 @pytest.mark.parametrize("answer", [True, Accept(), Accept, Accept({"city": "Oslo"}), types.ElicitResult("accept")])
 def test_consent_to_visit_a_page_has_no_content(answer):
     assert result_of(page(), answer) == types.ElicitResult("accept")

@@ -101,6 +101,7 @@ def test_a_tool_that_fails_without_a_word_has_failed_all_the_same():
     assert CallResult([]).raise_for_error() is None
 
 
+@pytest.mark.covers("BEY-13")
 @ERAS
 @scenario
 async def test_structured_content_that_does_not_fit_warns(era, caplog):
@@ -112,6 +113,7 @@ async def test_structured_content_that_does_not_fit_warns(era, caplog):
     assert "The structured content of 't' does not fit its output schema at $['n']" in caplog.text
 
 
+@pytest.mark.covers("BEY-13")
 @ERAS
 @scenario
 async def test_structured_content_that_does_not_fit_raises_where_the_client_is_strict(era):

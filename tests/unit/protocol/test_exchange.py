@@ -378,6 +378,7 @@ NAMED = [("tools/call", "name"), ("resources/read", "uri")]
 ENCODED = "=?base64?Q2Fpcm8g4pWm?="
 
 
+@pytest.mark.covers("BEY-03")
 @pytest.mark.parametrize(("method", "parameter"), NAMED)
 @pytest.mark.parametrize(
     ("value", "header"),
@@ -401,6 +402,7 @@ def test_the_name_header_mirrors_the_name_as_it_is_or_in_base64(
     assert isinstance(opened, eras.Request)
 
 
+@pytest.mark.covers("BEY-03", "BEY-04")
 @pytest.mark.parametrize(("method", "parameter"), NAMED)
 @pytest.mark.parametrize(
     ("value", "header"),

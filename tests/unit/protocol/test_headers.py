@@ -65,6 +65,7 @@ ENCODED = [
 ]
 
 
+@pytest.mark.covers("BEY-04")
 @pytest.mark.parametrize(("value", "text"), ENCODED)
 def test_a_value_is_encoded_as_the_specification_says(value: headers.Mirrored, text: str) -> None:
     assert encode_value(value) == text
@@ -84,6 +85,7 @@ def test_any_text_survives_as_a_header_of_printable_ascii(value: str) -> None:
     assert decode_value("Mcp-Name", text) == value
 
 
+@pytest.mark.covers("BEY-06")
 @pytest.mark.parametrize("value", [LARGEST + 1, -LARGEST - 1, 10**30, 10**5000], ids=lambda value: value.bit_length())
 def test_an_integer_that_not_every_peer_reads_exactly_is_not_sent(value: int) -> None:
     with pytest.raises(ValidationError, match="integers up to 9007199254740991"):
@@ -417,6 +419,7 @@ def test_an_annotation_can_be_used_once_whatever_its_case(second: str, *, nested
         HeaderPlan.of(schema(a={"type": "string", "x-mcp-header": "Region"}, b=schema(c=other) if nested else other))
 
 
+@pytest.mark.covers("BEY-05")
 def test_an_annotation_may_be_nested_in_properties() -> None:
     leaf = {"type": "string", "x-mcp-header": "Leaf"}
     nested = HeaderPlan.of(schema(a=schema(b=schema(c=leaf), d={"type": "integer", "x-mcp-header": "D"})))
@@ -459,6 +462,7 @@ UNREACHABLE = [
 ]
 
 
+@pytest.mark.covers("BEY-05")
 @pytest.mark.parametrize("unreachable", UNREACHABLE, ids=repr)
 @pytest.mark.parametrize("nested", [False, True])
 def test_an_annotation_that_properties_alone_do_not_reach_is_refused(
@@ -635,6 +639,7 @@ def test_headers_that_mirror_the_arguments_pass(arguments: dict[str, Any], sent:
     MIRRORED.check(arguments, sent)
 
 
+@pytest.mark.covers("BEY-06")
 @pytest.mark.parametrize(
     ("arguments", "sent", "reason"),
     [

@@ -1,0 +1,41 @@
+"""Clients that are connected to a server for as long as a test lasts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+from dragoman.client.client import AsyncClient
+from dragoman.client.target import Target
+
+if TYPE_CHECKING:
+    from dragoman.client.options import ClientOptions
+
+ERAS = ("handshake", "stateless")
+
+
+@asynccontextmanager
+async def connected(server: Target, era: str | None = None, **options: Any) -> AsyncIterator[AsyncClient]:
+    """Connect an asynchronous client to a server for as long as the block lasts.
+
+    Example:
+        async with connected(server, "stateless") as client:
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
+
+    `server` is a `Server`, or anything else that a client can be pointed at. `era` is "handshake", "stateless", or the
+    name of a protocol version; without it the client asks the server. The options are those of `AsyncClient`.
+
+    Raises:
+        ValueError: there is no such era or version.
+        TransportError: the server cannot be reached.
+    """
+    async with AsyncClient(server, **era_options(era), **options) as client:
+        yield client
+
+
+def era_options(era: str | None) -> ClientOptions:
+    """Return what makes a client speak an era, or one version alone."""
+    if era is None:
+        return {}
+    return cast("ClientOptions", {"mode": era} if era in ERAS else {"protocol_version": era})

@@ -1,0 +1,167 @@
+"""The pytest plugin of dragoman: a client of your server in every test that asks for one.
+
+pytest loads this module into every run on a machine where dragoman is installed. So it imports nothing of dragoman
+until a fixture is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from dragoman.client.blocking import Client
+    from dragoman.testing.scripted import ScriptedModel
+    from dragoman.testing.wire import WirePeer
+
+_SERVER = "dragoman_server"
+_UPDATE = "--dragoman-update"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the ini option and the option of the command line."""
+    parser.addini(_SERVER, 'The server that is tested, as "file.py:object", relative to the root of the tests.')
+    parser.getgroup("dragoman").addoption(
+        _UPDATE, action="store_true", help="Write the snapshots of schemas anew (assert_schemas_unchanged)."
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hand on what the command line says."""
+    if config.getoption(_UPDATE):
+        from dragoman.testing import snapshots
+
+        snapshots.told_to_update = True
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Leave nothing behind for another run in this process."""
+    if config.getoption(_UPDATE):
+        from dragoman.testing import snapshots
+
+        snapshots.told_to_update = False
+
+
+@pytest.fixture(scope="session")
+def mcp_server(pytestconfig: pytest.Config) -> Any:
+    """The server that is tested: the one of the ini option `dragoman_server`.
+
+    Override it to build the server in code, or to point at anything else that a client can be pointed at.
+    """
+    given = str(pytestconfig.getini(_SERVER) or "")
+    if not given:
+        raise pytest.UsageError(
+            f'Which server is tested? Set {_SERVER} = "file.py:object" in the ini file of pytest, or define a fixture'
+            " called mcp_server"
+        )
+    return _load(pytestconfig.rootpath, given)
+
+
+@pytest.fixture(params=["handshake", "stateless"])
+def mcp_era(request: pytest.FixtureRequest) -> str:
+    """The era that clients speak, one after the other; override it with one era, or the name of one version."""
+    return str(request.param)
+
+
+@pytest.fixture
+def mcp_client_options() -> dict[str, Any]:
+    """The options of `mcp_client`, none; override it to give handlers, a timeout, and so on."""
+    return {}
+
+
+@pytest.fixture
+def mcp_client(mcp_server: Any, mcp_era: str, mcp_client_options: dict[str, Any]) -> Iterator[Client]:
+    """A blocking client that is connected to the server, in each era."""
+    from dragoman.client.blocking import Client
+    from dragoman.testing.connecting import era_options
+
+    with Client(mcp_server, **era_options(mcp_era), **mcp_client_options) as client:
+        yield client
+
+
+@pytest.fixture
+def mcp_connected(mcp_server: Any, mcp_era: str) -> Callable[..., Any]:
+    """`dragoman.testing.connected` for the server and the era: `async with mcp_connected() as client`."""
+    from dragoman.testing.connecting import connected
+
+    return partial(connected, mcp_server, mcp_era)
+
+
+@pytest.fixture
+def wire_peer(mcp_server: Any, mcp_era: str) -> Callable[..., WirePeer]:
+    """`dragoman.testing.WirePeer` for the server and the era: `async with wire_peer() as peer`."""
+    from dragoman.testing.wire import WirePeer
+
+    return partial(WirePeer, mcp_server, mcp_era)
+
+
+@pytest.fixture
+def check_transport() -> Callable[..., None]:
+    """`dragoman.testing.check_transport`, blocking: `check_transport(lambda: MyTransport(...))`."""
+    import asyncio
+
+    from dragoman.testing import transports
+
+    def check(make: Callable[[], Any], **options: Any) -> None:
+        asyncio.run(transports.check_transport(make, **options))
+
+    return check
+
+
+@pytest.fixture
+def scripted_model() -> Iterator[Callable[..., ScriptedModel]]:
+    """`dragoman.testing.ScriptedModel`; at the end of the test every answer must have been asked for."""
+    from dragoman.testing.scripted import ScriptedModel
+
+    models: list[tuple[ScriptedModel, int]] = []
+
+    def make(*answers: Any, **options: Any) -> ScriptedModel:
+        model = ScriptedModel(*answers, **options)
+        models.append((model, len(answers)))
+        return model
+
+    yield make
+    for model, answers in models:
+        asked = len(model.requests)
+        assert asked >= answers, f"{model.name} was asked {asked} times, and has {answers} answers in its script"
+
+
+def _load(root: Path, given: str) -> Any:
+    """Return the object that "file.py:object" names.
+
+    Raises:
+        UsageError: there is none.
+    """
+    file, _, name = given.rpartition(":")
+    path = root / file
+    if not name.isidentifier() or path.suffix != ".py":
+        raise pytest.UsageError(f'{_SERVER} must be "file.py:object", not {given!r}')
+    if not path.is_file():
+        raise pytest.UsageError(f"{_SERVER} names {file!r}, and there is no such file in {str(root)!r}")
+    module = _module(path.resolve())
+    if not hasattr(module, name):
+        raise pytest.UsageError(f"{_SERVER} names {name!r}, and {file!r} has nothing of that name")
+    return getattr(module, name)
+
+
+def _module(path: Path) -> Any:
+    """Return the module of a file: the one that tests import, if they do."""
+    import sys
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    known = sys.modules.get(path.stem)
+    if known is not None and getattr(known, "__file__", None) == str(path):
+        return known
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    name = path.stem if known is None else f"dragoman_server_{path.stem}"
+    spec = spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

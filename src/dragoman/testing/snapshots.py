@@ -1,0 +1,164 @@
+"""Whether what a server offers is still what its clients were told.
+
+A snapshot is a JSON file with the schemas of all tools, the arguments of all prompts and the templates of resources,
+sorted by name, to be kept with the tests. What differs is said by tool and argument, since a difference of JSON texts
+does not show what a caller has to change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dragoman.server.server import Server
+
+Snapshot = dict[str, dict[str, Any]]
+_ABSENT = object()
+
+told_to_update = False
+"""Whether the run was told to write snapshots anew; set by the pytest plugin."""
+
+
+def assert_schemas_unchanged(server: Server, path: str | Path, *, update: bool | None = None) -> None:
+    """Check that the schemas of a server are those of a snapshot.
+
+    Example:
+        assert_schemas_unchanged(server, Path(__file__).with_name("schemas.json"))
+
+    The snapshot is written when pytest is run with `--dragoman-update`, or when `update` says so.
+
+    Raises:
+        AssertionError: something was added, removed or changed, or there is no snapshot; the message says what.
+    """
+    file = Path(path)
+    found = snapshot_of(server)
+    if told_to_update if update is None else update:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        return
+    if not file.is_file():
+        raise AssertionError(f"There is no snapshot {str(file)!r}; write it with: pytest --dragoman-update")
+    changes = list(differences(_read(file), found))
+    if changes:
+        listed = "\n".join(f"  {change}" for change in changes)
+        raise AssertionError(
+            f"The schemas are not those of {str(file)!r}:\n{listed}\n"
+            "If this is meant, and those who call are told, write the snapshot anew with: pytest --dragoman-update"
+        )
+
+
+def _read(file: Path) -> Snapshot:
+    try:
+        kept = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise AssertionError(
+            f"{str(file)!r} is no JSON ({error}); write it anew with: pytest --dragoman-update"
+        ) from None
+    if not isinstance(kept, dict) or not all(isinstance(entries, dict) for entries in kept.values()):
+        raise AssertionError(f"{str(file)!r} is no snapshot; write it anew with: pytest --dragoman-update")
+    return kept
+
+
+def snapshot_of(server: Server) -> Snapshot:
+    """Return what a snapshot of a server holds."""
+    registry = server.registry
+    return {
+        "tools": _wire(registry.tools, ("inputSchema", "outputSchema")),
+        "prompts": _wire(registry.prompts, ("arguments",)),
+        "resourceTemplates": _wire(registry.templates, ("mimeType",)),
+    }
+
+
+def _wire(table: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    import msgspec
+
+    listed = {name: msgspec.json.decode(msgspec.json.encode(table[name].definition)) for name in sorted(table)}
+    return {name: {key: entry[key] for key in keys if key in entry} for name, entry in listed.items()}
+
+
+def differences(kept: Snapshot, found: Snapshot) -> Iterator[str]:
+    """Yield a line for each thing that is not what it was."""
+    for kind, noun, compare in (
+        ("tools", "tool", _tool_changes),
+        ("prompts", "prompt", _prompt_changes),
+        ("resourceTemplates", "resource template", _key_changes),
+    ):
+        before, after = kept.get(kind, {}), found.get(kind, {})
+        for name in sorted({*before, *after}):
+            if name not in after:
+                yield f"{noun} {name!r} was removed"
+            elif name not in before:
+                yield f"{noun} {name!r} was added"
+            else:
+                yield from (f"{noun} {name!r}: {change}" for change in compare(before[name], after[name]))
+
+
+def _tool_changes(before: Any, after: Any) -> Iterator[str]:
+    yield from _schema_changes("argument", before.get("inputSchema", {}), after.get("inputSchema", {}))
+    was, now = before.get("outputSchema", _ABSENT), after.get("outputSchema", _ABSENT)
+    if was is _ABSENT or now is _ABSENT:
+        if was is not now:
+            yield f"the output schema was {'added' if was is _ABSENT else 'removed'}"
+        return
+    yield from _schema_changes("output field", was, now)
+
+
+def _schema_changes(noun: str, before: Any, after: Any) -> Iterator[str]:
+    required = set(before.get("required", ())), set(after.get("required", ()))
+    yield from _named_changes(noun, before.get("properties", {}), after.get("properties", {}), *required)
+    apart = ("properties", "required")
+    where = "input schema" if noun == "argument" else "output schema"
+    for change in _key_changes(*({key: part[key] for key in part if key not in apart} for part in (before, after))):
+        yield f"changed {where}: {change}"
+
+
+def _prompt_changes(before: Any, after: Any) -> Iterator[str]:
+    was, now = before.get("arguments", ()), after.get("arguments", ())
+    yield from _named_changes("argument", _by_name(was), _by_name(now), _required(was), _required(now))
+
+
+def _by_name(arguments: Iterable[Any]) -> dict[str, Any]:
+    apart = ("name", "required")
+    return {entry["name"]: {key: entry[key] for key in entry if key not in apart} for entry in arguments}
+
+
+def _required(arguments: Iterable[Any]) -> set[str]:
+    return {entry["name"] for entry in arguments if entry.get("required")}
+
+
+def _named_changes(
+    noun: str, before: Mapping[str, Any], after: Mapping[str, Any], was_required: set[str], is_required: set[str]
+) -> Iterator[str]:
+    for name in sorted({*before, *after}):
+        if name not in after:
+            yield f"removed {noun} {name!r}"
+            continue
+        if name not in before:
+            yield f"added {noun} {name!r} ({'required' if name in is_required else 'optional'})"
+            continue
+        for change in _key_changes(before[name], after[name]):
+            yield f"changed {noun} {name!r}: {change}"
+        if (name in was_required) != (name in is_required):
+            yield f"changed {noun} {name!r}: it is now {'required' if name in is_required else 'optional'}"
+
+
+def _key_changes(before: Any, after: Any) -> Iterator[str]:
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        if before != after:
+            yield f"{_shown(before)} -> {_shown(after)}"
+        return
+    for key in sorted({*before, *after}):
+        was, now = before.get(key, _ABSENT), after.get(key, _ABSENT)
+        if was is _ABSENT:
+            yield f"{key} {_shown(now)} was added"
+        elif now is _ABSENT:
+            yield f"{key} {_shown(was)} was removed"
+        elif was != now or type(was) is not type(now):
+            yield f"{key} {_shown(was)} -> {_shown(now)}"
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

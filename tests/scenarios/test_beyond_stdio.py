@@ -1,0 +1,361 @@
+"""Everything that the official conformance suite looks at over HTTP, over stdio: it has no scenario for that.
+
+The same server, in both eras, by our client and by lines that were written by hand.
+"""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dragoman import AsyncClient
+from faults.stdio_process import Process
+from scenarios.client_peer import DEADLINE, scenario, until
+
+SERVER = Path(__file__).resolve().parents[1] / "conformance" / "server.py"
+COMMAND = [sys.executable, "-m", "dragoman", "run", str(SERVER)]
+VERSIONS = {"handshake": "2025-11-25", "stateless": "2026-07-28"}
+ERAS = pytest.mark.parametrize("era", VERSIONS)
+CAPABILITIES = {"elicitation": {}, "sampling": {}, "roots": {}}
+ROOT = "file:///home/jo"
+NAMED = {"name": "Jo"}
+LOGGED = ["Tool execution started", "Tool processing data", "Tool execution completed"]
+
+DEFAULTS = {"name": "John Doe", "age": 30, "score": 95.5, "status": "active", "verified": True}
+CHOICES = {
+    "untitledSingle": "option1",
+    "titledSingle": "value1",
+    "legacyEnum": "opt1",
+    "untitledMulti": ["option1"],
+    "titledMulti": ["value1"],
+}
+
+TEXTS: dict[str, tuple[dict[str, Any], str]] = {
+    "test_simple_text": ({}, "This is a simple text response for testing."),
+    "json_schema_2020_12_tool": (
+        {"name": "Jo", "contactMethod": "email", "email": "a@b.c"},
+        "JSON Schema 2020-12 tool called with: ['contactMethod', 'email', 'name']",
+    ),
+    "test_x_mcp_header": ({"region": "eu"}, "It is for eu"),
+    "test_tool_with_logging": ({}, "Tool with logging executed successfully"),
+    "test_logging_tool": ({}, "logged"),
+    "test_tool_with_progress": ({}, "done"),
+    "test_reconnection": ({}, "Reconnection test completed"),
+    "test_trigger_tool_change": ({}, "told"),
+    "test_trigger_prompt_change": ({}, "told"),
+    "test_sampling": ({"prompt": "Say something"}, "LLM response: said"),
+    "test_elicitation": ({"message": "Who?"}, "User response: accept {'username': 'Jo', 'email': 'Jo'}"),
+    "test_elicitation_sep1034_defaults": ({}, f"Elicitation completed: action=accept, content={DEFAULTS}"),
+    "test_elicitation_sep1330_enums": ({}, f"Elicitation completed: action=accept, content={CHOICES}"),
+    "test_missing_capability": ({}, "sampling is there"),
+    "test_streaming_elicitation": ({}, f"accept {NAMED}"),
+    "test_input_required_result_elicitation": ({}, "Hello, Jo!"),
+    "test_input_required_result_sampling": ({}, "said"),
+    "test_input_required_result_list_roots": ({}, ROOT),
+    "test_input_required_result_request_state": ({}, "state-ok"),
+    "test_input_required_result_multiple_inputs": ({}, "accept said 1"),
+    "test_input_required_result_multi_round": ({}, f"{NAMED} {{'color': 'Jo'}}"),
+    "test_input_required_result_tampered_state": ({}, "confirmed"),
+    "test_input_required_result_capabilities": ({}, "accept"),
+}
+CONTENTS: dict[str, list[tuple[str, str]]] = {
+    "test_image_content": [("image", "image/png")],
+    "test_audio_content": [("audio", "audio/wav")],
+    "test_embedded_resource": [("resource", "This is an embedded resource content.")],
+    "test_multiple_content_types": [
+        ("text", "Multiple content types test:"),
+        ("image", "image/png"),
+        ("resource", '{"test": "data", "value": 123}'),
+    ],
+}
+FAILING = {"test_error_handling": "This tool intentionally returns an error for testing"}
+PROMPTS: dict[str, tuple[dict[str, str], list[tuple[str, str]]]] = {
+    "test_simple_prompt": ({}, [("text", "This is a simple prompt for testing.")]),
+    "test_prompt_with_arguments": (
+        {"arg1": "a", "arg2": "b"},
+        [("text", "Prompt with arguments: arg1='a', arg2='b'")],
+    ),
+    "test_prompt_with_embedded_resource": (
+        {"resourceUri": "test://x"},
+        [
+            ("resource", "Embedded resource content for testing."),
+            ("text", "Please process the embedded resource above."),
+        ],
+    ),
+    "test_prompt_with_image": ({}, [("image", "image/png"), ("text", "Please analyze the image above.")]),
+    "test_input_required_result_prompt": ({}, [("text", "Prompt with context: {'context': 'Jo'}")]),
+}
+RESOURCES = {
+    "test://static-text": "This is the content of the static text resource.",
+    "test://static-binary": "iVBORw0KGgo",
+    "test://template/7/data": '{"id":"7","templateTest":true,"data":"Data for ID: 7"}',
+    "test://watched-resource": "Watched resource content",
+}
+
+
+def essence(block: dict[str, Any]) -> tuple[str, str]:
+    """What a content block is, and what it says or is made of."""
+    kind = block["type"]
+    return kind, block["resource"]["text"] if kind == "resource" else block.get("text") or block["mimeType"]
+
+
+def filled(schema: dict[str, Any]) -> dict[str, Any]:
+    """Fill in a form: the defaults, the first of all choices, and Jo for the rest."""
+    return {name: _field(field) for name, field in schema["properties"].items()}
+
+
+def _field(field: dict[str, Any]) -> Any:
+    choices = field.get("enum") or [choice["const"] for choice in field.get("oneOf") or field.get("anyOf") or ()]
+    if field["type"] == "array":
+        return [_field({"type": "string", **field["items"]})]
+    return field.get("default", choices[0] if choices else {"boolean": True}.get(field["type"], "Jo"))
+
+
+# By our client.
+
+
+def wire(blocks: Any) -> list[tuple[str, str]]:
+    return [essence(block) for block in json.loads(msgspec.json.encode(blocks))]
+
+
+def visiting(era: str, **options: Any) -> AsyncClient:
+    """A client that answers whatever it is asked."""
+    return AsyncClient(
+        COMMAND,
+        mode=era,
+        timeout=DEADLINE,
+        connect_timeout=3 * DEADLINE,
+        on_elicitation=lambda request: filled(request.schema),
+        on_sampling=lambda request: "said",
+        roots=[ROOT.removeprefix("file://")],
+        **options,
+    )
+
+
+@pytest.mark.covers("BEY-24")
+@ERAS
+@scenario
+async def test_our_client_gets_what_every_tool_gives_over_stdio(era):
+    async with visiting(era) as client:
+        assert client.protocol_version == VERSIONS[era]
+        listed = {tool.name for tool in await client.tools()}
+        assert listed == {*TEXTS, *CONTENTS, *FAILING}, "a tool of the server is not tried here"
+        for name, (arguments, text) in TEXTS.items():
+            assert (name, (await client.call_tool(name, arguments)).text) == (name, text)
+        for name, contents in CONTENTS.items():
+            assert wire((await client.call_tool(name)).content) == contents
+        for name, text in FAILING.items():
+            failed = await client.call_tool(name, raise_on_error=False)
+            assert (failed.is_error, failed.text) == (True, text)
+
+
+@pytest.mark.covers("BEY-24")
+@ERAS
+@scenario
+async def test_our_client_hears_what_tools_tell_over_stdio(era):
+    logged, progress, lists = [], [], []
+    options = {"on_log": lambda message: logged.append(message.data), "log_level": "info"}
+    async with visiting(era, on_list_changed=lists.append, **options) as client:
+        await client.tools(), await client.prompts()
+        await client.call_tool("test_tool_with_logging")
+        assert logged == LOGGED
+        await client.call_tool("test_tool_with_progress", on_progress=lambda *told: progress.append(told[:2]))
+        assert progress == [(0, 100), (50, 100), (100, 100)]
+        await client.call_tool("test_trigger_tool_change")
+        await client.call_tool("test_trigger_prompt_change")
+        await until(lambda: {*lists} == {"tools", "prompts"})
+
+
+@pytest.mark.covers("BEY-24")
+@ERAS
+@scenario
+async def test_our_client_gets_every_prompt_resource_and_completion_over_stdio(era):
+    async with visiting(era) as client:
+        assert {prompt.name for prompt in await client.prompts()} == {*PROMPTS}
+        for name, (arguments, contents) in PROMPTS.items():
+            messages = (await client.get_prompt(name, arguments)).messages
+            assert wire([message.content for message in messages]) == contents
+        named = {resource.uri for resource in await client.resources()}
+        [template] = await client.resource_templates()
+        assert {*named, template.uri_template.replace("{id}", "7")} == {*RESOURCES}
+        for uri, holds in RESOURCES.items():
+            [read] = (await client.read_resource(uri)).contents
+            assert (read.text or read.blob).startswith(holds)
+        await asyncio.wait_for(client.subscribe("test://watched-resource"), DEADLINE)
+        await client.unsubscribe("test://watched-resource")
+        ref = {"type": "ref/prompt", "name": "test_prompt_with_arguments"}
+        assert (await client.complete(ref, "arg1", "test")).values == ["test", "testing"]
+        assert await client.ping()
+
+
+# By lines that were written by hand.
+
+
+class Lines:
+    """A client of one era that has nothing but stdin and stdout."""
+
+    def __init__(self, process: Process, era: str) -> None:
+        self._process = process
+        self._is_stateless = era == "stateless"
+        self._last_id = 0
+        self.meta: dict[str, Any] = {}
+        self.told: list[dict[str, Any]] = []
+        if not self._is_stateless:
+            info = {"name": "by hand", "version": "1"}
+            introduction = {"protocolVersion": VERSIONS[era], "capabilities": CAPABILITIES, "clientInfo": info}
+            assert self.ask("initialize", introduction)["protocolVersion"] == VERSIONS[era]
+            self.write({"method": "notifications/initialized"})
+
+    def write(self, message: dict[str, Any]) -> None:
+        self._process.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    def start(self, method: str, params: dict[str, Any]) -> int:
+        self._last_id += 1
+        prefix = "io.modelcontextprotocol/"
+        stamp = {f"{prefix}protocolVersion": VERSIONS["stateless"], f"{prefix}clientCapabilities": CAPABILITIES}
+        meta = self.meta | (stamp if self._is_stateless else {})
+        self.write({"id": self._last_id, "method": method, "params": {**params, "_meta": meta}})
+        return self._last_id
+
+    def ask(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Make a request, answer whatever is asked on the way, and return the result."""
+        sent: dict[str, Any] = dict(params or {})
+        for _ in range(10):
+            result = self.result(self.start(method, sent))
+            assert ("resultType" in result) == self._is_stateless
+            if result.get("resultType") != "input_required":
+                return result
+            answers = {key: answered(asked) for key, asked in result["inputRequests"].items()}
+            sent = {**(params or {}), "inputResponses": answers, "requestState": result["requestState"]}
+        raise AssertionError("ten rounds are enough")
+
+    def result(self, id: int) -> dict[str, Any]:
+        response = self.response(id)
+        assert "result" in response, response
+        return response["result"]
+
+    def response(self, id: int) -> dict[str, Any]:
+        """Read until the response to a request; questions are answered, and what is told is kept."""
+        while True:
+            message = json.loads(self._process.line())
+            assert message["jsonrpc"] == "2.0"
+            if "method" not in message:
+                assert message["id"] == id
+                return message
+            if "id" in message:
+                assert not self._is_stateless, "a stateless server asks by its results"
+                self.write({"id": message["id"], "result": answered(message)})
+            else:
+                self.told.append(message)
+
+    def until_told(self, method: str) -> dict[str, Any]:
+        while not (found := [one for one in self.told if one["method"] == method]):
+            self.told.append(json.loads(self._process.line()))
+        self.told.remove(found[0])
+        return found[0]
+
+
+def answered(asked: dict[str, Any]) -> dict[str, Any]:
+    """What a client answers to a question."""
+    if asked["method"] == "elicitation/create":
+        return {"action": "accept", "content": filled(asked["params"]["requestedSchema"])}
+    if asked["method"] == "roots/list":
+        return {"roots": [{"uri": ROOT, "name": "home"}]}
+    assert asked["method"] == "sampling/createMessage"
+    return {"role": "assistant", "content": {"type": "text", "text": "said"}, "model": "m", "stopReason": "endTurn"}
+
+
+@pytest.fixture
+def lines(era):
+    with Process(command=COMMAND) as process:
+        yield Lines(process, era)
+        process.end_input()
+        assert process.rest() == b""
+        assert process.exit_code() == 0
+
+
+@pytest.mark.covers("BEY-24")
+@ERAS
+def test_plain_lines_get_what_every_tool_gives(lines, era):
+    assert {tool["name"] for tool in lines.ask("tools/list")["tools"]} == {*TEXTS, *CONTENTS, *FAILING}
+    for name, (arguments, text) in TEXTS.items():
+        result = lines.ask("tools/call", {"name": name, "arguments": arguments})
+        assert (name, [essence(block) for block in result["content"]]) == (name, [("text", text)])
+        assert "isError" not in result
+    for name, contents in CONTENTS.items():
+        assert [essence(block) for block in lines.ask("tools/call", {"name": name})["content"]] == contents
+    for name, text in FAILING.items():
+        result = lines.ask("tools/call", {"name": name})
+        assert (result["isError"], essence(result["content"][0])) == (True, ("text", text))
+    refused = lines.response(lines.start("tools/call", {"name": "no_such"}))
+    assert refused["error"]["code"] == -32602
+    assert lines.response(lines.start("no/such", {}))["error"]["code"] == -32601
+
+
+@pytest.mark.covers("BEY-24")
+@ERAS
+def test_plain_lines_get_every_prompt_resource_and_completion(lines, era):
+    assert {prompt["name"] for prompt in lines.ask("prompts/list")["prompts"]} == {*PROMPTS}
+    for name, (arguments, contents) in PROMPTS.items():
+        messages = lines.ask("prompts/get", {"name": name, "arguments": arguments})["messages"]
+        assert [essence(message["content"]) for message in messages] == contents
+    uris = {resource["uri"] for resource in lines.ask("resources/list")["resources"]}
+    [template] = lines.ask("resources/templates/list")["resourceTemplates"]
+    assert {*uris, template["uriTemplate"].replace("{id}", "7")} == {*RESOURCES}
+    for uri, holds in RESOURCES.items():
+        [read] = lines.ask("resources/read", {"uri": uri})["contents"]
+        assert (read.get("text") or read["blob"]).startswith(holds)
+    ref = {"type": "ref/prompt", "name": "test_prompt_with_arguments"}
+    completed = lines.ask("completion/complete", {"ref": ref, "argument": {"name": "arg1", "value": "test"}})
+    assert completed["completion"]["values"] == ["test", "testing"]
+
+
+@pytest.mark.covers("BEY-24")
+@ERAS
+def test_plain_lines_are_told_of_progress_logs_and_changes(lines, era):
+    if era == "handshake":
+        assert lines.ask("logging/setLevel", {"level": "info"}) == {}
+        assert lines.ask("resources/subscribe", {"uri": "test://watched-resource"}) == {}
+        assert lines.ask("ping") == {}
+        listening = None
+    else:
+        discovered = lines.ask("server/discover")
+        assert VERSIONS["stateless"] in discovered["supportedVersions"]
+        assert {"ttlMs", "cacheScope"} <= set(discovered)
+        wanted = {"toolsListChanged": True, "resourceSubscriptions": ["test://watched-resource"]}
+        listening = lines.start("subscriptions/listen", {"notifications": wanted})
+        acknowledged = lines.until_told("notifications/subscriptions/acknowledged")["params"]
+        assert acknowledged["notifications"] == wanted
+    lines.meta = {"progressToken": "p"} | ({"io.modelcontextprotocol/logLevel": "info"} if listening else {})
+    lines.ask("tools/call", {"name": "test_tool_with_progress"})
+    progress = [lines.until_told("notifications/progress")["params"] for _ in range(3)]
+    assert [(one["progressToken"], one["progress"]) for one in progress] == [("p", 0), ("p", 50), ("p", 100)]
+    lines.ask("tools/call", {"name": "test_tool_with_logging"})
+    assert [lines.until_told("notifications/message")["params"]["data"] for _ in LOGGED] == LOGGED
+    lines.ask("tools/call", {"name": "test_trigger_tool_change"})
+    changed = lines.until_told("notifications/tools/list_changed")
+    lines.ask("tools/call", {"name": "test_trigger_prompt_change"})
+    if listening is None:
+        lines.until_told("notifications/prompts/list_changed")
+    else:
+        key = "io.modelcontextprotocol/subscriptionId"
+        assert changed["params"]["_meta"][key] == listening
+        lines.write({"method": "notifications/cancelled", "params": {"requestId": listening}})
+    assert lines.ask("tools/list")["tools"]
+    assert lines.told == []
+
+
+@pytest.mark.covers("BEY-24", "BEY-19")
+def test_the_end_of_the_input_ends_a_subscription_in_good_order():
+    with Process(command=COMMAND) as process:
+        lines = Lines(process, "stateless")
+        listening = lines.start("subscriptions/listen", {"notifications": {"promptsListChanged": True}})
+        lines.until_told("notifications/subscriptions/acknowledged")
+        process.end_input()
+        ended = lines.result(listening)
+        assert (ended["resultType"], process.exit_code()) == ("complete", 0)
+        assert ended["_meta"]["io.modelcontextprotocol/subscriptionId"] == listening
