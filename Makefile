@@ -40,11 +40,9 @@ soak: $(READY)
 	DRAGOMAN_EXAMPLES=1000 DRAGOMAN_HOSTILE_ROUNDS=100000 $(BIN)/python -m pytest tests/properties
 	$(BIN)/python -m pytest tests/soak -m soak
 
+# Prints one table; writes bench/results.json, bench/speed.svg and the table of docs/performance.md.
 bench: $(READY) $(PEERS)
-	$(BIN)/python bench/codec.py
-	$(BIN)/python bench/stdio.py
-	$(BIN)/python bench/streamable_http.py
-	$(BIN)/python bench/client.py
+	$(BIN)/python bench/run.py $(BENCH)
 
 # The documentation as pages that work without a network, in build/docs; a link that leads nowhere fails.
 docs: $(DOCS)

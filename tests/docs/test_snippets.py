@@ -58,11 +58,12 @@ def test_the_tutorial_can_be_followed_line_by_line(tmp_path):
                 cwd=work,
                 env=environment,
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
                 text=True,
                 timeout=120,
             )
-            assert finished.returncode == 0, (step["text"], finished.stdout, finished.stderr)
+            assert finished.returncode == 0, (step["text"], finished.stdout)
             written = finished.stdout
 
 

@@ -1,0 +1,53 @@
+"""How the reference is read from the source: examples become code, and blocking twins get what their originals say."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import Any
+
+import griffe
+
+_EXAMPLE = re.compile(r"^Example:\n((?:(?: {4}.*)?\n)+)", re.MULTILINE)
+_TWIN = re.compile(r"blocking\((\w+)\.(\w+)\)")
+
+
+class Reading(griffe.Extension):
+    """What griffe does not see by itself."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        """Turn what stands below `Example:` into a block of Python."""
+        if obj.docstring is not None:
+            obj.docstring.value = _EXAMPLE.sub(_block, obj.docstring.value + "\n").rstrip()
+
+    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+        """Show each `name = blocking(Original.name)` as the method that it is."""
+        for class_ in _classes(pkg):
+            for name, member in list(class_.members.items()):
+                if isinstance(member, griffe.Attribute) and (found := _TWIN.fullmatch(str(member.value))):
+                    original = pkg.modules_collection[class_.resolve(found[1])].all_members[found[2]]
+                    class_.set_member(name, _twin(name, original, member))
+
+
+def _block(found: re.Match[str]) -> str:
+    return f"For example:\n\n```python\n{textwrap.dedent(found[1]).strip()}\n```\n\n"
+
+
+def _classes(module: griffe.Module) -> list[griffe.Class]:
+    own = [member for member in module.members.values() if isinstance(member, griffe.Class)]
+    below = [_classes(member) for member in module.members.values() if isinstance(member, griffe.Module)]
+    return own + [class_ for classes in below for class_ in classes]
+
+
+def _twin(name: str, original: Any, attribute: griffe.Attribute) -> griffe.Function:
+    said = original.docstring
+    twin = griffe.Function(
+        name,
+        parameters=original.parameters,
+        returns=original.returns,
+        docstring=None if said is None else griffe.Docstring(said.value.replace("await ", "")),
+        lineno=attribute.lineno,
+        endlineno=attribute.endlineno,
+    )
+    twin.labels.add("blocking")
+    return twin
