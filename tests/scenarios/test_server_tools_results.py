@@ -406,8 +406,11 @@ def test_a_protocol_error_that_a_tool_raises_is_the_answer(error, expected, kind
     assert caplog.records == []
 
 
+UNSAYABLE = {"object": object(), "in a dict": {"a": object()}, "tuple key": {(1, 2): 3}, "mixed": [Image(b"x"), 5]}
+
+
 @pytest.mark.covers("TOOL-15")
-@pytest.mark.parametrize("value", [object(), {"a": object()}, {(1, 2): 3}, [Image(b"x"), 5]], ids=str)
+@pytest.mark.parametrize("value", UNSAYABLE.values(), ids=UNSAYABLE)
 @pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
 def test_a_value_without_a_json_form_is_an_unexpected_error(value, era, caplog):
     result = called(returning(value), "get", era=era)
