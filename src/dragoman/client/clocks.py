@@ -9,38 +9,42 @@ by the clock that it was not somebody else who did.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+import math
 from typing import Any
 
 
 class Clock:
     """Counts the seconds of one task, from when it was last wound up."""
 
-    __slots__ = ("_cancelling", "_task", "deadline", "has_run_out", "seconds")
+    __slots__ = ("_cancelling", "deadline", "has_run_out", "seconds", "task")
 
     def __init__(self, seconds: float | None, task: asyncio.Task[Any]) -> None:
         self.seconds = seconds
         self.deadline: float | None = None
         """When its time is up; None while it stands still."""
         self.has_run_out = False
-        self._task = task
+        self.task = task
         self._cancelling = task.cancelling()
 
     def run_out(self) -> None:
         """Cancel the task: its time is up."""
         self.has_run_out = True
         self.deadline = None
-        self._task.cancel()
+        self.task.cancel()
 
     def is_to_blame(self) -> bool:
         """Tell whether a cancellation that arrived is this clock's, and nobody else's; it then goes no further."""
-        return self.has_run_out and self._task.uncancel() <= self._cancelling
+        return self.has_run_out and self.task.uncancel() <= self._cancelling
 
     async def forgive(self) -> None:
         """Take in a cancellation that was on its way when the task had what it waited for."""
-        with suppress(asyncio.CancelledError):
+        try:
             await asyncio.sleep(0)
-        self._task.uncancel()
+        except asyncio.CancelledError:
+            if not self.is_to_blame():
+                raise
+        else:
+            self.task.uncancel()
 
 
 class Clocks:
@@ -51,9 +55,16 @@ class Clocks:
         self._running: set[Clock] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._goes_off = 0.0
+        self._is_closed = False
 
     def start(self, seconds: float | None, *, stands_still: bool) -> Clock:
-        """Return a clock for the current task."""
+        """Return a clock for the current task.
+
+        Raises:
+            ValueError: the seconds are no number, which would never be up.
+        """
+        if seconds is not None and math.isnan(seconds):
+            raise ValueError(f"A time-out must be a number of seconds, not {seconds:g}")
         task = asyncio.current_task(self._loop)
         assert task is not None
         clock = Clock(seconds, task)
@@ -64,7 +75,7 @@ class Clocks:
 
     def wind(self, clock: Clock) -> None:
         """Let a clock count from now."""
-        if clock.seconds is None or clock.has_run_out:
+        if clock.seconds is None or clock.has_run_out or self._is_closed:
             return
         deadline = clock.deadline = self._loop.time() + clock.seconds
         if self._timer is None or deadline < self._goes_off:
@@ -101,7 +112,12 @@ class Clocks:
             self._set(min(left))
 
     def close(self) -> None:
-        """Go off no more."""
+        """Go off no more; whoever still waits for something else than an answer is called back."""
+        current = asyncio.current_task(self._loop)
+        for clock in self._running:
+            if clock.task is not current and not clock.has_run_out:
+                clock.run_out()
+        self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
+import re
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Protocol
 
 import msgspec
@@ -39,6 +40,9 @@ from dragoman.protocol.versions import LATEST_HANDSHAKE, Version
 CLOSE_SECONDS = 5.0
 OnProgress = Callable[..., Any]
 _progress = msgspec.json.Decoder(types.ProgressNotificationParams)
+_ANSWER_BEGINS = re.compile(rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15})\s*,\s*"(?:result|error)"')
+_RESULT_BEGINS = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:result|error)"')
+_ANSWER_ENDS = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 _logger = logging.getLogger("dragoman.client")
 
 
@@ -105,6 +109,7 @@ class Connection:
         self.error: Exception | None = None
         """Why it has ended."""
         self._host = host
+        self._limits = limits
         self._peer = Peer(limits)
         self._version = LATEST_HANDSHAKE
         self._envelope: dict[str, Raw] = {}
@@ -234,10 +239,14 @@ class Connection:
         except asyncio.CancelledError:
             if not clock.is_to_blame():
                 raise
+            if pending.future.done() and not pending.future.cancelled():
+                return pending.future.result()
             late = f"{message.method} timed out: nothing was heard of it for {clock.seconds:g} seconds"
             raise Timeout(late, message.id) from None
-        except TimeoutError as error:
-            if isinstance(error, TransportError):
+        except Exception as error:
+            if clock.has_run_out:
+                clock.is_to_blame()
+            if isinstance(error, TransportError) or not isinstance(error, TimeoutError):
                 raise
             raise TransportError(f"{message.method} could not be sent: {str(error) or 'it took too long'}") from error
         if clock.has_run_out:
@@ -282,6 +291,17 @@ class Connection:
         """Take a message of the server."""
         for event in self._peer.receive_message(data) or self._second_look(data):
             self._take(event)
+            if isinstance(event, Reply):
+                self._fail_unreadable(data)
+
+    def _fail_unreadable(self, data: bytes) -> None:
+        """Let nobody wait for an answer that cannot be read, where it plainly says whose it is."""
+        found = _ANSWER_BEGINS.match(data) or (_RESULT_BEGINS.match(data) and _ANSWER_ENDS.search(data[-100:]))
+        if found and int(found[1]) in self._peer.waiting:
+            unreadable = jsonrpc.decode(data, self._limits)
+            assert isinstance(unreadable, jsonrpc.Invalid)
+            error = InternalError(f"The answer is malformed: {unreadable.error}")
+            self.receive(jsonrpc.encode_error(int(found[1]), error))
 
     def _second_look(self, data: bytes) -> list[Event]:
         """Return what a message brings that the peer made nothing of: progress under a token that is no id of ours, or
@@ -308,20 +328,26 @@ class Connection:
             case jsonrpc.Notification():
                 self._host.notified(event)
             case jsonrpc.Request():
-                self._serving[event.id] = self._start(self._serve(event))
+                self._serve_soon(event)
             case Cancelled(id):
                 # After its first step, which is scheduled already: a task that never began would not clean up.
                 self._loop.call_soon(self._serving[id].cancel)
             case Reply(data):
                 self._start(self._tell(Outgoing(data)))
 
+    def _serve_soon(self, request: jsonrpc.Request) -> None:
+        serving = self._start(self._serve(request))
+        if not serving.done():  # tasks may be eager
+            self._serving[request.id] = serving
+
     async def _serve(self, request: jsonrpc.Request) -> None:
         """Answer a request of the server; the clocks of ours stand still meanwhile."""
-        with self._standstill():
+        # A server that lives says nothing of our requests by its pings.
+        with nullcontext() if request.method == "ping" else self._standstill():
             try:
                 reply = await self._reply(request)
             finally:
-                del self._serving[request.id]
+                self._serving.pop(request.id, None)
         if reply is not None:
             await self._tell(Outgoing(reply))
 
@@ -381,11 +407,13 @@ class Connection:
         current = asyncio.current_task()
         if not self._is_closed:
             self._is_closed = True
-            self._clocks.close()
             self._fail(self.error or TransportError("The client was closed while a request waited for its answer"))
             for task in self._background - {current}:
                 task.cancel()
-        await self.link.close()
+        try:
+            await self.link.close()
+        finally:
+            self._clocks.close()
         # Whoever closes it may be an answer to the server that is being worked out.
         others = self._background - {current}
         if others:

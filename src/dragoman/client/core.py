@@ -468,7 +468,7 @@ def seconds(given: float | None, variable: str, default: float) -> float:
         value = float(text) if given is None and text else default if given is None else float(given)
     except ValueError:
         raise ValueError(f"{variable} must be a number of seconds, not {text!r}") from None
-    if value <= 0:
+    if not value > 0:
         raise ValueError(f"A time-out must be more than 0 seconds, not {value:g}")
     return value
 

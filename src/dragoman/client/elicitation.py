@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
 from collections.abc import Mapping
 from copy import deepcopy
 from itertools import islice
@@ -25,6 +26,7 @@ from dragoman.protocol import jsonrpc
 
 MOST_VIOLATIONS = 20
 SCHEMES = ("https", "http")
+_MISLEADING = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
 
 _ANY_FORM: types.Json = {"type": "object", "properties": {}}
 _Filled = dict[str, bool | int | float | str | list[str]]
@@ -264,10 +266,11 @@ def _content(filled: Any) -> types.Json:
 def _host(url: str | None) -> str:
     try:
         parts = urlsplit(url or "")
-        host = parts.hostname
+        host, _ = parts.hostname, parts.port
     except ValueError:
         host = None
-    if not host or parts.scheme not in SCHEMES:
+    # urlsplit overlooks line breaks, and browsers take a backslash for a slash: another host than people see.
+    if not host or parts.scheme not in SCHEMES or _MISLEADING.search(url or ""):
         raise ValidationError(f"The page to visit must have an http or https url, not {url!r}", "$.url")
     return host
 

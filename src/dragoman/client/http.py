@@ -195,7 +195,11 @@ class HttpLink:
 
     def _begin(self, answer: Answer) -> None:
         if answer.status < FAILED:
-            self.session_id = answer.headers.get(SESSION) or None
+            id = answer.headers.get(SESSION) or None
+            # MUST (2025-03-26): "only contain visible ASCII characters (ranging from 0x21 to 0x7E)".
+            if id is not None and not all("!" <= character <= "~" for character in id):
+                raise TransportError(f"{self.url} gave a session id that no header can carry")
+            self.session_id = id
 
     def _refused(self, message: Outgoing, answer: Answer, *, in_session: bool) -> None:
         status = answer.status

@@ -37,22 +37,23 @@ class Entrance:
 
     def admit(self, exchange: Exchange) -> Admission:
         """Return what the headers of an exchange come to."""
-        key = (exchange.bound_to, *exchange.headers)
+        sent = tuple(exchange.headers)  # which by ASGI may be anything that can be gone through once
+        key = (exchange.bound_to, sent)
         try:
             found = self._kept.get(key)
         except TypeError:
             # ASGI servers may give lists where others give tuples.
-            return self._read(exchange)
+            return self._read(sent, exchange.bound_to)
         if found is None:
-            found = self._read(exchange)
-            if sum(len(name) + len(value) for name, value in exchange.headers) <= LONGEST_KEPT:
+            found = self._read(sent, exchange.bound_to)
+            if sum(len(name) + len(value) for name, value in sent) <= LONGEST_KEPT:
                 if len(self._kept) >= MOST_KEPT:
                     self._kept.clear()
                 self._kept[key] = found
         return found
 
-    def _read(self, exchange: Exchange) -> Admission:
-        sent = headers.read(exchange.headers)
-        barred = self._guard.refuse(exchange.headers, exchange.bound_to)
-        grants = self._guard.grants(exchange.headers)
+    def _read(self, given: tuple[Header, ...], bound_to: str | None) -> Admission:
+        sent = headers.read(given)
+        barred = self._guard.refuse(given, bound_to)
+        grants = self._guard.grants(given)
         return Admission(sent, acceptable(sent.accept), barred, refuse_media(sent), grants)

@@ -253,8 +253,9 @@ class Connection:
             self._refuse(message.id, error, call)
             return
         if isinstance(outcome, CoroutineType):
-            call.task = self._loop.create_task(self._finish(call, outcome))
+            # Before its task begins, which may end at once (Python 3.12: eager tasks).
             self._running[message.id] = call
+            call.task = self._loop.create_task(self._finish(call, outcome))
         else:
             self._reply(call, outcome)
 

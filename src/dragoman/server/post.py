@@ -53,14 +53,9 @@ class PostChannel:
             self._exchange.loop.call_soon_threadsafe(self._flush_soon)
 
     def _flush_soon(self) -> None:
-        if self._waiting and self._flushing is None and not self._exchange.ended:
-            self._flushing = self._exchange.loop.create_task(self._flush())
-
-    async def _flush(self) -> None:
-        try:
-            await self.room()
-        finally:
-            self._flushing = None
+        is_flushing = self._flushing is not None and not self._flushing.done()
+        if self._waiting and not is_flushing and not self._exchange.ended:
+            self._flushing = self._exchange.loop.create_task(self.room())
 
     async def room(self) -> None:
         """Send what waits."""
@@ -73,7 +68,7 @@ class PostChannel:
         if self._listener is not None:
             self._listeners.discard(self._listener)
             self._listener.sent.set()
-        if self._flushing is not None:
+        if self._flushing is not None and not self._flushing.done():
             self._flushing.cancel()
             await asyncio.wait([self._flushing])
 

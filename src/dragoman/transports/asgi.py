@@ -155,12 +155,12 @@ class Exchange:
     async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
         """Answer with one body, unless something was answered before."""
         # No lock: what is written in parts has set `streaming` before it waits, and finds `ended` set after this.
-        if self.ended or self.streaming:
+        if self.ended or self.streaming or self.gone:
             return
         self.ended = True
         head = [*headers, *self.extra_headers, (b"content-length", b"%d" % len(body))]
         start: Message = {"type": "http.response.start", "status": status, "headers": head}
-        if self.gone or len(body) > UNTIMED_BYTES:
+        if len(body) > UNTIMED_BYTES:
             await self._put(start)
             await self._put({"type": "http.response.body", "body": body})
             return

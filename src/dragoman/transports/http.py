@@ -149,7 +149,7 @@ class HttpClient:
     async def close(self) -> None:
         """Close the connections."""
         for response in list(self._open):
-            response.close()
+            close_response(response)
         self._open.clear()
         session, self._session = self._session, None
         if session is not None and self._network.session is None:
@@ -191,7 +191,7 @@ class HttpClient:
         except _BROKEN as error:
             raise self._broken(error) from error
         finally:
-            self._let_go(response, at_once=not ended)
+            self.let_go(response, at_once=not ended)
         return answer
 
     async def _read(
@@ -232,7 +232,7 @@ class HttpClient:
         except _BROKEN as error:
             raise self._broken(error) from error
         finally:
-            self._let_go(response, at_once=True)
+            self.let_go(response, at_once=True)
 
     async def delete(self, headers: Headers) -> int:
         """Send a DELETE, and return the status.
@@ -241,7 +241,7 @@ class HttpClient:
             TransportError: there was no connection, or it broke.
         """
         response = await self.send("DELETE", headers)
-        self._let_go(response, at_once=True)
+        self.let_go(response, at_once=True)
         return response.status
 
     async def send(
@@ -270,7 +270,7 @@ class HttpClient:
             if status not in _REDIRECTS:
                 return response
             location = response.headers.get("Location", "")
-            self._let_go(response, at_once=True)
+            self.let_go(response, at_once=True)
             found = _joined(target, location)
             if found is None or status not in _FOLLOWED or found.origin() != target.origin():
                 shown = without_secrets(location if found is None else str(found)) or "nowhere"
@@ -402,7 +402,7 @@ class HttpClient:
                 )
             ended = True
         finally:
-            self._let_go(response, at_once=not ended)
+            self.let_go(response, at_once=not ended)
 
     async def _receive_events(
         self, response: aiohttp.ClientResponse, receive: Receive, answered: Answered, decoder: EventDecoder
@@ -416,7 +416,7 @@ class HttpClient:
             if answered():
                 return
 
-    def _let_go(self, response: aiohttp.ClientResponse, *, at_once: bool) -> None:
+    def let_go(self, response: aiohttp.ClientResponse, *, at_once: bool) -> None:
         """Close the connection, unless the response has ended, or ends in a moment."""
         content = response.content
         if content.is_eof():
@@ -430,7 +430,7 @@ class HttpClient:
 
     def _give_up(self, response: aiohttp.ClientResponse) -> None:
         self._open.discard(response)
-        response.close()
+        close_response(response)
 
 
 class ResumptionRefused(TransportError):
@@ -458,6 +458,16 @@ def pause(decoder: EventDecoder) -> float:
     if asked > LONGEST_RETRY:
         raise TransportError(f"The server asks to come back in {asked:g} seconds, which is too long to wait")
     return max(asked, SHORTEST_RETRY)
+
+
+def close_response(response: aiohttp.ClientResponse) -> None:
+    """Close a response; whoever reads it gets an error of its own.
+
+    The error that aiohttp has for this is one for the whole process, and would keep the frames of all who got it.
+    """
+    if response.content.exception() is None:
+        response.content.set_exception(aiohttp.ClientConnectionError("Connection closed"))
+    response.close()
 
 
 def is_stream(response: aiohttp.ClientResponse) -> bool:

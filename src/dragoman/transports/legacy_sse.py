@@ -80,7 +80,7 @@ class LegacySse:
         response = await self._http.send("GET", sent)
         if is_stream(response):
             return response
-        response.close()
+        self._http.let_go(response, at_once=True)
         self._check(response)
         raise HttpError(f"{self.url} is no SSE server (status {response.status})", response.status)
 
@@ -157,10 +157,7 @@ class LegacySse:
         except (aiohttp.ClientError, OSError):
             said = b""
         finally:
-            if response.content.is_eof():
-                response.release()
-            else:
-                response.close()
+            self._http.let_go(response, at_once=True)
         if status >= FAILED:
             self._refused(response, said)
 

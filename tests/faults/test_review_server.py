@@ -1,0 +1,29 @@
+"""A server at its seams: what ASGI servers may do."""
+
+import asyncio
+
+import pytest
+
+from dragoman.server.admission import Entrance
+from dragoman.server.guard import Guard
+from dragoman.transports.asgi import Exchange
+from scenarios.http_peer import scenario
+
+FOREIGN = [(b"host", b"evil.example"), (b"accept", b"*/*")]
+
+
+async def never() -> None:
+    await asyncio.Event().wait()
+
+
+def exchange(headers, bound_to: str = "127.0.0.1") -> Exchange:
+    return Exchange({"method": "POST", "headers": headers, "server": (bound_to, 80)}, never, never)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, iter, lambda given: [list(pair) for pair in given]])
+@scenario
+async def test_a_host_is_refused_however_the_headers_are_given_and_each_time(kind):
+    entrance = Entrance(Guard(allowed_hosts=(), allowed_origins=()))
+    for _ in range(2):
+        assert entrance.admit(exchange(kind(FOREIGN))).barred is not None
+        assert entrance.admit(exchange(kind(FOREIGN), "192.0.2.1")).barred is None
