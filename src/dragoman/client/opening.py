@@ -233,7 +233,7 @@ class _Attempt:
     async def _probe(self) -> Verdict:
         handshakes = handshake_versions(self._spoken)
         if not self._asks and not handshakes:
-            message = "This transport is of versions with a handshake, and this client speaks others only"
+            message = "This transport is of versions with a handshake, and this client speaks stateless versions only"
             return Refused(RpcError.of(UnsupportedVersion.CODE, message))
         if not self._asks:
             return Handshake(handshakes[0])

@@ -25,6 +25,14 @@ from dragoman.stores import Local, local
 from dragoman.stores.local import LocalBus
 from dragoman.stores.memory import MemoryLog, Solitude
 
+
+@pytest.fixture
+def tmp_path():
+    """A folder whose path is short enough for a socket's address, however the tests are run."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
 DEADLINE = 20
 MEMBER = Path(__file__).with_name("bus_member.py")
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}

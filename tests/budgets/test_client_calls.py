@@ -1,0 +1,116 @@
+"""How much a client does for one call, counted in functions, tasks and decodings rather than in time."""
+
+import asyncio
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import dragoman
+from budgets.test_imports import ENVIRONMENT
+from dragoman import AsyncClient, Server
+
+MARGIN = 4
+MEASURED = {"memory": 90, "http": 73}
+DEADLINE = 30
+OURS = str(Path(dragoman.__file__).parent)
+SERVER = """
+from dragoman import Server
+
+server = Server("sums")
+
+
+@server.tool(inline=True)
+def add(a: int, b: int) -> str:
+    return str(a + b)
+
+
+import socket
+
+import uvicorn
+
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+uvicorn.Server(uvicorn.Config(server.asgi(), log_level="error", lifespan="off")).run(sockets=[listener])
+"""
+
+
+@contextmanager
+def functions_of_ours():
+    """Note the names of dragoman's functions that are entered, a coroutine as often as it goes on."""
+    passed, before = [], sys.getprofile()
+
+    def note(frame, event, _):
+        if event == "call" and frame.f_code.co_filename.startswith(OURS):
+            passed.append(frame.f_code.co_qualname)
+
+    sys.setprofile(note)
+    try:
+        yield passed
+    finally:
+        sys.setprofile(before)
+
+
+@contextmanager
+def tasks_started():
+    """Note the coroutines that tasks are started for."""
+    started, loop = [], asyncio.get_running_loop()
+
+    def note(loop, work, **options):
+        started.append(work)
+        return asyncio.Task(work, loop=loop, **options)
+
+    loop.set_task_factory(note)
+    try:
+        yield started
+    finally:
+        loop.set_task_factory(None)
+
+
+async def measured(target):
+    """Return the functions that one call passes and the tasks that it starts, after some that warmed up."""
+    async with asyncio.timeout(DEADLINE), AsyncClient(target) as client:
+        for _ in range(5):
+            await client.call_tool("add", {"a": 1, "b": 2})
+        with functions_of_ours() as passed, tasks_started() as tasks:
+            result = await client.call_tool("add", {"a": 1, "b": 2})
+        assert result.text == "3"
+        return passed, tasks
+
+
+def sums():
+    server = Server("sums")
+
+    @server.tool(inline=True)
+    def add(a: int, b: int) -> str:
+        return str(a + b)
+
+    return server
+
+
+@pytest.fixture
+def url(tmp_path):
+    child = subprocess.Popen(
+        [sys.executable, "-c", SERVER],
+        stdout=subprocess.PIPE,
+        env=ENVIRONMENT | {"XDG_STATE_HOME": str(tmp_path)},
+        text=True,
+    )
+    with child:
+        yield f"http://127.0.0.1:{int(child.stdout.readline())}/mcp"
+        child.terminate()
+        child.wait(DEADLINE)
+
+
+def test_a_call_in_memory_passes_few_functions_of_both_sides():
+    passed, _ = asyncio.run(measured(sums()))
+    assert len(passed) <= MEASURED["memory"] + MARGIN, (len(passed), passed)
+
+
+def test_a_call_over_http_passes_few_functions_of_the_client_which_starts_no_task_of_its_own(url):
+    passed, tasks = asyncio.run(measured(url))
+    assert not [work for work in tasks if work.cr_code.co_filename.startswith(OURS)]
+    assert len(tasks) <= 1  # aiohttp writes the body in one
+    assert len(passed) <= MEASURED["http"] + MARGIN, (len(passed), passed)
