@@ -1,46 +1,45 @@
 """How fast is a client, against those of others and the smallest loop that does the same I/O?
 
-    make bench
-
 The same tool is called by every side (`client_sides.py`), each a process of its own that stays connected while the
 rounds alternate between them: over HTTP to one dragoman server in both eras, over stdio to a dragoman server as its
-child, and in memory to a server of its own library. What counts is the ratio of the medians, because times on a shared
-machine mean little alone. Over HTTP the client and the server share the machine.
+child, and in memory to a server of its own library. Over HTTP the client and the server share the machine. The
+blocking client is measured in the same rounds, and has rows of its own.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import socket
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
-HERE = Path(__file__).resolve().parent
-PEERS = HERE.parent / ".venv" / "peers" / "bin" / "python"
-ROUNDS = 5
-SECONDS = 1.0
+from processes import DEADLINE, ENVIRONMENT, HERE, free_port, python, stop, wait_until_it_listens
+from rows import Effort, Held, Row, Wanted, alternate, at_least
+
 MANY = 64
-DEADLINE = 120.0
-# Either distorts what is measured: the one imports, the other stdout.
-DISTORTING = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in DISTORTING}
-SIDES = ("bare", "dragoman", "blocking", "mcp", "fastmcp")
-IN_MEMORY = ("dragoman", "blocking", "mcp", "fastmcp")
-HELD = {
-    "http": {"mcp": "we hold >= 4", "bare": "we hold >= 0.75"},
-    "stdio": {},
-    "memory": {"mcp": "we hold >= 10"},
-}
+SIDES = ("dragoman", "blocking", "mcp", "fastmcp", "bare")
 
-Samples = dict[str, list[float]]
+
+class Place(NamedTuple):
+    """Where the server is, and what we hold there."""
+
+    title: str
+    era: str
+    kind: str
+    held: tuple[Held, ...] = ()
+
+
+OVER_HTTP = (at_least(4, "mcp"), at_least(0.75, "bare"))
+PLACES = {
+    "client_http": Place("client, HTTP, stateless", "stateless", "http", OVER_HTTP),
+    "client_session": Place("client, HTTP, in a session", "handshake", "http", OVER_HTTP),
+    "client_stdio": Place("client, stdio", "stateless", "stdio"),
+    "client_memory": Place("client, in memory", "stateless", "memory", (at_least(10, "mcp"),)),
+}
 
 
 class Side:
@@ -48,7 +47,7 @@ class Side:
 
     def __init__(self, name: str, era: str, *where: str) -> None:
         self._child = subprocess.Popen(
-            [PEERS if name in ("mcp", "fastmcp") else sys.executable, HERE / "client_sides.py", name, era, *where],
+            [python(name), HERE / "client_sides.py", name, era, *where],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=ENVIRONMENT,
@@ -80,72 +79,50 @@ class Side:
 @contextmanager
 def http_server() -> Iterator[str]:
     """Serve with dragoman over HTTP, in both eras."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with tempfile.TemporaryDirectory(prefix="bench") as folder:
         child = subprocess.Popen(
             [sys.executable, HERE / "http_servers.py", "dragoman", str(port)],
             env=ENVIRONMENT | {"XDG_STATE_HOME": folder},
         )
         try:
-            _wait_until_it_listens(child, port)
+            wait_until_it_listens(child, port)
             yield f"http://127.0.0.1:{port}/mcp"
         finally:
-            child.terminate()
-            child.wait(DEADLINE)
+            stop(child, ask=True)
 
 
-def _wait_until_it_listens(child: subprocess.Popen[bytes], port: int) -> None:
-    ends = time.monotonic() + DEADLINE
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except ConnectionRefusedError:
-            if time.monotonic() > ends or child.poll() is not None:
-                raise SystemExit("The server does not listen") from None
-            time.sleep(0.02)
-        else:
-            return
-
-
-def measure(title: str, names: tuple[str, ...], held: dict[str, str], era: str, *where: str) -> None:
-    """Print the rates of some clients, one call at a time and many at once."""
+def rows_of(name: str, place: Place, effort: Effort, *where: str) -> Iterator[Row]:
+    """Measure the clients at one place: one call at a time, and many at once."""
+    names = SIDES[:-1] if place.kind == "memory" else SIDES
     with ExitStack() as stack:
-        sides = {name: stack.enter_context(Side(name, era, *where)) for name in names}
+        sides = {side: stack.enter_context(Side(side, place.era, place.kind, *where)) for side in names}
         for at_once in (1, MANY):
-            samples: Samples = {name: [] for name in names}
-            for warmed_up in [False] + [True] * ROUNDS:
-                for name, side in sides.items():
-                    rate = side.rate(SECONDS if warmed_up else SECONDS / 2, at_once)
-                    if warmed_up:
-                        samples[name].append(rate)
-            show(f"{title}, {'one call at a time' if at_once == 1 else f'{MANY} at once'}", samples, held)
+            samples = alternate(effort.rounds, names, lambda side, many=at_once: sides[side].rate(effort.seconds, many))  # type: ignore[misc]
+            blocking = {"dragoman": samples.pop("blocking")}
+            others = {side: values for side, values in samples.items() if side != "dragoman"}
+            manner = "one call at a time" if at_once == 1 else f"{MANY} at once"
+            yield Row(f"{name}_{at_once}", f"{place.title}, {manner}", "calls/s", samples, place.held)
+            title = f"blocking {place.title}, {manner if at_once == 1 else f'{MANY} threads'}"
+            yield Row(f"blocking_{name}_{at_once}", title, "calls/s", blocking | others)
 
 
-def show(title: str, samples: Samples, held: dict[str, str]) -> None:
-    """Print the median and the spread of each side, and our ratios to the others."""
-    print(f"\n{title}")
-    medians = {name: statistics.median(values) for name, values in samples.items()}
-    for name, values in samples.items():
-        print(f"  {name:10} {medians[name]:>9,.0f} calls/s ({min(values):,.0f} to {max(values):,.0f})")
-    for ours in ("dragoman", "blocking"):
-        for other in medians:
-            if other not in ("dragoman", "blocking"):
-                aim = held.get(other, "for information") if ours == "dragoman" else "for information"
-                print(f"  ratio  {ours} / {other}: {medians[ours] / medians[other]:.2f}  ({aim})")
-
-
-def main() -> None:
-    """Print every measure."""
-    with http_server() as url:
-        measure("tools/call over HTTP, stateless", SIDES, HELD["http"], "stateless", "http", url)
-        measure("tools/call over HTTP, in a session", SIDES, HELD["http"], "handshake", "http", url)
-    command = (sys.executable, str(HERE / "stdio_servers.py"), "dragoman")
-    measure("tools/call over stdio, stateless", SIDES, HELD["stdio"], "stateless", "stdio", *command)
-    measure(
-        "tools/call in memory, each to a server of its own library", IN_MEMORY, HELD["memory"], "stateless", "memory"
-    )
-
-
-if __name__ == "__main__":
-    main()
+def measure(effort: Effort, wanted: Wanted) -> Iterator[Row]:
+    """Measure what is wanted of clients."""
+    chosen = {
+        name: place
+        for name, place in PLACES.items()
+        if any(wanted(f"{kind}{name}_{at_once}") for kind in ("", "blocking_") for at_once in (1, MANY))
+    }
+    with ExitStack() as stack:
+        over_http = any(place.kind == "http" for place in chosen.values())
+        url = stack.enter_context(http_server()) if over_http else ""
+        wheres = {
+            "http": (url,),
+            "stdio": (sys.executable, str(HERE / "stdio_servers.py"), "dragoman"),
+            "memory": (),
+        }
+        for name, place in chosen.items():
+            for row in rows_of(name, place, effort, *wheres[place.kind]):
+                if wanted(row.name):
+                    yield row

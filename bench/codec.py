@@ -1,7 +1,5 @@
 """How fast is one tools/call through the core, against the types of the official Python SDK?
 
-    make bench
-
 "codec": the envelope and the call decoded with their arguments, and a text result encoded in its envelope. "2025-11-25"
 and "2026-07-28": the same with everything that a version demands, on both sides: is the method there, who is calling,
 which fields may be sent. Each side runs in its own environment and process; the rounds alternate, and the ratio is that
@@ -10,20 +8,16 @@ of the medians, because times on a shared machine mean little alone.
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
-HERE = Path(__file__).resolve()
-PEERS = HERE.parent.parent / ".venv" / "peers" / "bin" / "python"
-ROUNDS = 7
-SECONDS = 0.5
-SIDES = {"dragoman": Path(sys.executable), "mcp_types": PEERS}
-ROWS = ("codec", "2025-11-25", "2026-07-28")
+from processes import ENVIRONMENT, python
+from rows import Effort, Row, Wanted, alternate
+
+ROWS = {"codec": "codec", "codec_handshake": "2025-11-25", "codec_stateless": "2026-07-28"}
 
 _CALL = '{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"add","arguments":{"a":2,"b":40}%s}}'
 _META = (
@@ -91,35 +85,33 @@ def mcp_types_work(row: str) -> Callable[[], bytes]:
     return codec if row == "codec" else versioned
 
 
-def measure(side: str, row: str) -> float:
+WORK = {"dragoman": dragoman_work, "mcp": mcp_types_work}
+
+
+def calls_per_second(side: str, row: str, seconds: float) -> float:
     """Return calls per second of one side in this process."""
-    work = {"dragoman": dragoman_work, "mcp_types": mcp_types_work}[side](row)
+    work = WORK[side](row)
     if b'"42"' not in work():
         raise SystemExit(f"{side} answered wrongly: {work()!r}")
     calls, started = 0, time.perf_counter()
-    while (elapsed := time.perf_counter() - started) < SECONDS:
+    while (elapsed := time.perf_counter() - started) < seconds:
         for _ in range(200):
             work()
         calls += 200
     return calls / elapsed
 
 
-def main() -> None:
-    """Print calls per second and the ratio, row by row."""
-    for row in ROWS:
-        samples: dict[str, list[float]] = {side: [] for side in SIDES}
-        for _ in range(ROUNDS):
-            for side, python in SIDES.items():
-                printed = subprocess.run([python, HERE, side, row], check=True, capture_output=True, text=True).stdout
-                samples[side].append(float(printed))
-        medians = {side: statistics.median(values) for side, values in samples.items()}
-        for side, values in samples.items():
-            print(f"{row:10}  {side:10} {medians[side]:>10,.0f} calls/s  ({min(values):,.0f} to {max(values):,.0f})")
-        print(f"{row:10}  ratio      {medians['dragoman'] / medians['mcp_types']:>10.1f} x")
+def measure(effort: Effort, wanted: Wanted) -> Iterator[Row]:
+    """Measure what is wanted of the protocol core, in fresh processes."""
+    for name, row in ROWS.items():
+        if wanted(name):
+
+            def rate(side: str, row: str = row) -> float:
+                asked = [str(python(side)), __file__, side, row, str(effort.seconds)]
+                return float(subprocess.run(asked, check=True, capture_output=True, text=True, env=ENVIRONMENT).stdout)
+
+            yield Row(name, f"one tools/call through the core, {row}", "calls/s", alternate(effort.rounds, WORK, rate))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        print(measure(*sys.argv[1:]))
-    else:
-        main()
+    print(calls_per_second(sys.argv[1], sys.argv[2], float(sys.argv[3])))

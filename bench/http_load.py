@@ -2,9 +2,10 @@
 
     python http_load.py
 
-It is told what to do by one line of JSON on stdin, and prints what it saw as another; what it opened stays open until
-stdin ends. It keeps connections alive and sends the given requests over them as bytes: with a rate, at that pace, to
-tell how long the answers take; without, each connection sends again once it is answered.
+It is told what to do by a line of JSON on stdin, and prints what it saw as another; what it opened stays open until
+the next line. It keeps connections alive and sends the given requests over them as bytes: with a rate, at that pace, to
+tell how long the answers take; without, each connection sends again once it is answered, for some seconds or until
+there is a count of answers.
 """
 
 from __future__ import annotations
@@ -76,21 +77,24 @@ async def ask(connection: Connection, request: bytes) -> bytes:
         return await connection.answered
 
 
-async def hurry(connections: list[Connection], requests: list[bytes], seconds: float) -> dict[str, Any]:
+async def hurry(
+    connections: list[Connection], requests: list[bytes], seconds: float, count: int | None
+) -> dict[str, Any]:
     """Send as fast as the server answers; count the answers."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
-    answers, wrong = 0, 0
+    sent, answers, wrong = len(requests), 0, 0
     ends = time.perf_counter() + seconds
 
     def run(connection: Connection, request: bytes) -> None:
         def then(response: bytes) -> None:
-            nonlocal answers, wrong
+            nonlocal sent, answers, wrong
             answers += 1
             wrong += not response.startswith(b"HTTP/1.1 200")
-            if time.perf_counter() < ends:
+            if sent < count if count is not None else time.perf_counter() < ends:
+                sent += 1
                 connection.send(request)
-            elif not ended.done():
+            elif (count is None or answers == count) and not ended.done():
                 ended.set_result(None)
 
         connection.then = then
@@ -147,21 +151,30 @@ async def open_streams(port: int, requests: list[bytes]) -> list[Any]:
     return streams
 
 
-async def main() -> None:
-    """Do what is asked on stdin."""
-    asked = json.loads(sys.stdin.readline())
+async def go(asked: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+    """Do one thing that is asked; return what was seen, and what stays open."""
     port, seconds = asked["port"], asked["seconds"]
     requests = [request.encode() for request in asked["requests"]]
     streams = await open_streams(port, [request.encode() for request in asked.get("streams", [])])
     connections = await connect(port, len(requests))
     rate = asked.get("rate")
-    seen = await (pace(connections, requests, seconds, rate) if rate else hurry(connections, requests, seconds))
-    print(json.dumps(seen), flush=True)
-    await asyncio.to_thread(sys.stdin.read)
-    for connection in connections:
-        connection.close()
-    for _, writer in streams:
-        writer.close()
+    if rate:
+        seen = await pace(connections, requests, seconds, rate)
+    else:
+        seen = await hurry(connections, requests, seconds, asked.get("count"))
+    return seen, [*connections, *(writer for _, writer in streams)]
+
+
+async def main() -> None:
+    """Do what is asked on stdin, line by line."""
+    opened: list[Any] = []
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        for one in opened:
+            one.close()
+        seen, opened = await go(json.loads(line))
+        print(json.dumps(seen), flush=True)
+    for one in opened:
+        one.close()
 
 
 if __name__ == "__main__":

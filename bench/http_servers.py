@@ -1,28 +1,29 @@
 """The Python servers that `streamable_http.py` measures, each the smallest of its kind, and served by uvicorn alike.
 
-python http_servers.py (bare|dragoman|mcp|mcp-stateless) PORT
+python http_servers.py (bare|dragoman|mcp|mcp-stateless|fastmcp|fastmcp-stateless) PORT
 """
 
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
+import tools
+
 SERVER_INFO = {"io.modelcontextprotocol/serverInfo": {"name": "bench", "version": "1"}}
-
-
-async def add(a: int, b: int) -> int:
-    """Adds two numbers."""
-    return a + b
+EVENT = (
+    b'data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":%d,'
+    b'"total":10}}\n\n'
+)
 
 
 def unchecked_answer() -> Callable[[bytes], bytes]:
     """Return a function from a call to the bytes that dragoman answers: decode, add, encode, and nothing is checked."""
-    from msgspec import Raw, Struct, field, json
+    from msgspec import UNSET, Raw, Struct, UnsetType, field, json
 
     class Arguments(Struct):
-        a: int
-        b: int
+        a: int = 0
+        b: int = 0
+        text: str | None = None
 
     class Params(Struct):
         arguments: Arguments
@@ -38,7 +39,7 @@ def unchecked_answer() -> Callable[[bytes], bytes]:
 
     class Result(Struct):
         content: list[Text]
-        structured: Any = field(name="structuredContent")
+        structured: Any | UnsetType = field(name="structuredContent")
 
     class StatelessResult(Result):
         meta: Any = field(name="_meta")
@@ -53,11 +54,18 @@ def unchecked_answer() -> Callable[[bytes], bytes]:
 
     def answer(body: bytes) -> bytes:
         request = decode(body)
-        total = request.params.arguments.a + request.params.arguments.b
-        content = [Text("text", str(total))]
-        if len(request.params.meta):
-            return encode(Response("2.0", request.id, StatelessResult(content, total, SERVER_INFO, "complete")))
-        return encode(Response("2.0", request.id, Result(content, {"result": total})))
+        arguments = request.params.arguments
+        stateless = len(request.params.meta) > 0
+        structured: Any = UNSET
+        if arguments.text is not None:
+            content = [Text("text", arguments.text)]
+        else:
+            total = arguments.a + arguments.b
+            content = [Text("text", str(total))]
+            structured = total if stateless else {"result": total}
+        if stateless:
+            return encode(Response("2.0", request.id, StatelessResult(content, structured, SERVER_INFO, "complete")))
+        return encode(Response("2.0", request.id, Result(content, structured)))
 
     return answer
 
@@ -67,33 +75,37 @@ def bare() -> Any:
     answer = unchecked_answer()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:  # noqa: ARG001
-        body, more = b"", True
+        pieces, more = [], True
         while more:
             message = await receive()
-            body += message.get("body", b"")
+            pieces.append(message.get("body", b""))
             more = message.get("more_body", False)
-        data = answer(body)
+        data = answer(b"".join(pieces))
+        if b'"progressToken"' in pieces[0]:
+            await stream(send, data)
+            return
         head = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": head})
         await send({"type": "http.response.body", "body": data})
 
+    async def stream(send: Any, data: bytes) -> None:
+        head = [(b"content-type", b"text/event-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        for step in range(1, tools.PROGRESS_EVENTS + 1):
+            await send({"type": "http.response.body", "body": EVENT % step, "more_body": True})
+        await send({"type": "http.response.body", "body": b"data: " + data + b"\n\n"})
+
     return app
-
-
-def dragoman() -> Any:
-    """Return what dragoman serves, to both eras."""
-    from dragoman import Server
-
-    server = Server("bench", version="1")
-    server.tool(add)
-    return server.asgi()
 
 
 def mcp(**options: Any) -> Any:
     """Return what the official SDK serves."""
-    server: Any = import_module("mcp.server.mcpserver").MCPServer("bench", log_level="ERROR")
-    server.add_tool(add)
-    return server.streamable_http_app(**options)
+    return tools.mcp().streamable_http_app(**options)
+
+
+def fastmcp(**options: Any) -> Any:
+    """Return what fastmcp serves."""
+    return tools.fastmcp().http_app(path="/mcp", **options)
 
 
 def main(side: str, port: str) -> None:
@@ -102,11 +114,13 @@ def main(side: str, port: str) -> None:
 
     apps: dict[str, Callable[[], Any]] = {
         "bare": bare,
-        "dragoman": dragoman,
+        "dragoman": lambda: tools.dragoman().asgi(),
         "mcp": mcp,
         "mcp-stateless": lambda: mcp(stateless_http=True, json_response=True),
+        "fastmcp": fastmcp,
+        "fastmcp-stateless": lambda: fastmcp(stateless_http=True, json_response=True),
     }
-    lifespan: Any = "on" if side.startswith("mcp") else "off"
+    lifespan: Any = "off" if side in ("bare", "dragoman") else "on"
     uvicorn.run(
         apps[side](),
         port=int(port),

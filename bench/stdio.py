@@ -1,8 +1,6 @@
-"""How fast is a stdio server, against the official Python SDK and the smallest loops that do the same I/O?
+"""How fast is a stdio server, against those of others and the smallest loop that does the same I/O?
 
-    make bench
-
-The same tool is called on every side, in the handshake era. All servers run at once and the rounds alternate between
+The same tools are called on every side, in the handshake era. All servers run at once and the rounds alternate between
 them; what counts is the ratio of the medians, because times on a shared machine mean little alone.
 """
 
@@ -13,37 +11,24 @@ import os
 import select
 import statistics
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-HERE = Path(__file__).resolve().parent
-PEERS = HERE.parent / ".venv" / "peers" / "bin" / "python"
-OURS = Path(sys.executable)
-PYTHONS = {"bare": OURS, "bare-asyncio": OURS, "dragoman": OURS, "mcp": PEERS}
-TOOLS = {
-    "bare": ("bare", "add_inline"),
-    "bare-asyncio": ("bare-asyncio", "add_inline"),
-    "dragoman, async": ("dragoman", "add"),
-    "dragoman, in a thread": ("dragoman", "add_in_thread"),
-    "dragoman, inline": ("dragoman", "add_inline"),
-    "mcp, async": ("mcp", "add"),
-    "mcp, in a thread": ("mcp", "add_in_thread"),
-}
-ROUNDS = 5
-STARTS = 5
-PIPELINED = {"bare": 20_000, "bare-asyncio": 20_000, "dragoman": 20_000, "mcp": 500}
-SEQUENTIAL = 200
-DEADLINE = 60.0
-# Either distorts what is measured: the one imports, the other stdout.
-DISTORTING = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in DISTORTING}
+from processes import DEADLINE, ENVIRONMENT, HERE, node, python, resident_megabytes, stop
+from rows import Effort, Held, Row, Samples, Wanted, alternate, at_least, at_most
 
-Samples = dict[str, list[float]]
+SIDES = ("dragoman", "typescript", "mcp", "fastmcp", "bare")
+WITHOUT_BARE = SIDES[:-1]
+TYPESCRIPT_TOOLS = ("add", "echo", "hold", "release")
+# About as many as a side answers in the same time.
+PIPELINED = {"bare": 100, "dragoman": 50, "typescript": 20, "mcp": 2, "fastmcp": 1}
+LISTED = 1000
+PAYLOAD = "x" * (1 << 20)
+SLOW = 1000
 
 
 def line(message: dict[str, object]) -> bytes:
@@ -65,32 +50,30 @@ INITIALIZE = line(
 INITIALIZED = line({"method": "notifications/initialized"})
 
 
-def calls(tool: str, count: int) -> bytes:
-    """Return that many calls of a tool, to be written in one go."""
-    return b"".join(
-        line({"id": number, "method": "tools/call", "params": {"name": tool, "arguments": {"a": number, "b": 1}}})
-        for number in range(1, count + 1)
-    )
+def request(number: int, method: str, **params: object) -> bytes:
+    """Return a request."""
+    return line({"id": number, "method": method, "params": params})
+
+
+def calls(tool: str, count: int) -> list[bytes]:
+    """Return that many calls of a tool."""
+    return [request(number, "tools/call", name=tool, arguments={"a": number, "b": 1}) for number in range(1, count + 1)]
 
 
 class Server:
     """One server as a child process that has answered `initialize`."""
 
-    def __init__(self, side: str) -> None:
+    def __init__(self, side: str, more: int = 0) -> None:
         started = time.perf_counter()
         self.child = subprocess.Popen(
-            [PYTHONS[side], HERE / "stdio_servers.py", side],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=ENVIRONMENT,
-            bufsize=0,
+            command(side, more), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT, bufsize=0
         )
         assert self.child.stdin is not None
         assert self.child.stdout is not None
         self._input, self._output = self.child.stdin.fileno(), self.child.stdout.fileno()
         self.ask(INITIALIZE)
         self.seconds_to_first_answer = time.perf_counter() - started
-        os.write(self._input, INITIALIZED)
+        self._write(INITIALIZED)
 
     def __enter__(self) -> Server:
         return self
@@ -99,23 +82,21 @@ class Server:
         assert self.child.stdin is not None
         assert self.child.stdout is not None
         self.child.stdin.close()
-        try:
-            self.child.wait(10)
-        except subprocess.TimeoutExpired:
-            self.child.kill()
-            self.child.wait(10)
+        stop(self.child, ask=False)
         self.child.stdout.close()
 
     def ask(self, request: bytes) -> bytes:
         """Write one request and return its answer."""
-        os.write(self._input, request)
-        return self._read(1)
+        return self.ask_all(request, 1)
 
     def ask_all(self, requests: bytes, count: int) -> bytes:
-        """Write many requests while their answers are read, and return these."""
+        """Write requests while so many answers are read, and return these."""
+        if len(requests) <= select.PIPE_BUF:
+            self._write(requests)
+            return self.read(count)
         writer = threading.Thread(target=self._write, args=(requests,), daemon=True)
         writer.start()
-        answers = self._read(count)
+        answers = self.read(count)
         writer.join(DEADLINE)
         return answers
 
@@ -124,10 +105,11 @@ class Server:
         while rest:
             rest = rest[os.write(self._input, rest) :]
 
-    def _read(self, count: int) -> bytes:
+    def read(self, count: int) -> bytes:
+        """Return so many answers."""
         chunks: list[bytes] = []
         ends = time.monotonic() + DEADLINE
-        while count:
+        while count > 0:
             readable, _, _ = select.select([self._output], [], [], ends - time.monotonic())
             chunk = os.read(self._output, 1 << 18) if readable else b""
             if not chunk:
@@ -136,109 +118,158 @@ class Server:
             count -= chunk.count(b"\n")
         return b"".join(chunks)
 
-    def resident_megabytes(self) -> float:
-        """Return the memory that the process holds."""
-        printed = subprocess.run(["ps", "-o", "rss=", "-p", str(self.child.pid)], capture_output=True, check=True)
-        return int(printed.stdout) / 1024
+
+def command(side: str, more: int) -> list[str | Path]:
+    """Return how to start a server."""
+    if side == "typescript":
+        return [node(), HERE / "server.mjs", "stdio", str(more), *TYPESCRIPT_TOOLS]
+    return [python(side), HERE / "stdio_servers.py", side, str(more)]
 
 
-def check_answers(label: str, answers: bytes, count: int) -> None:
+def check_sums(side: str, answers: bytes, count: int) -> None:
     """Stop when a side answered wrongly: its figures would mean nothing."""
     sums = {}
     for answer in answers.splitlines():
         message = json.loads(answer)
         sums[message["id"]] = message["result"]["content"][0]["text"]
     if sums != {number: str(number + 1) for number in range(1, count + 1)}:
-        raise SystemExit(f"{label} answered wrongly: {answers[:500]!r}")
+        raise SystemExit(f"{side} answered wrongly: {answers[:500]!r}")
 
 
-def calls_per_second(label: str, server: Server) -> float:
-    """Return how many calls a second a side answers that are written in one go."""
-    side, tool = TOOLS[label]
-    count = PIPELINED[side]
-    requests = calls(tool, count)
-    started = time.perf_counter()
-    answers = server.ask_all(requests, count)
-    elapsed = time.perf_counter() - started
-    check_answers(label, answers, count)
-    return count / elapsed
-
-
-def median_microseconds(label: str, server: Server) -> float:
-    """Return how long a call takes when the next one waits for its answer."""
-    _, tool = TOOLS[label]
+def median_microseconds(server: Server, requests: Iterable[bytes], holds: bytes) -> float:
+    """Return how long an answer takes when the next request waits for it."""
     durations = []
-    for request in calls(tool, SEQUENTIAL).splitlines(keepends=True):
+    for written in requests:
         started = time.perf_counter()
-        server.ask(request)
+        answer = server.ask(written)
         durations.append(time.perf_counter() - started)
+        if holds not in answer:
+            raise SystemExit(f"{server.child.args!r} answered wrongly: {answer[:500]!r}")
     return statistics.median(durations) * 1e6
 
 
-def alternate(measure: Callable[[str, Server], float], servers: dict[str, Server]) -> Samples:
-    """Measure every side in turn, in each round after one that warms up."""
-    samples: Samples = {label: [] for label in TOOLS}
-    for warmed_up in [False] + [True] * ROUNDS:
-        for label, (side, _) in TOOLS.items():
-            sample = measure(label, servers[side])
-            if warmed_up:
-                samples[label].append(sample)
-    return samples
+class Workloads:
+    """The servers, and what is asked of them."""
+
+    def __init__(self, servers: dict[str, Server], effort: Effort) -> None:
+        self._servers = servers
+        self._effort = effort
+
+    def _row(
+        self, name: str, title: str, unit: str, sides: Iterable[str], measure: Callable[[str], float], *held: Held
+    ) -> Row:
+        samples = alternate(self._effort.rounds, sides, measure)
+        return Row(name, title, unit, samples, held, more_is_better=unit.endswith("/s"))
+
+    def pipelined(self) -> Row:
+        """Calls that are written in one go."""
+
+        def measure(side: str) -> float:
+            count = PIPELINED[side] * self._effort.calls * 2
+            requests = b"".join(calls("add", count))
+            started = time.perf_counter()
+            answers = self._servers[side].ask_all(requests, count)
+            elapsed = time.perf_counter() - started
+            check_sums(side, answers, count)
+            return count / elapsed
+
+        held = (at_least(100, "mcp"), at_least(3, "typescript"))
+        return self._row("stdio_pipelined", "stdio, tools/call, pipelined", "calls/s", SIDES, measure, *held)
+
+    def sequential(self) -> Row:
+        """Calls of which each waits for the one before."""
+        requests = calls("add", self._effort.calls)
+
+        def measure(side: str) -> float:
+            return median_microseconds(self._servers[side], requests, b'"text"')
+
+        held = at_most(1.6, "bare")
+        sides = (*SIDES, "bare-asyncio")
+        return self._row("stdio_sequential", "stdio, tools/call, one at a time, p50", "us", sides, measure, held)
+
+    def payload(self) -> Row:
+        """Calls with an argument and an answer of 1 MiB."""
+        requests = [request(1, "tools/call", name="echo", arguments={"text": PAYLOAD})] * max(
+            5, self._effort.calls // 20
+        )
+
+        def measure(side: str) -> float:
+            return median_microseconds(self._servers[side], requests, PAYLOAD[:100].encode()) / 1e3
+
+        return self._row("stdio_payload", "stdio, 1 MiB in and out, p50", "ms", SIDES, measure)
+
+    def slow(self) -> Row:
+        """Pings while a thousand calls are in flight."""
+        held = b"".join(request(number, "tools/call", name="hold", arguments={}) for number in range(1, SLOW + 1))
+        pings = [request(number, "ping") for number in range(SLOW + 1, SLOW + 1 + self._effort.calls)]
+        release = request(SLOW + 1, "tools/call", name="release", arguments={})
+
+        def measure(side: str) -> float:
+            server = self._servers[side]
+            server.ask_all(held + b"".join(pings[:1]), 1)
+            for ping in pings[:10]:
+                server.ask(ping)
+            latency = median_microseconds(server, pings, b'"result":{}')
+            server.ask_all(release, SLOW + 1)
+            return latency
+
+        title = "stdio, ping while 1,000 calls are in flight, p50"
+        return self._row("stdio_slow", title, "us", WITHOUT_BARE, measure)
 
 
-def starts_and_memory() -> tuple[Samples, Samples]:
-    """Return milliseconds from the start to the first answer, and megabytes after it, of a fresh process each."""
-    milliseconds: Samples = {side: [] for side in PYTHONS}
-    megabytes: Samples = {side: [] for side in PYTHONS}
-    for warmed_up in [False] + [True] * STARTS:
-        for side in PYTHONS:
-            with Server(side) as server:
+def listing(effort: Effort) -> Row:
+    """Measure lists of a thousand tools, and pings of ours to compare with."""
+    requests = [request(number, "tools/list") for number in range(effort.calls)]
+    pings = [request(number, "ping") for number in range(effort.calls)]
+    with ExitStack() as stack:
+        servers = {side: stack.enter_context(Server(side, LISTED)) for side in WITHOUT_BARE}
+
+        def measure(side: str) -> float:
+            if side == "ping":
+                return median_microseconds(servers["dragoman"], pings, b'"result":{}')
+            few = requests if side in ("dragoman", "typescript") else requests[: max(5, effort.calls // 10)]
+            return median_microseconds(servers[side], few, b'"tool_999"')
+
+        samples = alternate(effort.rounds, (*WITHOUT_BARE, "ping"), measure)
+    title = "stdio, tools/list of 1,000 tools, p50"
+    return Row("stdio_list", title, "us", samples, (at_most(2, "ping"),), more_is_better=False)
+
+
+def starts_and_memory(effort: Effort, wanted: Wanted) -> Iterator[Row]:
+    """Measure a fresh process each: how long until it answers, and what it holds then."""
+    milliseconds: Samples = {side: [] for side in (*SIDES, "bare-asyncio")}
+    megabytes: Samples = {side: [] for side in (*SIDES, "bare-asyncio")}
+    smallest = {"dragoman": "small-dragoman"}
+    for warmed_up in [False] + [True] * effort.rounds:
+        for side in milliseconds:
+            with Server(smallest.get(side, side)) as server:
                 if warmed_up:
                     milliseconds[side].append(server.seconds_to_first_answer * 1e3)
-                    megabytes[side].append(server.resident_megabytes())
-    return milliseconds, megabytes
+                    megabytes[side].append(resident_megabytes(server.child.pid))
+    if wanted("stdio_start"):
+        held = (at_most(1.6, "bare"),)
+        yield Row("stdio_start", "stdio, start to first answer", "ms", milliseconds, held, more_is_better=False)
+    if wanted("stdio_memory"):
+        held = (at_most(1.5, "bare"),)
+        yield Row("stdio_memory", "stdio, memory of an idle server", "MB", megabytes, held, more_is_better=False)
 
 
-def show(title: str, samples: Samples, unit: str) -> dict[str, float]:
-    """Print the median and the spread of each side; return the medians."""
-    print(f"\n{title}")
-    medians = {label: statistics.median(values) for label, values in samples.items()}
-    for label, values in samples.items():
-        print(f"  {label:22} {medians[label]:>12,.1f} {unit:8} ({min(values):,.1f} to {max(values):,.1f})")
-    return medians
-
-
-def ratio(medians: dict[str, float], label: str, other: str, aim: str) -> None:
-    """Print how a side compares with another."""
-    print(f"  ratio  {label} / {other}: {medians[label] / medians[other]:.2f}  ({aim})")
-
-
-def main() -> None:
-    """Print every measure."""
-    with ExitStack() as stack:
-        servers = {side: stack.enter_context(Server(side)) for side in PYTHONS}
-        throughput = show("tools/call, pipelined", alternate(calls_per_second, servers), "calls/s")
-        ratio(throughput, "dragoman, async", "mcp, async", "we hold >= 100")
-        ratio(throughput, "dragoman, in a thread", "mcp, in a thread", "for information")
-        ratio(throughput, "dragoman, inline", "mcp, async", "for information")
-        ratio(throughput, "dragoman, async", "bare", "for information")
-        ratio(throughput, "dragoman, inline", "bare", "for information")
-        latency = show("tools/call, one at a time, p50", alternate(median_microseconds, servers), "us")
-        ratio(latency, "dragoman, async", "bare", "we hold <= 1.6")
-        ratio(latency, "dragoman, async", "bare-asyncio", "for information")
-        ratio(latency, "dragoman, in a thread", "bare", "for information")
-        ratio(latency, "dragoman, inline", "bare", "for information")
-        ratio(latency, "dragoman, async", "mcp, async", "for information")
-    milliseconds, megabytes = starts_and_memory()
-    starts = show("start to first answer", milliseconds, "ms")
-    ratio(starts, "dragoman", "bare", "we hold <= 1.6")
-    ratio(starts, "dragoman", "bare-asyncio", "for information")
-    ratio(starts, "dragoman", "mcp", "for information")
-    memory = show("memory of an idle server", megabytes, "MB")
-    ratio(memory, "dragoman", "bare", "we hold <= 1.5")
-    ratio(memory, "dragoman", "bare-asyncio", "for information")
-    ratio(memory, "dragoman", "mcp", "for information")
-
-
-if __name__ == "__main__":
-    main()
+def measure(effort: Effort, wanted: Wanted) -> Iterator[Row]:
+    """Measure what is wanted of stdio servers."""
+    if wanted("stdio_start") or wanted("stdio_memory"):
+        yield from starts_and_memory(effort, wanted)
+    methods = {
+        "stdio_pipelined": Workloads.pipelined,
+        "stdio_sequential": Workloads.sequential,
+        "stdio_payload": Workloads.payload,
+        "stdio_slow": Workloads.slow,
+    }
+    chosen = [method for name, method in methods.items() if wanted(name)]
+    if chosen:
+        with ExitStack() as stack:
+            sides = (*SIDES, "bare-asyncio")
+            workloads = Workloads({side: stack.enter_context(Server(side)) for side in sides}, effort)
+            for method in chosen:
+                yield method(workloads)
+    if wanted("stdio_list"):
+        yield listing(effort)

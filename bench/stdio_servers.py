@@ -1,28 +1,11 @@
-"""The servers that `stdio.py` measures, each the smallest of its kind.
+"""The Python servers that `stdio.py` measures, each the smallest of its kind.
 
-python stdio_servers.py (bare|bare-asyncio|dragoman|mcp)
+python stdio_servers.py (bare|bare-asyncio|dragoman|mcp|fastmcp) [MORE_TOOLS]
 """
 
 import os
 import sys
 from collections.abc import Callable
-from importlib import import_module
-from typing import Any
-
-
-async def add(a: int, b: int) -> int:
-    """Adds two numbers."""
-    return a + b
-
-
-def add_in_thread(a: int, b: int) -> int:
-    """Adds two numbers, in a worker thread where the library has them."""
-    return a + b
-
-
-def add_inline(a: int, b: int) -> int:
-    """Adds two numbers in place."""
-    return a + b
 
 
 def unchecked_answers() -> Callable[[bytes], bytes]:
@@ -30,8 +13,9 @@ def unchecked_answers() -> Callable[[bytes], bytes]:
     from msgspec import Struct, json
 
     class Arguments(Struct):
-        a: int
-        b: int
+        a: int = 0
+        b: int = 0
+        text: str | None = None
 
     class Params(Struct):
         arguments: Arguments | None = None
@@ -44,9 +28,9 @@ def unchecked_answers() -> Callable[[bytes], bytes]:
         text: str
         type: str = "text"
 
-    class Result(Struct):
+    class Result(Struct, omit_defaults=True):
         content: list[Text]
-        structuredContent: dict[str, int]  # noqa: N815 - as it is written on the wire
+        structuredContent: dict[str, int] | None = None  # noqa: N815 - as it is written on the wire
 
     class Response(Struct):
         id: int
@@ -54,21 +38,27 @@ def unchecked_answers() -> Callable[[bytes], bytes]:
         jsonrpc: str = "2.0"
 
     decode, encode = json.Decoder(Request).decode, json.Encoder().encode
-    rest = b""
+    pieces: list[bytes] = []
+
+    def result(arguments: Arguments) -> Result:
+        if arguments.text is not None:
+            return Result([Text(arguments.text)])
+        total = arguments.a + arguments.b
+        return Result([Text(str(total))], {"result": total})
 
     def answer(chunk: bytes) -> bytes:
-        nonlocal rest
-        *lines, rest = (rest + chunk).split(b"\n")
+        pieces.append(chunk)
+        if b"\n" not in chunk:
+            return b""
+        *lines, rest = b"".join(pieces).split(b"\n")
+        pieces[:] = [rest]
         answers: list[bytes] = []
         for line in lines:
             request = decode(line)
             if request.id is None:
                 continue
-            result: Result | dict[str, str] = {}
-            if request.params is not None and request.params.arguments is not None:
-                total = add_inline(request.params.arguments.a, request.params.arguments.b)
-                result = Result([Text(str(total))], {"result": total})
-            answers.append(encode(Response(request.id, result)) + b"\n")
+            arguments = None if request.params is None else request.params.arguments
+            answers.append(encode(Response(request.id, {} if arguments is None else result(arguments))) + b"\n")
         return b"".join(answers)
 
     return answer
@@ -110,24 +100,40 @@ def write_all(data: bytes) -> None:
         view = view[os.write(1, view) :]
 
 
-def dragoman() -> None:
-    """Serve the three kinds of tools that dragoman has."""
+def small_dragoman() -> None:
+    """Serve as an author would write it; `tools.py` imports asyncio, which is not ours to count."""
     from dragoman import Server
 
     server = Server("bench")
-    server.tool(add)
-    server.tool(add_in_thread)
-    server.tool(inline=True)(add_inline)
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        """Adds two numbers."""
+        return a + b
+
     server.run()
 
 
-def mcp() -> None:
-    """Serve the two kinds of tools that the official SDK has."""
-    server: Any = import_module("mcp.server.mcpserver").MCPServer("bench", log_level="ERROR")
-    server.add_tool(add)
-    server.add_tool(add_in_thread)
-    server.run("stdio")
+def served(side: str, more: int) -> None:
+    """Serve every tool with a library."""
+    import tools
+
+    if side == "dragoman":
+        tools.dragoman(more).run()
+    elif side == "mcp":
+        tools.mcp(more).run("stdio")
+    else:
+        tools.fastmcp(more).run("stdio", show_banner=False)
+
+
+def main(side: str, more: str = "0") -> None:
+    """Be one side."""
+    programs = {"bare": bare, "bare-asyncio": bare_asyncio, "small-dragoman": small_dragoman}
+    if side in programs:
+        programs[side]()
+    else:
+        served(side, int(more))
 
 
 if __name__ == "__main__":
-    {"bare": bare, "bare-asyncio": bare_asyncio, "dragoman": dragoman, "mcp": mcp}[sys.argv[1]]()
+    main(*sys.argv[1:])

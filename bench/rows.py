@@ -1,0 +1,99 @@
+"""What a workload gives: a row of samples, side by side, and what we hold ourselves to."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+OURS = "dragoman"
+SIDES = (OURS, "typescript", "mcp", "fastmcp", "bare")
+Samples = dict[str, list[float]]
+Wanted = Callable[[str], bool]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure."""
+
+    rounds: int
+    seconds: float
+    """How long one side runs in one round."""
+    calls: int
+    """How many calls one side is asked in one round, where calls are counted."""
+
+
+FULL = Effort(rounds=5, seconds=0.5, calls=200)
+QUICK = Effort(rounds=2, seconds=0.1, calls=40)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What we hold: our median divided by that of another side is at least, or at most, so much."""
+
+    relation: str
+    bound: float
+    other: str
+
+    def reached(self, ratio: float) -> bool:
+        """Tell whether a ratio keeps it."""
+        return ratio >= self.bound if self.relation == ">=" else ratio <= self.bound
+
+    def __str__(self) -> str:
+        return f"{self.relation} {self.bound:g} x {self.other}"
+
+
+def at_least(bound: float, other: str) -> Held:
+    """Hold that we are so many times as much as another side."""
+    return Held(">=", bound, other)
+
+
+def at_most(bound: float, other: str) -> Held:
+    """Hold that we are no more than so many times as much as another side."""
+    return Held("<=", bound, other)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One workload: what every side did, in each round."""
+
+    name: str
+    title: str
+    unit: str
+    samples: Samples
+    held: tuple[Held, ...] = ()
+    more_is_better: bool = True
+    notes: dict[str, float] = field(default_factory=dict)
+
+    def median(self, side: str) -> float:
+        """Return what a side did in the middle round."""
+        return statistics.median(self.samples[side])
+
+    def spread(self, side: str) -> float:
+        """Return how far apart the rounds of a side were: half of their range, as a share of the median."""
+        values = self.samples[side]
+        return (max(values) - min(values)) / 2 / self.median(side)
+
+    def ratio(self, other: str) -> float:
+        """Return our median divided by that of another side."""
+        return self.median(OURS) / self.median(other)
+
+    def others(self) -> list[str]:
+        """Return every side but ours, the known ones first."""
+        return sorted(
+            set(self.samples) - {OURS}, key=lambda side: (side not in SIDES, SIDES.index(side) if side in SIDES else 0)
+        )
+
+
+def alternate(rounds: int, sides: Iterable[str], measure: Callable[[str], float]) -> Samples:
+    """Measure every side in turn, in each round after one that warms up."""
+    samples: Samples = {side: [] for side in sides}
+    for warmed_up in [False] + [True] * rounds:
+        for side, values in samples.items():
+            value = measure(side)
+            if warmed_up:
+                values.append(value)
+    return samples
+
+
+Workloads = Callable[[Effort, Wanted], Iterator[Row]]
