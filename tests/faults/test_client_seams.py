@@ -252,3 +252,4 @@ async def test_a_question_of_the_server_is_answered_where_tasks_are_eager():
     async with AsyncClient(server, mode="handshake", roots=["/"]):
         server.say("roots/list", id="q")
         await server.until(lambda: any("result" in message for message in server.received))
+        assert [message["id"] for message in server.received if "result" in message] == ["q"]

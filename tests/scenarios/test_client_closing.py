@@ -271,3 +271,4 @@ async def test_a_client_that_was_dropped_is_closed(target):
         while asyncio.all_tasks() - before:
             gc.collect()
             await asyncio.sleep(0.001)
+    assert asyncio.all_tasks() == before

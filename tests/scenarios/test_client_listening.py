@@ -194,6 +194,7 @@ async def test_our_own_server_is_listened_to_and_stopping_leaves_nothing():
         server.notify_resource_updated("memo://a")
         await until(lambda: updates)
         await client.stop()
+        assert updates == ["memo://a"]
         updates.clear()
 
 

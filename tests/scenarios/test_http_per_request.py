@@ -206,3 +206,4 @@ async def test_a_client_that_leaves_cancels_its_request():
     exchange.leave()
     await asyncio.wait_for(cancelled.wait(), DEADLINE)
     await exchange.end()
+    assert exchange.messages == []

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from math import inf
@@ -58,7 +59,7 @@ class _Attempt(Struct):
     nonces: int = 0
 
 
-class Authorizer:
+class Authorizer(ABC):
     """Authorizes the requests to one server; how tokens are had is up to its kinds."""
 
     _refreshes = True
@@ -410,17 +411,17 @@ class Authorizer:
 
     # What the kinds do.
 
+    @abstractmethod
     def _is_renewable(self, tokens: Tokens) -> bool:
         """Tell whether tokens can be renewed without a person."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def _renew(self, fetch: Fetcher, tokens: Tokens, authority: Authority) -> Tokens:
         """Return new tokens for old ones."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def _obtain(self, fetch: Fetcher, authority: Authority, scope: str | None) -> Tokens:
         """Return tokens, by whatever it takes."""
-        raise NotImplementedError
 
     async def _forget_client(self) -> bool:
         """Forget a registration that the authorization server does not know any more, if it can be had anew."""

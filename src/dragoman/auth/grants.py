@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -60,9 +61,9 @@ class _Grant(Authorizer):
         tokens = await request_tokens(fetch, authority, form, self._who, self._key_for(authority))
         return self._require_bound(tokens)
 
+    @abstractmethod
     async def _form(self, fetch: Fetcher, authority: Authority) -> dict[str, str | None]:
         """Return what is sent to be let in."""
-        raise NotImplementedError
 
 
 class ClientCredentials(_Grant):

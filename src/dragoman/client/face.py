@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, overload
 
 from dragoman import types
@@ -39,17 +40,17 @@ class _Told:
         _introduce_again(core)
 
 
-class Face:
+class Face(ABC):
     """What a client shows of its inside."""
 
+    @abstractmethod
     def _living(self) -> AsyncClient:
         """Return the asynchronous client of this process."""
-        raise NotImplementedError
 
     def _inside(self) -> Core:
         return self._living()._core
 
-    def _was_given(self, name: str, given: Any) -> None:
+    def _was_given(self, name: str, given: Any) -> None:  # noqa: B027 - only the blocking face keeps its options
         """Take note that an option has another value than it had when the client was made."""
 
     @property

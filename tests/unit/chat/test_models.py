@@ -242,7 +242,7 @@ def test_memories_have_a_bound():
 
 
 def test_a_model_that_was_never_asked_closes_without_ado():
-    asyncio.run(asyncio.wait_for(AnyLlm("openai:x").aclose(), DEADLINE))
+    assert asyncio.run(asyncio.wait_for(AnyLlm("openai:x").aclose(), DEADLINE)) is None
 
 
 def test_a_model_that_is_refused_its_request_by_any_llm_tells_so():

@@ -11,10 +11,11 @@ from scenarios.http_peer import scenario
 
 @scenario
 async def test_turns_follow_each_other():
-    turns = Turns()
+    turns, had = Turns(), 0
     for _ in range(2):
         async with turns.one():
-            pass
+            had += 1
+    assert had == 2
 
 
 @scenario

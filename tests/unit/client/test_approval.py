@@ -67,7 +67,9 @@ async def test_an_async_function_is_awaited_in_the_loop():
         await asyncio.sleep(0)
         return threading.current_thread() is threading.main_thread()
 
-    await decide(ask, approval(), None)
+    asked = approval()
+    await decide(ask, asked, None)
+    assert asked.approved
 
 
 @scenario
@@ -75,7 +77,9 @@ async def test_a_plain_function_may_return_an_awaitable():
     async def answer(call):
         return call.name == "delete"
 
-    await decide(lambda call: answer(call), approval(), None)
+    asked = approval()
+    await decide(lambda call: answer(call), asked, None)
+    assert asked.approved
 
 
 @pytest.mark.covers("HIL-03", "LHD-01")
@@ -89,8 +93,10 @@ async def test_an_object_with_execute_or_call_approves():
         async def __call__(self, call):
             return True
 
-    await decide(Executing(), approval(), None)
-    await decide(Calling(), approval(), None)
+    for handler in (Executing(), Calling()):
+        asked = approval()
+        await decide(handler, asked, None)
+        assert asked.approved
 
 
 @pytest.mark.covers("HIL-04")
@@ -154,7 +160,9 @@ async def test_a_handler_that_denied_cannot_return_true():
 
 @scenario
 async def test_a_handler_may_approve_by_itself_and_return_nothing():
-    await decide(lambda call: call.approve() and None, approval(), None)
+    asked = approval()
+    await decide(lambda call: call.approve() and None, asked, None)
+    assert asked.approved
 
 
 @pytest.mark.covers("HIL-05")

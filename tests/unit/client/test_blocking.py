@@ -156,6 +156,7 @@ def test_an_idle_client_answers_the_pings_of_its_server():
     with Client(scripted):
         scripted.say("ping", id="are you there?")
         until(lambda: [said for said in scripted.received if said.get("id") == "are you there?"], "an answer")
+        assert scripted.received[-1]["result"] == {}
 
 
 @pytest.mark.covers("BEY-11")

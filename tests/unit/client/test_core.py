@@ -114,6 +114,7 @@ def test_a_client_whose_loop_has_ended_listens_and_tells_in_the_next(version):
         async with asyncio.timeout(10):
             while not told:
                 await client.read_resource("memo://a")
+        assert set(told) == {"memo://a"}
         told.clear()
 
     asyncio.run(use())

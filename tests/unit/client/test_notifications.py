@@ -310,6 +310,7 @@ async def test_closing_lets_go_whoever_waits_for_a_handler():
     await asyncio.sleep(0)
     await asyncio.wait_for(deliveries.close(), DEADLINE)
     await asyncio.wait_for(waiting, DEADLINE)
+    assert deliveries.is_idle
 
 
 @scenario
