@@ -721,3 +721,11 @@ def test_the_status_of_an_error_depends_on_whether_a_handler_raised_it(
     assert (exchange.OK, exchange.ACCEPTED) == (200, 202)
     assert exchange.rejection_status(error) == before
     assert exchange.handler_status(error) == after
+
+
+def test_a_malformed_meta_that_claims_nothing_is_left_to_the_session() -> None:
+    body = rb'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"\u0061","_meta":{"progressToken":[]}}}'
+    sent = headers.RequestHeaders("2025-11-25", "a session", content_type="application/json")
+    found = receive(sent, body, OFFER)
+    assert isinstance(found, InSession)
+    assert found.messages == [jsonrpc.decode(body)]
