@@ -611,3 +611,9 @@ def test_a_session_knows_the_client_as_far_as_the_agreed_version_goes_and_by_its
 ) -> None:
     _, caller = introduce(version, DECLARED)
     assert wire(caller.capabilities) == usable | {"extensions": {"com.example/ui": {}}}
+
+
+def test_a_caller_whose_envelope_was_read_already_is_not_asked_for_it_again() -> None:
+    meta = types.RequestMeta(client_info=types.Implementation("c", "1"))
+    caller = eras.stateless_caller(meta, OFFER, "2026-07-28")
+    assert (caller.version.name, caller.info) == ("2026-07-28", meta.client_info)
