@@ -221,3 +221,23 @@ async def test_a_web_socket_is_closed():
 
     await AsgiApp(Service(None))({"type": "websocket"}, None, send)
     assert sent == ["websocket.close"]
+
+
+def test_whoever_has_left_is_ended_into_the_void_and_a_framework_around_sees_a_response():
+    async def measure():
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": [], "server": ("127.0.0.1", 8000)}
+        exchange = Exchange(scope, None, send)
+        exchange.lose()
+        await exchange.reply(200, b"too late")
+        assert sent == []
+        await exchange.close()
+        return sent
+
+    sent = asyncio.run(measure())
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+    assert sent[0]["status"] == 499
