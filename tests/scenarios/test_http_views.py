@@ -341,9 +341,22 @@ def serving(app: Any) -> Iterator[int]:
             thread.join(DEADLINE)
 
 
+class _AtOnce(http.client.HTTPConnection):
+    """Sends a request in one write: a server that refuses one unread, and closes, would cut a second write off."""
+
+    unsent = b""
+
+    def send(self, data: Any) -> None:
+        self.unsent += data
+
+    def getresponse(self) -> http.client.HTTPResponse:
+        super().send(self.unsent)
+        return super().getresponse()
+
+
 def ask(port: int, headers: dict[str, str], body: Any, path: str = "/mcp", method: str = "POST", **options: Any) -> Any:
     """Send a request over a socket, and return what comes back."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE)
+    connection = _AtOnce("127.0.0.1", port, timeout=DEADLINE)
     try:
         connection.request(method, path, body, headers, **options)
         response = connection.getresponse()
