@@ -11,7 +11,7 @@ import pytest
 from dragoman import BlockingContext, Context, ListRoots, RpcError, Server, Timeout, TransportError, types
 from dragoman.testing.wire import WirePeer
 
-DEADLINE = 10
+DEADLINE = 30
 MANY = 1_000
 SHORT = 0.02
 CAPABILITIES: types.Json = {"elicitation": {}, "roots": {}}

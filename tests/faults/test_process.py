@@ -446,7 +446,7 @@ WAIT = "await asyncio.Event().wait()"
 def client(server, then, last=""):
     code = CLIENT.format(server=server, then=then, last=last)
     return subprocess.Popen(
-        [sys.executable, "-W", "error", "-X", "dev", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-W", "error", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
 
 
@@ -501,7 +501,7 @@ print(*ready, flush=True)
 
 @pytest.mark.covers("CST-11")
 def test_an_interpreter_that_exits_ends_servers_of_a_loop_that_still_runs_in_a_thread():
-    command = [sys.executable, "-W", "error", "-X", "dev", "-c", IN_A_THREAD.format(server=STUBBORN)]
+    command = [sys.executable, "-W", "error", "-c", IN_A_THREAD.format(server=STUBBORN)]
     finished = subprocess.run(command, capture_output=True, timeout=DEADLINE)
     with ended_at_last(int(finished.stdout)):
         assert (finished.returncode, finished.stderr) == (0, b"")

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from dragoman.client import opening
 
-DEADLINE = 10
+DEADLINE = 30
 STATELESS, NEWEST, OLDER, BATCHING, OLDEST = "2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"
 
 _STDIO = """

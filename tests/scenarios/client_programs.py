@@ -31,7 +31,7 @@ def environment() -> dict[str, str]:
 
 def start(text: str, over: str, url: str = "", **options) -> subprocess.Popen:
     """Start a program that reaches `target` over memory, stdio or HTTP."""
-    command = [sys.executable, "-X", "dev", "-W", "ignore::DeprecationWarning"]
+    command = [sys.executable, "-W", "always", "-W", "ignore::DeprecationWarning"]
     program = OPENING + textwrap.dedent(text)
     return subprocess.Popen(
         [*command, "-c", program, str(SERVER), url, over],

@@ -13,7 +13,7 @@ from dragoman.server.http import HttpService
 from dragoman.server.sessions import Sessions
 from dragoman.transports.asgi import AsgiApp, Pace
 
-DEADLINE = 10
+DEADLINE = 30
 STATELESS, NEWEST, OLDER, BATCHING = "2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"
 BRISK = Pace(tick=0.001, stream_after=3600, keep_alive=3600, send=3600)
 BOTH = "application/json, text/event-stream"

@@ -22,7 +22,7 @@ from dragoman import (
 from dragoman.testing.wire import WirePeer
 
 ERAS = ["2025-06-18", "2025-11-25", "stateless"]
-DEADLINE = 10
+DEADLINE = 30
 CAPABILITIES: types.Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 
 

@@ -11,7 +11,7 @@ import pytest
 from dragoman import Context, Elicit, InputRequired, Server, types
 from dragoman.testing.wire import WirePeer
 
-DEADLINE = 10
+DEADLINE = 30
 CAPABILITIES: types.Json = {"elicitation": {}, "roots": {}}
 ADA = {"action": "accept", "content": {"name": "Ada"}}
 GRACE = {"action": "accept", "content": {"name": "Grace"}}

@@ -16,7 +16,7 @@ from dragoman import Context, DefinitionError, Elicit, Sample, Server, tool, typ
 from dragoman.testing.wire import WirePeer
 
 ERAS = ["2025-06-18", "2025-11-25", "stateless"]
-DEADLINE = 10
+DEADLINE = 30
 CAPABILITIES: types.Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 every_era = pytest.mark.parametrize("era", ERAS)
 

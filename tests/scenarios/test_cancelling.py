@@ -12,7 +12,7 @@ import pytest
 from dragoman import BlockingContext, Cancelled, Context, Server, types
 from dragoman.testing import WirePeer
 
-DEADLINE = 10
+DEADLINE = 30
 ERAS = pytest.mark.parametrize("era", ["none", "2024-11-05", "handshake", "stateless"])
 COMPLETE = {"ref": {"type": "ref/prompt", "name": "prompt"}, "argument": {"name": "a", "value": ""}}
 FILL = {"ref": {"type": "ref/resource", "uri": "template://{name}"}, "argument": {"name": "name", "value": ""}}

@@ -21,7 +21,7 @@ from dragoman import (
 from dragoman.config import PROCESS
 from dragoman.testing import WirePeer
 
-DEADLINE = 20
+DEADLINE = 30
 ERAS = pytest.mark.parametrize("era", ["handshake", "stateless"])
 
 

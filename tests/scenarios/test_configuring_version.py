@@ -21,7 +21,7 @@ from dragoman import (
 from dragoman.config import PROCESS
 from dragoman.testing import WirePeer
 
-DEADLINE = 20
+DEADLINE = 30
 HANDSHAKE_VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 ICON = {"src": "https://example.com/icon.png"}
 ENVELOPE = {

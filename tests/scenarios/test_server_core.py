@@ -15,7 +15,7 @@ from dragoman import (
 )
 from dragoman.testing import WirePeer
 
-DEADLINE = 20
+DEADLINE = 30
 HANDSHAKE_VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 VERSIONS = [*HANDSHAKE_VERSIONS, "2026-07-28"]
 ERAS = pytest.mark.parametrize("era", ["handshake", "stateless", "none"])

@@ -13,7 +13,7 @@ import pytest
 from dragoman import BlockingContext, Context, DragomanError, Server, ToolResult, ValidationError
 from dragoman.server.call import Session
 
-DEADLINE = 20
+DEADLINE = 30
 INTRODUCTION = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
 
 

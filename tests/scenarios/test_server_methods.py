@@ -15,7 +15,7 @@ from dragoman.protocol.methods import METHODS
 from dragoman.testing.wire import WirePeer
 
 ERAS = ["none", "2024-11-05", "handshake", "stateless"]
-DEADLINE = 10
+DEADLINE = 30
 
 
 def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

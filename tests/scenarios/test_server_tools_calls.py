@@ -15,7 +15,7 @@ from dragoman import BlockingContext, Context, DefinitionError, Server, tool, ty
 from dragoman.testing.wire import WirePeer
 
 ERAS = ["none", "handshake", "stateless"]
-DEADLINE = 10
+DEADLINE = 30
 
 
 def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

@@ -23,7 +23,7 @@ from dragoman import (
 from dragoman.config import Configuration
 from dragoman.testing import WirePeer
 
-DEADLINE = 10
+DEADLINE = 30
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 MESSAGE = "notifications/message"
 PROGRESS = "notifications/progress"

@@ -12,7 +12,7 @@ from dragoman import Context, Server, types
 from dragoman.protocol.listen import MOST_WAITING
 from dragoman.testing import WirePeer
 
-DEADLINE = 10
+DEADLINE = 30
 LISTEN = "subscriptions/listen"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 UPDATED = "notifications/resources/updated"
@@ -236,7 +236,9 @@ async def test_the_end_of_the_input_ends_subscriptions_in_good_order():
         request = {"jsonrpc": "2.0", "id": id, "method": LISTEN}
         params = {"notifications": {"toolsListChanged": True}, "_meta": envelope}
         connection.receive(json.dumps({**request, "params": params}).encode() + b"\n")
-    await asyncio.sleep(0)
+    async with asyncio.timeout(DEADLINE):
+        while len(sent) < 2:
+            await asyncio.sleep(0)
     connection.receive_end()
     server.notify_tools_list_changed()
     await asyncio.wait_for(connection.drain(), DEADLINE)

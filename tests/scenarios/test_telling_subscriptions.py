@@ -14,7 +14,7 @@ from dragoman.config import Configuration
 from dragoman.protocol.listen import MOST_WAITING
 from dragoman.testing import WirePeer
 
-DEADLINE = 10
+DEADLINE = 30
 UPDATED = "notifications/resources/updated"
 KINDS = pytest.mark.parametrize("kind", ["tools", "prompts", "resources"])
 FOLLOWED = {"resources": {"subscribe": True}}

@@ -14,7 +14,7 @@ from dragoman.auth.listener import LARGEST_HEAD, LoopbackListener
 from dragoman.errors import AuthError, AuthRequired, InsecureUrl
 from scenarios.http_peer import scenario
 
-DEADLINE = 20
+DEADLINE = 30
 
 
 def is_ours(response):

@@ -10,7 +10,7 @@ import pytest
 from dragoman.errors import DragomanError
 from dragoman.runtime.portal import outcome, portal, run_blocking
 
-DEADLINE = 20
+DEADLINE = 30
 
 
 async def thread_name():

@@ -10,7 +10,7 @@ from dragoman.protocol import eras
 from dragoman.protocol.versions import LATEST_HANDSHAKE
 from dragoman.server.asking import asking_of, require_capabilities, require_capability
 
-DEADLINE = 10
+DEADLINE = 30
 ROOTS = {"roots": [{"uri": "file:///home"}]}
 
 

@@ -12,7 +12,7 @@ from dragoman.protocol.methods import METHODS
 from dragoman.protocol.versions import LATEST_HANDSHAKE
 from dragoman.server.call import SILENCE, Call, Session
 
-DEADLINE = 10
+DEADLINE = 30
 
 
 def call() -> Call:

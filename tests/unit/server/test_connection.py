@@ -10,7 +10,7 @@ from dragoman import BlockingContext, Cancelled, Context, RpcError, Server, Tool
 from dragoman.config import Configuration
 from dragoman.testing import WirePeer
 
-DEADLINE = 20
+DEADLINE = 30
 PONG = {"jsonrpc": "2.0", "id": 1, "result": {}}
 ERAS = pytest.mark.parametrize("era", ["handshake", "stateless", "none"])
 INTERNAL_ERROR = {"code": -32603, "message": "Internal error"}

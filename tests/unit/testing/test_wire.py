@@ -5,7 +5,7 @@ import pytest
 from dragoman import Server
 from dragoman.testing import WirePeer
 
-DEADLINE = 20
+DEADLINE = 30
 
 
 def run(conversation):
