@@ -74,10 +74,15 @@ async def measured(target):
     async with asyncio.timeout(DEADLINE), AsyncClient(target) as client:
         for _ in range(5):
             await client.call_tool("add", {"a": 1, "b": 2})
-        with functions_of_ours() as passed, tasks_started() as tasks:
-            result = await client.call_tool("add", {"a": 1, "b": 2})
-        assert result.text == "3"
-        return passed, tasks
+        # A response may come in pieces, which takes more: what counts is a call that it did not happen to.
+        return min([await measured_call(client) for _ in range(10)], key=lambda seen: len(seen[0]))
+
+
+async def measured_call(client):
+    with functions_of_ours() as passed, tasks_started() as tasks:
+        result = await client.call_tool("add", {"a": 1, "b": 2})
+    assert result.text == "3"
+    return passed, tasks
 
 
 def sums():

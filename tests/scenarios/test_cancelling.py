@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import json
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -418,3 +419,44 @@ async def test_initialize_is_never_cancelled(version):
         id = peer.start("initialize", introduction)
         peer.notify("notifications/cancelled", {"requestId": id})
         assert (await peer.response(id))["result"]["protocolVersion"] == version
+
+
+@pytest.mark.covers("CAN-01")
+@pytest.mark.parametrize("cancel", ["in one go", "when it has ended"])
+@scenario
+async def test_a_cancelled_call_that_never_waits_does_not_cancel_the_one_after_it(cancel):
+    server = Server()
+    released = asyncio.Event()
+    sent: list[types.Json] = []
+
+    @server.tool
+    async def quick() -> str:
+        return "quick"
+
+    @server.tool
+    async def patient() -> str:
+        await released.wait()
+        return "patient"
+
+    def call(id: int, tool: str) -> bytes:
+        return encoded({"id": id, "method": "tools/call", "params": {"name": tool}})
+
+    cancelled = encoded({"method": "notifications/cancelled", "params": {"requestId": 1}})
+    connection = server.connect(lambda data: sent.append(json.loads(data)))
+    if cancel == "in one go":
+        connection.receive(call(1, "quick") + cancelled + call(2, "patient"))
+    else:
+        connection.receive(call(1, "quick") + call(2, "patient"))
+        await asyncio.sleep(0)
+        connection.receive(cancelled)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    released.set()
+    await asyncio.wait_for(connection.drain(), DEADLINE)
+    assert [message["id"] for message in sent] == ([2] if cancel == "in one go" else [1, 2])
+    assert sent[-1]["result"]["content"][0]["text"] == "patient"
+    connection.close()
+
+
+def encoded(message: types.Json) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"

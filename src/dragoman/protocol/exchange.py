@@ -99,12 +99,12 @@ def receive(
     message = jsonrpc.decode(body, limits, batches=True)
     try:
         match message:
+            case jsonrpc.Request():
+                return _receive_request(sent, message, offer, body)
             case jsonrpc.Invalid(_, error):
                 raise error
             case jsonrpc.Batch(messages):
                 return _receive_batch(sent, messages, offer)
-            case jsonrpc.Request():
-                return _receive_request(sent, message, offer, body)
             case jsonrpc.Notification():
                 return _receive_notification(sent, message, offer)
             case _:

@@ -106,9 +106,12 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS, *, batches: bool = Fals
     Example:
         decode(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}')  # Request(id=1, method='ping', ...)
     """
-    problem = _over_limits(data, limits)
-    if problem is not None:
-        return Invalid(None, ParseError(problem))
+    size = len(data)
+    # A level of nesting takes two bytes.
+    if size > 2 * limits.nesting or size > limits.message_bytes or not data.isascii():
+        problem = _over_limits(data, limits)
+        if problem is not None:
+            return Invalid(None, ParseError(problem))
     if batches and data.lstrip()[:1] == b"[":
         return _decode_batch(data, limits)
     return _decode_one(data)
@@ -124,8 +127,7 @@ def _over_limits(data: bytes, limits: Limits) -> str | None:
             data.decode()
         except UnicodeDecodeError:
             return "The message is not valid UTF-8"
-    # A level takes two bytes.
-    if size > 2 * limits.nesting and nests_deeper(data, limits.nesting):
+    if nests_deeper(data, limits.nesting):
         return f"The message is nested deeper than {limits.nesting} levels"
     return None
 

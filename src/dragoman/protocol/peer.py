@@ -83,17 +83,6 @@ class _Batch:
         return jsonrpc.encode_batch(self._answers) if self._expected == 0 and self._answers else None
 
 
-class _Served:
-    """A request of the other side that is being served."""
-
-    __slots__ = ("batch", "cancellable", "cancelled")
-
-    def __init__(self, batch: _Batch | None, *, cancellable: bool) -> None:
-        self.batch = batch
-        self.cancellable = cancellable
-        self.cancelled = False
-
-
 class Peer:
     """The state of one connection.
 
@@ -116,7 +105,9 @@ class Peer:
         self._id_prefix = id_prefix
         self._last_id = 0
         self._lines = LineDecoder(limits.message_bytes)
-        self._served: dict[types.RequestId, _Served] = {}
+        self._served: dict[types.RequestId, _Batch | None] = {}
+        self._cancelled: set[types.RequestId] = set()
+        self._initializing: set[types.RequestId] = set()
         self._waiting: dict[types.RequestId, Any] = {}
 
     @property
@@ -149,13 +140,19 @@ class Peer:
             if isinstance(line, Oversized):
                 limit = self._limits.message_bytes
                 yield self._refuse(None, ParseError(f"A message must not have more than {limit} bytes"))
+                continue
+            message = jsonrpc.decode(line, self._limits, batches=self.version.batches)
+            if type(message) is jsonrpc.Request and message.id not in self._served:
+                yield self._begin(message, None)
             else:
-                yield from self.receive_message(line)
+                yield from self._brought(message)
 
     def receive_message(self, data: bytes) -> list[Event]:
         """Return what one whole message brings."""
+        return self._brought(jsonrpc.decode(data, self._limits, batches=self.version.batches))
+
+    def _brought(self, message: jsonrpc.Message | jsonrpc.Batch) -> list[Event]:
         events: list[Event] = []
-        message = jsonrpc.decode(data, self._limits, batches=self.version.batches)
         if isinstance(message, jsonrpc.Batch):
             self._accept_batch(message.messages, events)
         else:
@@ -180,9 +177,14 @@ class Peer:
         if request.id in self._served:
             refusal = InvalidRequest(f"The request id {request.id!r} is in use by a request that is still served")
             self._settle(self._refuse(request.id, refusal).data, batch, events)
-            return
-        self._served[request.id] = _Served(batch, cancellable=request.method != INITIALIZE)
-        events.append(request)
+        else:
+            events.append(self._begin(request, batch))
+
+    def _begin(self, request: jsonrpc.Request, batch: _Batch | None) -> jsonrpc.Request:
+        self._served[request.id] = batch
+        if request.method == INITIALIZE:
+            self._initializing.add(request.id)
+        return request
 
     def _accept_batch(self, messages: list[jsonrpc.Message], events: list[Event]) -> None:
         answered = [
@@ -215,11 +217,12 @@ class Peer:
 
     def _accept_cancelled(self, raw: Raw, events: list[Event]) -> None:
         params = _lenient(_cancelled, raw)
-        served = self._served.get(params.request_id) if params and params.request_id is not None else None
+        id = None if params is None else params.request_id
         # SHOULD: "Ignore unknown/completed/malformed cancellations"; MUST NOT (2025-11-25): cancel initialize.
-        if params and params.request_id is not None and served and served.cancellable and not served.cancelled:
-            served.cancelled = True
-            events.append(Cancelled(params.request_id, params.reason))
+        if params is None or id is None or id not in self._served or id in self._initializing | self._cancelled:
+            return
+        self._cancelled.add(id)
+        events.append(Cancelled(id, params.reason))
 
     def _accept_progress(self, raw: Raw, events: list[Event]) -> None:
         params = _lenient(_progress, raw)
@@ -262,11 +265,14 @@ class Peer:
         return self._finish(id, None)
 
     def _finish(self, id: types.RequestId, data: bytes | None) -> bytes | None:
-        served = self._served.pop(id, None)
-        if served is None:
+        if id not in self._served:
             return None
-        answer = None if served.cancelled else data
-        return answer if served.batch is None else served.batch.settle(answer)
+        batch = self._served.pop(id)
+        self._initializing.discard(id)
+        if id in self._cancelled:
+            self._cancelled.discard(id)
+            data = None
+        return data if batch is None else batch.settle(data)
 
     def next_id(self) -> types.RequestId:
         """Return an id that no request of ours has had."""
@@ -303,6 +309,8 @@ class Peer:
     def close(self) -> list[Any]:
         """Forget everything; return the waiters of our requests, which no answer will reach."""
         self._served.clear()
+        self._cancelled.clear()
+        self._initializing.clear()
         return self.abandon()
 
 

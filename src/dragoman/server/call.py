@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import Raw
+from msgspec import Raw, Struct, field
 
 from dragoman import types
 from dragoman.errors import Cancelled, DragomanError
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from dragoman.protocol.listen import Subscription
     from dragoman.server.asking import Asking
-    from dragoman.server.server import Server
 
 _NO_CLAIMS: Mapping[str, Any] = MappingProxyType({})
 
@@ -104,61 +103,37 @@ class Silence:
 SILENCE = Silence()
 
 
-class Call:
+class Call(Struct, eq=False):
     """A request that is being served."""
 
-    __slots__ = (
-        "asking",
-        "cancelled",
-        "channel",
-        "claims",
-        "driven",
-        "ended",
-        "lacked",
-        "loop",
-        "principal",
-        "progress",
-        "request",
-        "scopes",
-        "server",
-        "server_context",
-        "session",
-        "settings",
-        "task",
-    )
+    request: eras.Request
+    session: Session
+    channel: Channel = SILENCE
+    server: Any = None
+    server_context: Any = None
+    principal: str | None = None
+    settings: Any = None
+    """What holds while the request is served, set when that begins."""
+    scopes: frozenset[str] | None = None
+    """What whoever asks may do; None where nobody verifies it."""
+    claims: Mapping[str, Any] = _NO_CLAIMS
+    lacked: list[str] | None = None
+    """The scopes for lack of which the handler refused."""
+    cancelled: bool = False
+    ended: bool = False
+    progress: float | None = None
+    asking: Asking | None = None
+    loop: asyncio.AbstractEventLoop | None = None
+    task: asyncio.Task[Any] | None = None
+    """The task that serves the request, where there is one."""
+    driven: set[Future[Any]] = field(default_factory=set)
+    """What a blocking handler waits for in the loop."""
 
-    def __init__(
-        self,
-        request: eras.Request,
-        session: Session,
-        channel: Channel = SILENCE,
-        *,
-        server: Server | None = None,
-        server_context: Any = None,
-        principal: str | None = None,
-    ) -> None:
-        self.server: Any = server
-        self.settings: Any = None
-        """What holds while the request is served, set when that begins."""
-        self.request = request
-        self.session = session
-        self.channel = channel
-        self.server_context = server_context
-        self.principal = principal
-        self.scopes: frozenset[str] | None = None
-        """What whoever asks may do; None where nobody verifies it."""
-        self.claims: Mapping[str, Any] = _NO_CLAIMS
-        self.lacked: list[str] | None = None
-        """The scopes for lack of which the handler refused."""
-        self.cancelled = False
-        self.ended = False
-        self.progress: float | None = None
-        self.asking: Asking | None = None
-        self.task: asyncio.Task[Any] | None = None
-        """The task that serves the request, where there is one."""
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.driven: set[Future[Any]] = set()
-        """What a blocking handler waits for in the loop."""
+    def begin(self, task: asyncio.Task[Any] | None) -> None:
+        """Be served by a task from now on."""
+        self.task = task
+        if self.cancelled:
+            self._cancel_soon()
 
     def give_up(self) -> None:
         """Let the handler know that nobody wants its outcome: its task is cancelled, and what a thread waits for."""
@@ -166,8 +141,17 @@ class Call:
         for future in list(self.driven):
             future.cancel()
         if self.task is not None:
-            # After its first step, which is scheduled already: a task that never began would not clean up after itself.
-            self.task.get_loop().call_soon(self.task.cancel)
+            self._cancel_soon()
+
+    def _cancel_soon(self) -> None:
+        # After its first step, which is scheduled already: a task that never began would not clean up after itself.
+        assert self.task is not None
+        self.task.get_loop().call_soon(self._cancel_task)
+
+    def _cancel_task(self) -> None:
+        # A task that has ended this call may serve the next.
+        if self.task is not None and not self.ended:
+            self.task.cancel()
 
     def is_given_up_by(self, error: BaseException) -> bool:
         """Tell whether a handler ended because nobody wants its outcome any more, so that nothing is answered.

@@ -1,10 +1,10 @@
 """One duplex connection: stdio, or a test's wire.
 
-The peer machine turns bytes into events. A request whose outcome is known at once is answered in place; any other gets
-one task, which answers when it ends. Cancelling a request cancels its task, and the peer sees to it that nothing is
-answered then. Requests to the client wait for their answers here; changes are told to the session if it shook hands,
-and to the subscriptions of stateless clients. What no request asked for waits while the client does not read: equal
-changes are one then, and the oldest message gives way when too many wait.
+The peer machine turns bytes into events. A request whose outcome is known at once is answered in place; any other is
+answered by a task, which is its own as soon as it waits for something. Cancelling a request cancels its task, and the
+peer sees to it that nothing is answered then. Requests to the client wait for their answers here; changes are told to
+the session if it shook hands, and to the subscriptions of stateless clients. What no request asked for waits while the
+client does not read: equal changes are one then, and the oldest message gives way when too many wait.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.listen import MOST_WAITING, RESOURCE_UPDATED, Subscription
 from dragoman.protocol.peer import Answered, Event, Peer, Reply
 from dragoman.protocol.peer import Cancelled as GaveUp
+from dragoman.runtime.relay import Relay
 from dragoman.server import serving
 from dragoman.server.call import SILENCE, Call, Session
 from dragoman.server.telling import announces, is_wanted, log_params
@@ -49,12 +50,16 @@ class Connection:
         self._flushing: asyncio.Task[None] | None = None
         self._input_ended = False
         self._loop = asyncio.get_running_loop()
+        self._relay = Relay(self._loop)
         server.audience.add(self)
 
     def receive(self, chunk: bytes) -> None:
         """Take in a chunk of the stream."""
         for event in self._peer.events(chunk):
-            self._take(event)
+            if type(event) is jsonrpc.Request:
+                self._serve(event)
+            else:
+                self._take(event)
 
     def receive_message(self, data: bytes) -> None:
         """Take in one whole message."""
@@ -72,8 +77,9 @@ class Connection:
 
     async def drain(self) -> None:
         """Wait until nothing is in flight."""
-        while tasks := [call.task for call in self._running.values() if call.task is not None]:
-            await asyncio.wait(tasks)
+        while self._running:
+            tasks = [call.task for call in self._running.values() if call.task is not None]
+            await (asyncio.wait(tasks) if tasks else asyncio.sleep(0))
 
     def close(self) -> None:
         """Cancel what is in flight; nothing is sent any more."""
@@ -253,13 +259,13 @@ class Connection:
             self._refuse(message.id, error, call)
             return
         if isinstance(outcome, CoroutineType):
-            # Before its task begins, which may end at once (Python 3.12: eager tasks).
             self._running[message.id] = call
-            call.task = self._loop.create_task(self._finish(call, outcome))
+            self._relay.start(self._finish(call, outcome))
         else:
             self._reply(call, outcome)
 
     async def _finish(self, call: Call, outcome: CoroutineType[Any, Any, Any]) -> None:
+        call.begin(asyncio.current_task(self._loop))
         try:
             self._reply(call, await outcome)
         except BaseException as error:

@@ -100,28 +100,34 @@ class HttpService:
     async def serve(self, exchange: Exchange) -> None:
         """Serve one exchange to its end."""
         admission = self._entrance.admit(exchange)
-        if admission.barred is not None:
-            await exchange.reply(admission.barred.status, admission.barred.body(), _JSON_HEADERS)
-            return
-        exchange.extra_headers = admission.grants
-        if admission.grants and exchange.method == "OPTIONS":
-            await exchange.reply(NO_CONTENT)
-            return
         try:
-            if self._workers.needs_to_join(exchange.loop):
-                await self._workers.join()
-            if self._auth is not None and not await self._verified(exchange, self._auth):
-                return
-            if exchange.method == "POST":
-                await self._serve_post(exchange, admission)
-            else:
-                await self._serve_other(exchange, admission.sent)
+            request = await self._receive(exchange, admission)
+            if request is not None:
+                await self._serve_request(exchange, request, admission.taken)
         except SessionRefused as refused:
             await exchange.reply(refused.status, jsonrpc.encode_error(refused.id, refused.error), _JSON_HEADERS)
         except Gone:
             raise
         except Exception as error:
             await self._fail(exchange, error, "a service of HTTP")
+
+    async def _receive(self, exchange: Exchange, admission: Admission) -> eras.Request | None:
+        """Return a request that stands alone; what is none is served, or refused, before this returns."""
+        if admission.barred is not None:
+            await exchange.reply(admission.barred.status, admission.barred.body(), _JSON_HEADERS)
+            return None
+        exchange.extra_headers = admission.grants
+        if admission.grants and exchange.method == "OPTIONS":
+            await exchange.reply(NO_CONTENT)
+            return None
+        if self._workers.needs_to_join(exchange.loop):
+            await self._workers.join()
+        if self._auth is not None and not await self._verified(exchange, self._auth):
+            return None
+        if exchange.method == "POST":
+            return await self._receive_post(exchange, admission)
+        await self._serve_other(exchange, admission.sent)
+        return None
 
     async def _fail(self, exchange: Exchange, error: Exception, place: str) -> None:
         self._server.report(error, None, {"place": place})
@@ -175,37 +181,34 @@ class HttpService:
         exchange.principal, exchange.identity = found.principal, found
         return True
 
-    async def _serve_post(self, exchange: Exchange, admission: Admission) -> None:
+    async def _receive_post(self, exchange: Exchange, admission: Admission) -> eras.Request | None:
         if admission.unreadable is not None:
             await exchange.reply(admission.unreadable.status, admission.unreadable.body(), _JSON_HEADERS)
-            return
+            return None
         try:
             body = await exchange.read(self._limits.message_bytes)
         except TooLarge:
             limit = self._limits.message_bytes
             error = ParseError(f"A message must not have more than {limit} bytes")
             await exchange.reply(TOO_LARGE, jsonrpc.encode_error(None, error), _JSON_HEADERS)
-            return
+            return None
         except TooSlow as error:
             late = ParseError(str(error))
             await exchange.reply(REQUEST_TIMEOUT, jsonrpc.encode_error(None, late), (*_JSON_HEADERS, _CLOSE))
-            return
-        sent, taken = admission.sent, admission.taken
-        received = receive(sent, body, self._server.offer, self._limits)
+            return None
+        received = receive(admission.sent, body, self._server.offer, self._limits)
         if isinstance(received, eras.Request):
-            refusal = self._refuse_params(sent, received)
-            if exchange.identity is not None and await self._lacks_scope(exchange, received):
-                return
-            if refusal is None:
-                await self._serve_request(exchange, received, taken)
-            else:
-                await exchange.reply(refusal.status, refusal.body(), _JSON_HEADERS)
-        elif isinstance(received, InSession):
-            await self._serve_in_session(exchange, sent, received, taken)
+            received = self._refuse_params(admission.sent, received) or received
+        if isinstance(received, eras.Request):
+            is_barred = exchange.identity is not None and await self._lacks_scope(exchange, received)
+            return None if is_barred else received
+        if isinstance(received, InSession):
+            await self._serve_in_session(exchange, admission.sent, received, admission.taken)
         elif isinstance(received, Rejection):
             await exchange.reply(received.status, received.body(), _JSON_HEADERS)
         else:
             await exchange.reply(ACCEPTED)
+        return None
 
     async def _serve_stream(self, exchange: Exchange, sessions: Sessions, sent: headers.RequestHeaders) -> None:
         """Let a client read what belongs to no request, or take up a stream that broke."""
@@ -433,7 +436,12 @@ class HttpService:
         if request.caller.version.stateless:
             exchange.on_gone = call.give_up
         try:
-            status, data = await self._outcome(call)
+            try:
+                outcome = self._server.serve(call)
+                result = await outcome if isinstance(outcome, CoroutineType) else outcome
+                status, data = OK, self._encoded(call, result)
+            except BaseException as error:
+                status, data = self._refused(call, error)
             call.ended = True
             if call.lacked is not None:
                 self._challenge_for(exchange, call.lacked)
@@ -493,13 +501,16 @@ class HttpService:
             result = await outcome if isinstance(outcome, CoroutineType) else outcome
             return OK, self._encoded(call, result)
         except BaseException as error:
-            if call.is_given_up_by(error):
-                return CLIENT_CLOSED, self._given_up(call)
-            refusal = self._server.refusal(error, call)
-            if isinstance(error, InsufficientScope):
-                call.lacked = error.scopes
-                return FORBIDDEN, jsonrpc.encode_error(call.request.id, refusal)
-            return handler_status(refusal), jsonrpc.encode_error(call.request.id, refusal)
+            return self._refused(call, error)
+
+    def _refused(self, call: Call, error: BaseException) -> tuple[int, bytes]:
+        if call.is_given_up_by(error):
+            return CLIENT_CLOSED, self._given_up(call)
+        refusal = self._server.refusal(error, call)
+        if isinstance(error, InsufficientScope):
+            call.lacked = error.scopes
+            return FORBIDDEN, jsonrpc.encode_error(call.request.id, refusal)
+        return handler_status(refusal), jsonrpc.encode_error(call.request.id, refusal)
 
     def _encoded(self, call: Call, result: Any) -> bytes:
         try:

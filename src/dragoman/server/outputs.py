@@ -24,6 +24,7 @@ from dragoman.types.content import Block
 
 _CONTENT = (Image, Audio, Block, types.ResourceContents, types.UnknownContent)
 _FULL = (ToolResult, types.Result, InputRequired)
+_PLAIN = frozenset((str, int, float, bool, dict))
 _SEQUENCES = (list, tuple, Sequence)
 _encoder = msgspec.json.Encoder(enc_hook=encode_hook)
 
@@ -57,7 +58,10 @@ class Output:
         Raises:
             TypeError: it has no JSON form.
         """
-        if type(value) is str and self._schema is None:
+        kind = type(value)
+        if self._schema is not None and kind in _PLAIN:
+            return _structured_result(value)
+        if kind is str:
             return types.CallToolResult([types.TextContent(value)])
         if isinstance(value, InputRequired):
             return value

@@ -24,17 +24,19 @@ MOST_WAITING = 1000
 class PostChannel:
     """The way back to the client of one POST: its own event stream."""
 
+    was_used = False
+    """Whether anything was said on it."""
+
+    _waiting: deque[bytes] | None = None
+    _flushing: asyncio.Task[None] | None = None
+    _listener: Listener | None = None
+
     def __init__(self, server: Server, listeners: set[Listener], exchange: Exchange, *, can_stream: bool) -> None:
         self._server = server
         self._listeners = listeners
         self._exchange = exchange
         self._can_stream = can_stream
         self._thread = get_ident()
-        self._waiting: deque[bytes] | None = None
-        self.was_used = False
-        """Whether anything was said on it."""
-        self._flushing: asyncio.Task[None] | None = None
-        self._listener: Listener | None = None
 
     def notify(self, method: str, params: Any) -> None:
         """Let a notification wait for `room`, or for the loop's next turn.

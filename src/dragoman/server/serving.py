@@ -121,16 +121,18 @@ def call_tool(server: Server, call: Call) -> Any:
     if call.scopes is not None and not call.scopes.issuperset(tool.scopes):
         raise InsufficientScope(tool.scopes)
 
-    run = partial(tool.run, call, params.arguments, validate=call.settings.validates_arguments)
     try:
-        outcome = run()
-        if isinstance(outcome, CoroutineType | InputRequired) or call.asking is not None:
-            return _finish_tool(server, call, tool, outcome, run)
-        return _tool_result(server, call, tool, outcome)
+        outcome = tool.begin(call, params.arguments, validate=call.settings.validates_arguments)
+        if isinstance(outcome, CoroutineType):
+            return _finish_tool(server, call, tool, outcome)
+        result = tool.output.result(outcome)
+        if call.asking is None and not isinstance(result, InputRequired):
+            return _tool_result(server, call, tool, result)
     except BaseException as error:
-        if call.asking is not None or isinstance(error, UrlElicitationRequired):
-            return _finish_tool(server, call, tool, _raise(error), run)
-        return _tool_failed(server, call, error)
+        if call.asking is None and not isinstance(error, UrlElicitationRequired):
+            return _tool_failed(server, call, error)
+        result = _raise(error)
+    return _settle_tool(server, call, tool, result)
 
 
 def _is_pending(call: Call, outcome: Any) -> bool:
@@ -141,9 +143,26 @@ async def _raise(error: BaseException) -> None:
     raise error
 
 
-async def _finish_tool(
-    server: Server, call: Call, tool: Tool[..., Any], outcome: Any, run_again: Callable[[], Any]
-) -> Any:
+async def _finish_tool(server: Server, call: Call, tool: Tool[..., Any], outcome: CoroutineType[Any, Any, Any]) -> Any:
+    try:
+        result = tool.output.result(await outcome)
+        if call.asking is None and not isinstance(result, InputRequired):
+            return _tool_result(server, call, tool, result)
+    except BaseException as error:
+        if call.asking is None and not isinstance(error, UrlElicitationRequired):
+            return _tool_failed(server, call, error)
+        result = _raise(error)
+    return await _settle_tool(server, call, tool, result)
+
+
+async def _settle_tool(server: Server, call: Call, tool: Tool[..., Any], outcome: Any) -> Any:
+    """Finish a call that has asked the client, or is to."""
+    arguments, validate = call.request.params.arguments, call.settings.validates_arguments
+
+    async def run_again() -> Any:
+        begun = tool.begin(call, arguments, validate=validate)
+        return tool.output.result(await begun if isinstance(begun, CoroutineType) else begun)
+
     try:
         return _tool_result(server, call, tool, await settled(call, outcome, run_again))
     except BaseException as error:
@@ -153,7 +172,7 @@ async def _finish_tool(
 def _tool_result(server: Server, call: Call, tool: Tool[..., Any], result: types.Result) -> Any:
     if call.settings.validates_results and isinstance(result, types.CallToolResult) and not result.is_error:
         try:
-            tool.check(result)
+            tool.output.check(result)
         except ValidationError as error:
             server.report(error, call)
             raise InternalError(f"The result of {tool.name!r} does not fit its output schema") from None

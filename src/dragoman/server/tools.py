@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from types import CoroutineType
 from typing import Any, ClassVar, overload
 
 import msgspec
@@ -56,7 +55,7 @@ class Tool(Definition[Parameters, Returned]):
     def _compile(self) -> None:
         check_name(self.name, _NAME, "use 1 to 128 letters, digits, underscores, hyphens and dots")
         self._given_schema = _schema(self.input_schema, InputSchema)
-        self._output = Output.of(self.signature.returns, _schema(self.output_schema, OutputSchema), self.name)
+        self.output = Output.of(self.signature.returns, _schema(self.output_schema, OutputSchema), self.name)
         self.definition = types.Tool(
             name=self.name,
             title=self.title,
@@ -64,35 +63,21 @@ class Tool(Definition[Parameters, Returned]):
             icons=self._listed_icons(),
             meta=self.meta,
             input_schema=self._given_schema.document if self._given_schema else self.signature.input_schema,
-            output_schema=self._output.schema,
+            output_schema=self.output.schema,
             annotations=wire_object(self.annotations, types.ToolAnnotations, f"The annotations of {self.name!r}"),
         )
         self.mirrored = HeaderPlan.of(self.definition.input_schema)
-        self.wraps = self._output.schema is not None and fields.wraps(self._output.schema)
+        self.wraps = self.output.schema is not None and fields.wraps(self.output.schema)
 
-    def run(self, call: Call, arguments: Raw | UnsetType, *, validate: bool = True) -> Any:
-        """Call the tool with a client's arguments; the outcome is a result, or a coroutine that gives it."""
+    def begin(self, call: Call, arguments: Raw | UnsetType, *, validate: bool = True) -> Any:
+        """Call the tool with a client's arguments; the outcome is for `output`, or a coroutine that gives it."""
         try:
             if self._given_schema is not None:
                 arguments = _fitting(self._given_schema, arguments, validate=validate)
             args, kwargs = self.bind(call, arguments)
         except (ValidationError, ArgumentsRejected) as rejected:
             return failure(str(rejected))
-        outcome = self.start(*args, **kwargs)
-        if isinstance(outcome, CoroutineType):
-            return self._settle(outcome)
-        return self._output.result(outcome)
-
-    async def _settle(self, outcome: CoroutineType[Any, Any, Any]) -> Any:
-        return self._output.result(await outcome)
-
-    def check(self, result: types.CallToolResult) -> None:
-        """Compare a result with the output schema.
-
-        Raises:
-            ValidationError: its structured content does not fit, or is missing.
-        """
-        self._output.check(result)
+        return self.start(*args, **kwargs)
 
 
 def failure(message: str) -> types.CallToolResult:

@@ -78,37 +78,39 @@ class Gone(TransportError):
 class Exchange:
     """One HTTP request and its response."""
 
+    principal: str | None = None
+    """Who the client proved to be, once that is known."""
+    identity: Any = None
+    """What else is known of the client: what it may do, where that is verified."""
+    gone = False
+    may_stream = False
+    """Whether the response may become an event stream by itself when it takes long."""
+    opening: Callable[[], bytes] | None = None
+    """Gives what an event stream begins with."""
+    extra_headers: tuple[Header, ...] = ()
+    streaming = False
+    ended = False
+    on_gone: Callable[[], None] | None = None
+    task: asyncio.Task[Any] | None = None
+    """Who reads the body."""
+
+    _writing: asyncio.Lock | None = None
+    _watcher: asyncio.Task[None] | None = None
+    _reading: asyncio.Task[Any] | None = None
+    _read_until: float | None = None
+    _is_late = False
+
     def __init__(self, scope: Scope, receive: Receive, send: Send, pace: Pace = DEFAULT_PACE) -> None:
         self.scope = scope
         self.method: str = scope["method"]
         self.headers: Iterable[Header] = scope["headers"]
         self.bound_to: str | None = (scope.get("server") or (None,))[0]
         """The address that the server listens on."""
-        self.principal: str | None = None
-        """Who the client proved to be, once that is known."""
-        self.identity: Any = None
-        """What else is known of the client: what it may do, where that is verified."""
-        self.gone = False
-        self.may_stream = False
-        """Whether the response may become an event stream by itself when it takes long."""
-        self.opening: Callable[[], bytes] | None = None
-        """Gives what an event stream begins with."""
-        self.extra_headers: tuple[Header, ...] = ()
-        self.streaming = False
-        self.ended = False
-        self.on_gone: Callable[[], None] | None = None
         self.loop = asyncio.get_running_loop()
-        self.task: asyncio.Task[Any] | None = None
-        """Who reads the body."""
         self.started = self._last_sent = self.loop.time()
         self._pace = pace
         self._receive = receive
         self._send = send
-        self._writing: asyncio.Lock | None = None
-        self._watcher: asyncio.Task[None] | None = None
-        self._reading: asyncio.Task[Any] | None = None
-        self._read_until: float | None = None
-        self._is_late = False
         self._is_read = self.method != "POST"
         """Whether nothing of a body is left that a watcher could take for itself."""
 
@@ -321,14 +323,9 @@ class AsgiApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
-        if scope["type"] == "http":
-            await self._serve(scope, receive, send)
-        elif scope["type"] == "lifespan":
-            await self._live(receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1000})
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._serve_other(scope, receive, send)
+            return
         exchange = Exchange(scope, receive, send, self._pace)
         if not self._is_ours(scope):
             await self._serve_document(exchange, scope)
@@ -342,6 +339,12 @@ class AsgiApp:
             self._janitor.discard(exchange)
             if exchange.needs_closing:
                 await exchange.close()
+
+    async def _serve_other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
 
     async def _serve_document(self, exchange: Exchange, scope: Scope) -> None:
         """Answer with a JSON document that is the same for everybody, or with 404."""

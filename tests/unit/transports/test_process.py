@@ -555,9 +555,9 @@ def test_children_of_two_hundred_openings_leave_nothing_behind(run):
             await asyncio.gather(*(process.send(b"x") for process in processes))
             await asyncio.gather(*(process.close() for process in processes))
         # Threads of other tests may end meanwhile, and those of these children as soon as they come to it.
-        async with asyncio.timeout(DEADLINE):
-            while open_now()[1] - threads:
-                await asyncio.sleep(0.01)
+        for thread in open_now()[1] - threads:
+            await asyncio.to_thread(thread.join, DEADLINE)
+            assert not thread.is_alive()
         left = open_now()
         assert left[0] <= descriptors
         assert left[2] == []

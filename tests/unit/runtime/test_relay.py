@@ -1,0 +1,296 @@
+"""Coroutines share a task until one of them waits; none notices the others."""
+
+import asyncio
+import gc
+from contextvars import ContextVar, copy_context
+
+import pytest
+
+from dragoman.runtime.relay import Relay
+
+DEADLINE = 30
+MINE = ContextVar("MINE", default="nobody's")
+
+
+def run(work):
+    return asyncio.run(asyncio.wait_for(work, DEADLINE))
+
+
+class Jobs:
+    """Starts coroutines, and notes which task each began and ended in."""
+
+    def __init__(self):
+        self.relay = Relay(asyncio.get_running_loop())
+        self.began = {}
+        self.ended = {}
+        self.failed = {}
+        self._all_ended = asyncio.Event()
+        self._started = 0
+
+    def start(self, name, work=None):
+        self._started += 1
+        self._all_ended.clear()
+        self.relay.start(self._run(name, work))
+
+    async def _run(self, name, work):
+        self.began[name] = asyncio.current_task()
+        try:
+            if work is not None:
+                await work()
+        except BaseException as error:
+            self.failed[name] = type(error)
+        self.ended[name] = asyncio.current_task()
+        if len(self.ended) == self._started:
+            self._all_ended.set()
+
+    async def done(self):
+        await self._all_ended.wait()
+
+
+async def pause():
+    await asyncio.sleep(0)
+
+
+def test_coroutines_that_do_not_wait_share_one_task_in_the_order_they_were_started_in():
+    async def scenario():
+        jobs = Jobs()
+        for number in range(100):
+            jobs.start(number)
+        await jobs.done()
+        assert list(jobs.ended) == list(range(100))
+        assert len(set(jobs.began.values())) == 1
+
+    run(scenario())
+
+
+def test_one_that_waits_keeps_its_task_and_the_others_have_another():
+    async def scenario():
+        jobs = Jobs()
+        released = asyncio.Event()
+        jobs.start("before")
+        jobs.start("waits", released.wait)
+        jobs.start("after")
+        while "after" not in jobs.ended:
+            await pause()
+        assert "waits" not in jobs.ended
+        released.set()
+        await jobs.done()
+        assert jobs.began["before"] is jobs.began["waits"] is jobs.ended["waits"]
+        assert jobs.began["after"] is not jobs.began["waits"]
+
+    run(scenario())
+
+
+def test_those_after_one_that_waits_begin_together_in_the_next_turn_of_the_loop():
+    async def scenario():
+        jobs = Jobs()
+        released = asyncio.Event()
+        for number in range(50):
+            jobs.start(number, released.wait)
+        await pause()
+        await pause()
+        assert len(set(jobs.began.values())) == 50
+        released.set()
+        await jobs.done()
+        assert jobs.began == jobs.ended
+
+    run(scenario())
+
+
+def test_a_task_is_shared_again_once_one_did_not_wait():
+    async def scenario():
+        jobs = Jobs()
+        jobs.start("waits", pause)
+        await jobs.done()
+        jobs.start("alone")
+        jobs.start("alone too")
+        await jobs.done()
+        jobs.start("with another")
+        jobs.start("the other")
+        await jobs.done()
+        assert jobs.began["alone"] is not jobs.began["alone too"]
+        assert jobs.began["with another"] is jobs.began["the other"]
+
+    run(scenario())
+
+
+def test_a_time_limit_of_one_is_no_limit_of_the_next():
+    async def scenario():
+        jobs = Jobs()
+
+        async def limited():
+            async with asyncio.timeout(0.01):
+                await asyncio.Event().wait()
+
+        async def quick():
+            async with asyncio.timeout(0.001):
+                pass
+
+        jobs.start("quick", quick)
+        jobs.start("limited", limited)
+        jobs.start("after", lambda: asyncio.sleep(0.05))
+        await jobs.done()
+        assert jobs.failed == {"limited": TimeoutError}
+
+    run(scenario())
+
+
+def test_a_cancellation_reaches_the_one_that_waits_and_no_other():
+    async def scenario():
+        jobs = Jobs()
+        jobs.start("before")
+        jobs.start("cancelled", asyncio.Event().wait)
+        jobs.start("after", lambda: asyncio.sleep(0.01))
+        while "after" not in jobs.began:
+            await pause()
+        jobs.began["cancelled"].cancel()
+        await jobs.done()
+        assert jobs.failed == {"cancelled": asyncio.CancelledError}
+
+    run(scenario())
+
+
+def test_a_cancellation_that_came_too_late_for_one_is_not_for_the_next():
+    async def scenario():
+        jobs = Jobs()
+
+        async def cancel_oneself():
+            asyncio.current_task().cancel()
+
+        jobs.start("cancels itself", cancel_oneself)
+        jobs.start("next", pause)
+        jobs.start("last")
+        await jobs.done()
+        assert jobs.failed == {}
+        assert jobs.began["next"] is not jobs.began["cancels itself"]
+
+    run(scenario())
+
+
+def test_one_may_go_on_after_its_cancellation():
+    async def scenario():
+        jobs = Jobs()
+        went_on = []
+
+        async def stubborn():
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                await pause()
+                went_on.append(True)
+
+        jobs.start("stubborn", stubborn)
+        await pause()
+        jobs.began["stubborn"].cancel()
+        await jobs.done()
+        assert went_on == [True]
+        assert jobs.failed == {}
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("then", [None, pause], ids=["at once", "later"])
+def test_context_variables_that_one_sets_are_not_seen_by_the_next(then):
+    async def scenario():
+        jobs = Jobs()
+        seen = []
+
+        async def look_and_set():
+            seen.append(MINE.get())
+            MINE.set("somebody's")
+            if then is not None:
+                await then()
+            seen.append(MINE.get())
+
+        for number in range(3):
+            jobs.start(number, look_and_set)
+        await jobs.done()
+        assert sorted(seen) == ["nobody's"] * 3 + ["somebody's"] * 3
+        assert MINE.get() == "nobody's"
+
+    run(scenario())
+
+
+def test_each_sees_the_context_that_it_was_started_in():
+    async def scenario():
+        jobs = Jobs()
+        seen = {}
+
+        def start(name):
+            async def look():
+                seen[name] = MINE.get()
+
+            MINE.set(name)
+            jobs.start(name, look)
+
+        for name in ("Ada's", "Grace's"):
+            copy_context().run(start, name)
+        await jobs.done()
+        assert seen == {"Ada's": "Ada's", "Grace's": "Grace's"}
+
+    run(scenario())
+
+
+def test_values_that_cannot_be_compared_are_taken_for_changed():
+    class Incomparable:
+        def __eq__(self, other):
+            raise ValueError("ambiguous")
+
+        __hash__ = None
+
+    async def scenario():
+        jobs = Jobs()
+        seen = []
+
+        async def look_and_set():
+            seen.append(MINE.get())
+            MINE.set(Incomparable())
+
+        MINE.set(Incomparable())
+        mine = MINE.get()
+        jobs.start("one", look_and_set)
+        jobs.start("other", look_and_set)
+        await jobs.done()
+        assert [value is mine for value in seen] == [True, True]
+
+    run(scenario())
+
+
+@pytest.mark.skipif(not hasattr(asyncio, "eager_task_factory"), reason="tasks are eager from Python 3.12 on")
+def test_tasks_that_begin_at_once_are_as_good():
+    async def scenario():
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+        jobs = Jobs()
+        for number in range(3):
+            jobs.start(number, pause if number == 1 else None)
+        await jobs.done()
+        assert sorted(jobs.ended) == [0, 1, 2]
+
+    run(scenario())
+
+
+def test_one_that_still_waits_when_its_loop_is_gone_is_closed():
+    closed = []
+
+    async def wait():
+        try:
+            await asyncio.Event().wait()
+        except GeneratorExit:
+            closed.append(True)
+            raise
+
+    loop = asyncio.new_event_loop()
+    relay = Relay(loop)
+
+    async def scenario():
+        relay.start(wait())
+        await pause()
+
+    loop.run_until_complete(scenario())
+    tasks = asyncio.all_tasks(loop)
+    loop.close()
+    for task in tasks:
+        task._log_destroy_pending = False
+    del tasks, task
+    gc.collect()
+    assert closed == [True]
