@@ -122,9 +122,12 @@ def test_a_time_limit_of_one_is_no_limit_of_the_next():
             async with asyncio.timeout(0.01):
                 await asyncio.Event().wait()
 
+        async def finished():
+            pass
+
         async def quick():
             async with asyncio.timeout(0.001):
-                pass
+                await finished()
 
         jobs.start("quick", quick)
         jobs.start("limited", limited)
