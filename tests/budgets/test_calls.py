@@ -9,8 +9,8 @@ import pytest
 from dragoman import Server
 from dragoman.stores import Memory
 
-MARGIN = 4
-MEASURED = {"handshake": 44, "stateless": 47}
+MARGIN = 2
+MEASURED = {"handshake": 33, "stateless": 36}
 CALLS = {
     "handshake": b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2}}}\n',
     "stateless": b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2},'
@@ -71,7 +71,7 @@ HTTP_HEADERS = [
     (b"mcp-method", b"tools/call"),
     (b"mcp-name", b"add"),
 ]
-MEASURED_OVER_HTTP = 60
+MEASURED_OVER_HTTP = 54
 
 
 def test_calling_an_inline_tool_over_http_passes_few_functions_and_starts_no_task():

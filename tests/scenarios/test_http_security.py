@@ -247,7 +247,7 @@ async def test_an_unexpected_failure_is_reported_and_500_and_the_next_request_is
             await exchange.stream(b"")
         raise LookupError("nobody's business")
 
-    monkeypatch.setattr(HttpService, "_serve_post", fail)
+    monkeypatch.setattr(HttpService, "_receive_post", fail)
     exchange = await peer.call("add", {"a": 1, "b": 2}).end()
     answer = error(-32603, "Internal error")
     assert (exchange.status, exchange.said if began else exchange.json) == ((200, [answer]) if began else (500, answer))

@@ -88,6 +88,9 @@ WRAPPED = "x-dragoman-wrapped"
 
 def trim(value: T, version: Version) -> T:
     """Return the value as a version can carry it; the same object where nothing has to change."""
+    if isinstance(value, Struct):
+        plan = _plan(type(value), version)
+        return value if plan is None else plan.apply(value)
     return _trim(value, version)  # type: ignore[no-any-return]
 
 

@@ -249,6 +249,7 @@ class _ErrorOut(Struct, tag_field="jsonrpc", tag="2.0"):
 
 
 _encoder = msgspec.json.Encoder()
+_UNENCODABLE = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 def encode(value: Any) -> bytes:
@@ -259,8 +260,12 @@ def encode(value: Any) -> bytes:
     """
     try:
         return _encoder.encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise ValidationError(f"The value cannot be sent as JSON: {error}") from None
+    except _UNENCODABLE as error:
+        raise _unencodable(error) from None
+
+
+def _unencodable(error: Exception) -> ValidationError:
+    return ValidationError(f"The value cannot be sent as JSON: {error}")
 
 
 def encode_request(id: RequestId, method: str, params: Any = NO_PARAMS) -> bytes:
@@ -275,7 +280,10 @@ def encode_notification(method: str, params: Any = NO_PARAMS) -> bytes:
 
 def encode_result(id: RequestId, result: Any) -> bytes:
     """Return the bytes of a response; a `Raw` result is copied as it is."""
-    return encode(_ResultOut(id, result))
+    try:
+        return _encoder.encode(_ResultOut(id, result))
+    except _UNENCODABLE as error:
+        raise _unencodable(error) from None
 
 
 def encode_error(id: RequestId | None, error: RpcError, *, null_id: bool = False) -> bytes:

@@ -57,8 +57,12 @@ class LineDecoder:
             self._extend(lines[0], found)
             lines[0] = self._take()
         for line in lines:
-            self._report(line, found)
-        self._extend(rest, found)
+            if len(line) <= self._limit and line[-1:] == b"}":
+                found.append(line)
+            else:
+                self._report(line, found)
+        if rest:
+            self._extend(rest, found)
         return found
 
     def finish(self) -> list[bytes | Oversized]:

@@ -30,7 +30,7 @@ class Relay:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self.loop = loop
         self._together = True
         self._open: deque[Job] | None = None
         """The jobs of a task that takes more of them."""
@@ -47,10 +47,10 @@ class Relay:
     def _begin(self, jobs: deque[Job], context: Context) -> None:
         # Before the task begins, which may end at once (Python 3.12: eager tasks).
         self._open, self._context = (jobs if self._together else None), context
-        self._loop.create_task(self._run(jobs, context), context=context.copy())
+        self.loop.create_task(self._run(jobs, context), context=context.copy())
 
     async def _run(self, jobs: deque[Job], context: Context) -> None:
-        task = asyncio.current_task(self._loop)
+        task = asyncio.current_task(self.loop)
         assert task is not None
         try:
             await self._steps(task, jobs, context)

@@ -276,10 +276,12 @@ class Connection:
 
     def _reply(self, call: Call, result: Any) -> None:
         try:
-            self._write(_encoded(self._server, call, result, self._peer.send_result))
+            data = _encoded(self._server, call, result, self._peer.send_result)
         except ValidationError as error:
             self._refuse(call.request.id, error, call)
             return
+        if data is not None:
+            self._send(data)
         if call.request.method.name == "initialize" and self._session.caller is not None:
             self._peer.version = self._session.caller.version
 

@@ -47,6 +47,7 @@ from dragoman.protocol.exchange import (
 )
 from dragoman.protocol.sse import EventId
 from dragoman.protocol.versions import ASSUMED_OVER_HTTP, find_version, version_names
+from dragoman.runtime.relay import Relay
 from dragoman.server import serving
 from dragoman.server.admission import Admission, Entrance
 from dragoman.server.call import SILENCE, Call, Channel, Session
@@ -95,7 +96,8 @@ class HttpService:
         self._json_response = json_response
         self._limits = limits
         self._listeners: set[Listener] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._relay: Relay | None = None
+        self._serving: set[Call] = set()
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one exchange to its end."""
@@ -222,7 +224,7 @@ class HttpService:
         let_go = stream.attach(exchange, after)
         await exchange.stream(b"")
         await stream.flush()
-        await let_go.wait()
+        await let_go
         await exchange.stream(b"", last=True)
 
     def _refuse_params(self, sent: headers.RequestHeaders, request: eras.Request) -> Rejection | None:
@@ -353,16 +355,19 @@ class HttpService:
         channel = SessionChannel(session, stream, streams=exchange.may_stream)
         call = self._call(request, session.data, channel, exchange.identity)
         session.running[message.id] = call
-        call.task = asyncio.create_task(self._run_in_session(sessions, session, call, stream, json=taken.json))
-        self._tasks.add(call.task)
-        call.task.add_done_callback(self._tasks.discard)
-        await let_go.wait()
-        await self._part(exchange)
+        self._serving.add(call)
+        self._relay_in(exchange.loop).start(self._run_in_session(sessions, session, call, stream, json=taken.json))
+        await let_go
+        if not exchange.ended:
+            await self._part(exchange)
+
+    def _relay_in(self, loop: asyncio.AbstractEventLoop) -> Relay:
+        if self._relay is None or self._relay.loop is not loop:
+            self._relay = Relay(loop)
+        return self._relay
 
     async def _part(self, exchange: Exchange) -> None:
         """End an exchange that was let go before its response: the session has ended, or the stream is read anew."""
-        if exchange.ended:
-            return
         if exchange.streaming:
             await exchange.stream(b"", last=True)
         else:
@@ -372,13 +377,16 @@ class HttpService:
     async def _run_in_session(
         self, sessions: Sessions, session: HttpSession, call: Call, stream: EventStream, *, json: bool
     ) -> None:
+        call.begin(asyncio.current_task(call.loop))
         try:
             try:
                 status, data = await self._outcome(call)
-                await self._share(session.data)
+                if session.data.unshared:
+                    await self._share(session.data)
             finally:
                 call.ended = True
                 del session.running[call.request.id]
+                self._serving.discard(call)
                 sessions.touch(session)
             if call.cancelled:
                 await _settle()
@@ -389,7 +397,8 @@ class HttpService:
             stream.detach()
 
     async def _finish(self, session: HttpSession, stream: EventStream, status: int, data: bytes, *, json: bool) -> None:
-        await stream.flush()
+        if not stream.is_empty:
+            await stream.flush()
         reader = stream.reader
         if reader is not None and not reader.streaming and (json or not data):
             await reader.reply(status if data else ACCEPTED, data, _JSON_HEADERS if data else ())
@@ -421,7 +430,6 @@ class HttpService:
         if identity is not None:
             call.scopes, call.claims = identity.scopes, identity.claims
         call.loop = asyncio.get_running_loop()
-        call.task = asyncio.current_task(call.loop)
         return call
 
     async def _serve_request(self, exchange: Exchange, request: eras.Request, taken: Acceptable) -> None:
@@ -432,6 +440,7 @@ class HttpService:
             return
         channel = PostChannel(self._server, self._listeners, exchange, can_stream=streams)
         call = self._call(request, Session(principal=exchange.principal), channel, exchange.identity)
+        call.task = exchange.task
         exchange.may_stream = streams
         if request.caller.version.stateless:
             exchange.on_gone = call.give_up
@@ -488,6 +497,7 @@ class HttpService:
             call = self._call(eras.open(message, self._server.offer, data.caller), data, identity=identity)
         except RpcError as error:
             return jsonrpc.encode_error(message.id, error)
+        call.task = asyncio.current_task(call.loop)
         running[message.id] = call
         try:
             return (await self._outcome(call))[1]
@@ -533,8 +543,9 @@ class HttpService:
             await self._sessions.close()
         await self._workers.close()
         sending = [asyncio.ensure_future(listener.sent.wait()) for listener in self._listeners]
-        if sending or self._tasks:
-            await asyncio.wait([*self._tasks, *sending], timeout=CLOSE_SECONDS)
+        tasks = [call.task for call in self._serving if call.task is not None]
+        if sending or tasks:
+            await asyncio.wait([*tasks, *sending], timeout=CLOSE_SECONDS)
         for unsent in sending:
             unsent.cancel()
 

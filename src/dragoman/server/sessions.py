@@ -302,7 +302,7 @@ class HttpSession:
     def open_stream(self) -> EventStream:
         """Return a new stream; the oldest finished one is forgotten when there are too many."""
         name = self._mint()
-        stream = EventStream(name, self._workers.store.event_log(name), primes=self._primes)
+        stream = EventStream(name, self._workers.store, primes=self._primes)
         self._streams[stream.name] = stream
         if len(self._streams) > MOST_STREAMS:
             oldest = next((kept for kept in self._streams.values() if kept.finished), None)

@@ -11,7 +11,7 @@ from dragoman.protocol.versions import find_version
 from dragoman.server.sessions import MOST_STREAMS, HttpSession, SessionRefused, Sessions, SharedSession
 from dragoman.server.streams import EventStream
 from dragoman.server.workers import Workers
-from dragoman.stores.memory import MOST_EVENTS, MemoryLog
+from dragoman.stores.memory import MOST_EVENTS, Memory
 from scenarios.http_peer import DEADLINE, SECRET, scenario
 
 NEWEST = find_version("2025-11-25")
@@ -40,7 +40,7 @@ class Reader:
 
 @scenario
 async def test_what_is_added_while_a_reader_is_slow_follows_in_order():
-    stream, reader = EventStream("s", MemoryLog(), primes=False), Reader()
+    stream, reader = EventStream("s", Memory(), primes=False), Reader()
     stream.attach(reader)
     reader.may_take.clear()
     for _ in range(3):
@@ -54,7 +54,7 @@ async def test_what_is_added_while_a_reader_is_slow_follows_in_order():
 
 @scenario
 async def test_who_attaches_while_another_is_written_to_gets_everything_after_its_number():
-    stream, slow, newer = EventStream("s", MemoryLog(), primes=False), Reader(), Reader()
+    stream, slow, newer = EventStream("s", Memory(), primes=False), Reader(), Reader()
     stream.attach(slow)
     slow.may_take.clear()
     stream.add(b"{}")
@@ -69,7 +69,7 @@ async def test_who_attaches_while_another_is_written_to_gets_everything_after_it
 
 @scenario
 async def test_a_number_that_was_never_given_is_taken_for_the_last():
-    stream, reader = EventStream("s", MemoryLog(), primes=False), Reader()
+    stream, reader = EventStream("s", Memory(), primes=False), Reader()
     stream.attach(reader, 99)
     stream.add(b"{}", last=True)
     await stream.flush()
@@ -79,7 +79,7 @@ async def test_a_number_that_was_never_given_is_taken_for_the_last():
 
 @scenario
 async def test_a_stream_keeps_the_newest_events():
-    stream, reader = EventStream("s", MemoryLog(), primes=False), Reader()
+    stream, reader = EventStream("s", Memory(), primes=False), Reader()
     for _ in range(MOST_EVENTS + 5):
         stream.add(b"{}")
     stream.attach(reader, 0)
