@@ -445,9 +445,7 @@ WAIT = "await asyncio.Event().wait()"
 
 def client(server, then, last=""):
     code = CLIENT.format(server=server, then=then, last=last)
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    return subprocess.Popen([sys.executable, "-W", "error", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 @pytest.mark.covers("CST-11")

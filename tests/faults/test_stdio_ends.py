@@ -125,7 +125,7 @@ def test_a_client_that_closes_its_end_of_stdout_ends_it_quietly():
 
 def test_a_client_that_closes_its_end_of_stdout_in_the_middle_of_a_message_ends_it_quietly():
     with Process() as process:
-        process.write(b"repeat 500000\n")
+        process.write(b"repeat 5000000\n")
         assert os.read(process.child.stdout.fileno(), 10) == b"x" * 10
         process.child.stdout.close()
         assert process.exit_code() == 0
@@ -135,7 +135,7 @@ def test_a_client_that_closes_its_end_of_stdout_in_the_middle_of_a_message_ends_
 def test_a_client_that_goes_away_while_work_is_drained_ends_it_at_once():
     with Process(grace=3600) as process:
         assert process.ask(b"held never") == b"holding"
-        process.write(b"repeat 500000\n")
+        process.write(b"repeat 5000000\n")
         process.end_input()
         assert os.read(process.child.stdout.fileno(), 10) == b"x" * 10
         process.child.stdout.close()

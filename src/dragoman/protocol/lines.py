@@ -1,8 +1,8 @@
 """Newline-delimited framing, as stdio speaks it.
 
-Theory of operation: every chunk is split once at `\\n`. Its last piece is the start of a line that has not ended
-yet and waits in a buffer; so the buffer never holds a newline, is never scanned again, and stays empty while
-chunks hold whole lines. A line that outgrows the limit is reported at once and dropped up to its newline.
+Theory of operation: every chunk is split once at `\\n`. Its last piece is the start of a line that has not ended yet
+and waits with those that follow it; so none of them holds a newline, none is scanned again, and they are joined once.
+A line that outgrows the limit is reported at once and dropped up to its newline.
 
 A line is measured without its terminator, `\\n` or `\\r\\n`. One `\\r` at the end of what has arrived may still
 turn out to belong to the terminator, so it does not count until the byte after it is known. This makes the answer
@@ -41,11 +41,12 @@ class LineDecoder:
         decoder.receive(b':2}\\r\\n')            # [b'{"id":2}']
     """
 
-    __slots__ = ("_discarding", "_limit", "_unended")
+    __slots__ = ("_discarding", "_limit", "_unended", "_unended_bytes")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._unended = bytearray()
+        self._unended: list[bytes] = []
+        self._unended_bytes = 0
         self._discarding = False
 
     def receive(self, chunk: bytes) -> list[bytes | Oversized]:
@@ -74,16 +75,18 @@ class LineDecoder:
     def _extend(self, piece: bytes, found: list[bytes | Oversized]) -> None:
         if self._discarding or not piece:
             return
-        if len(self._unended) + len(piece) - piece.endswith(b"\r") <= self._limit:
-            self._unended += piece
+        if self._unended_bytes + len(piece) - piece.endswith(b"\r") <= self._limit:
+            self._unended.append(piece)
+            self._unended_bytes += len(piece)
             return
         found.append(Oversized(self._limit + 1))
-        self._unended.clear()
+        self._take()
         self._discarding = True
 
     def _take(self) -> bytes:
-        line = bytes(self._unended)
+        line = b"".join(self._unended)
         self._unended.clear()
+        self._unended_bytes = 0
         self._discarding = False
         return line
 

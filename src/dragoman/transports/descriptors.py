@@ -31,6 +31,7 @@ CONGESTED_BYTES = 1024 * 1024
 RELIEVED_BYTES = CONGESTED_BYTES // 4
 UNREAD_BYTES = 64 * 1024 * 1024
 UNREAD_SECONDS = 5.0
+WIDE_PIPE_BYTES = 1024 * 1024
 
 _STDERR = 2
 _logger = logging.getLogger(__name__)
@@ -295,6 +296,7 @@ class _WatchingWriter(Writer):
         super().__init__(descriptor, flow)
         self._rest = memoryview(b"")
         self._watching = False
+        self._is_wide = False
         self._was_blocking = os.get_blocking(descriptor)
         os.set_blocking(descriptor, False)
 
@@ -319,8 +321,19 @@ class _WatchingWriter(Writer):
             self._break()
             return
         self._rest = self._rest[count:]
+        if self._rest:
+            self._widen()
         self._watch(wanted=len(self._rest) > 0)
         self._written(count, whole=not self._rest)
+
+    def _widen(self) -> None:
+        """Let a pipe that was full hold more, so that its two ends wait less for each other."""
+        if not self._is_wide:
+            self._is_wide = True
+            with suppress(ImportError, OSError):  # Linux alone can, for pipes alone, and not without end
+                from fcntl import F_SETPIPE_SZ, fcntl
+
+                fcntl(self._descriptor, F_SETPIPE_SZ, WIDE_PIPE_BYTES)
 
     def _watch(self, *, wanted: bool) -> None:
         if wanted and not self._watching:

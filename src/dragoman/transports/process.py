@@ -412,6 +412,7 @@ class _DirectWriter(_WatchingWriter):
         self._unwritten = len(rest)
         self._since = self._loop.time()
         self._writing = True
+        self._widen()
         self._watch(wanted=True)
         if self._unwritten > CONGESTED_BYTES:
             self._congested = True

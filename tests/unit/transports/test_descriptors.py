@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import fcntl
 import logging
 import os
 import pty
@@ -12,7 +13,14 @@ import pytest
 import uvloop
 
 from dragoman.transports import descriptors
-from dragoman.transports.descriptors import CHUNK_BYTES, CONGESTED_BYTES, RELIEVED_BYTES, open_reader, open_writer
+from dragoman.transports.descriptors import (
+    CHUNK_BYTES,
+    CONGESTED_BYTES,
+    RELIEVED_BYTES,
+    WIDE_PIPE_BYTES,
+    open_reader,
+    open_writer,
+)
 
 DEADLINE = 30
 
@@ -225,7 +233,7 @@ def test_a_closed_output_is_noticed_while_a_write_waits_for_room(run, conduit):
         with conduit() as (reader, writer):
             flow = Recorder()
             sending = open_writer(writer.fileno(), flow)
-            sending(b"x" * CONGESTED_BYTES)
+            sending(b"x" * 2 * WIDE_PIPE_BYTES)
             assert await asyncio.to_thread(os.read, reader.fileno(), 1) == b"x"
             reader.close()
             await flow.until("pause", "break off")
@@ -414,18 +422,36 @@ def test_much_that_is_unwritten_pauses_the_source_until_most_is_gone(run, condui
             await asyncio.sleep(0)
             assert flow.told == []
             await asyncio.wait_for(sending.room(), DEADLINE)
-            sending(b"x" * CONGESTED_BYTES)
-            sending(b"x" * CONGESTED_BYTES)
+            for _ in range(3):
+                sending(b"x" * CONGESTED_BYTES)
             assert flow.told == ["pause"]
             room = asyncio.create_task(sending.room())
             await sink.take(2 * CONGESTED_BYTES)
             assert flow.told == ["pause"]
             assert not room.done()
-            await sink.take(3 * CONGESTED_BYTES + 2 - RELIEVED_BYTES // 2)
+            await sink.take(4 * CONGESTED_BYTES + 3 - RELIEVED_BYTES // 2)
             await flow.until("pause", "resume")
             await room
-            await asyncio.gather(sink.take(3 * CONGESTED_BYTES + 2), sending.flush(DEADLINE))
+            await asyncio.gather(sink.take(4 * CONGESTED_BYTES + 3), sending.flush(DEADLINE))
             assert flow.told == ["pause", "resume"]
+            sending.close()
+
+    run(main())
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_GETPIPE_SZ"), reason="pipes have one size but on Linux")
+def test_a_pipe_that_was_full_is_made_wider(run):
+    async def main():
+        with pipe() as (reader, writer):
+            sending = open_writer(writer.fileno(), Recorder())
+            narrow = fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ)
+            sending(b"x" * 100)
+            await sending.flush(DEADLINE)
+            assert fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ) == narrow
+            sending(b"x" * 2 * narrow)
+            await sending.flush(DEADLINE)
+            assert fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ) == WIDE_PIPE_BYTES
+            await Sink(reader).take(2 * narrow + 102)
             sending.close()
 
     run(main())
@@ -473,8 +499,8 @@ def test_the_patience_of_flushing_starts_anew_with_all_that_is_taken(run, monkey
     async def main():
         with pipe() as (reader, writer):
             sending = open_writer(writer.fileno(), Recorder())
-            sending(b"x" * 10 * CHUNK_BYTES)
-            await asyncio.gather(Sink(reader).take(10 * CHUNK_BYTES + 1), sending.flush(patience))
+            sending(b"x" * 3 * WIDE_PIPE_BYTES)
+            await asyncio.gather(Sink(reader).take(3 * WIDE_PIPE_BYTES + 1), sending.flush(patience))
             sending.close()
 
     run(main())
