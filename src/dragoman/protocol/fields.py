@@ -88,23 +88,17 @@ WRAPPED = "x-dragoman-wrapped"
 
 def trim(value: T, version: Version) -> T:
     """Return the value as a version can carry it; the same object where nothing has to change."""
+    trimmed: Any = value
     if isinstance(value, Struct):
         plan = _plan(type(value), version)
-        return value if plan is None else plan.apply(value)
-    return _trim(value, version)  # type: ignore[no-any-return]
-
-
-def _trim(value: Any, version: Version) -> Any:
-    if isinstance(value, Struct):
-        plan = _plan(type(value), version)
-        return value if plan is None else plan.apply(value)
-    if isinstance(value, list):
-        items = [_trim(item, version) for item in value]
-        return value if all(map(is_, value, items)) else items
-    if type(value) is dict:
-        members = {key: _trim(item, version) for key, item in value.items()}
-        return value if all(map(is_, value.values(), members.values())) else members
-    return value
+        trimmed = value if plan is None else plan.apply(value)
+    elif isinstance(value, list):
+        items = [trim(item, version) for item in value]
+        trimmed = value if all(map(is_, value, items)) else items
+    elif type(value) is dict:
+        members = {key: trim(item, version) for key, item in trimmed.items()}
+        trimmed = value if all(map(is_, trimmed.values(), members.values())) else members
+    return trimmed  # type: ignore[no-any-return]
 
 
 class _Plan(Struct, frozen=True):
@@ -120,7 +114,7 @@ class _Plan(Struct, frozen=True):
                 changes[name] = default  # noqa: PERF403 - on Python 3.11 a comprehension is a call
         for name in self.nested:
             before = getattr(value, name)
-            after = _trim(before, self.version)
+            after = trim(before, self.version)
             if after is not before:
                 changes[name] = after
         trimmed: Any = msgspec.structs.replace(value, **changes) if changes else value

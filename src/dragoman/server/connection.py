@@ -276,14 +276,22 @@ class Connection:
 
     def _reply(self, call: Call, result: Any) -> None:
         try:
-            data = _encoded(self._server, call, result, self._peer.send_result)
+            data = self._peer.send_result(call.request.id, result)
         except ValidationError as error:
-            self._refuse(call.request.id, error, call)
+            self._reply_in_place_of(call, error)
             return
         if data is not None:
             self._send(data)
         if call.request.method.name == "initialize" and self._session.caller is not None:
             self._peer.version = self._session.caller.version
+
+    def _reply_in_place_of(self, call: Call, error: ValidationError) -> None:
+        try:
+            result = serving.unencodable(self._server, call, error)
+        except ValidationError:
+            self._refuse(call.request.id, error, call)
+        else:
+            self._write(self._peer.send_result(call.request.id, result))
 
     def _refuse(self, id: Any, error: BaseException, call: Call | None) -> None:
         if call is not None and call.is_given_up_by(error):
@@ -310,11 +318,11 @@ def _discard(_: bytes) -> None:
     """Send nothing: the connection is closed."""
 
 
-def _encoded(server: Server, call: Call, result: Any, encode: Callable[[Any, Any], Encoded]) -> Encoded:
+def _encoded(server: Server, call: Call, result: Any) -> bytes:
     try:
-        return encode(call.request.id, result)
+        return jsonrpc.encode_result(call.request.id, result)
     except ValidationError as error:
-        return encode(call.request.id, serving.unencodable(server, call, error))
+        return jsonrpc.encode_result(call.request.id, serving.unencodable(server, call, error))
 
 
 def _encoded_refusal(
@@ -348,7 +356,7 @@ async def _answer_request(server: Server, message: jsonrpc.Request, server_conte
         call.loop, call.task = asyncio.get_running_loop(), asyncio.current_task()
         outcome = server.serve(call)
         result = await outcome if isinstance(outcome, CoroutineType) else outcome
-        return _encoded(server, call, result, jsonrpc.encode_result)
+        return _encoded(server, call, result)
     except BaseException as error:
         if call is not None and call.is_given_up_by(error):
             raise

@@ -57,6 +57,8 @@ class Definition(Generic[Parameters, Returned]):
 
     definition: Any
     """What is listed."""
+    start: Callable[..., Any]
+    """Calls the function, in a thread if it may block; the outcome is a value, or a coroutine that gives it."""
 
     def __init__(self, **options: Any) -> None:
         kind = type(self)
@@ -94,6 +96,7 @@ class Definition(Generic[Parameters, Returned]):
             raise DefinitionError(f"{source}() cannot be served because it yields; return a list instead")
         self._function = function
         self.signature = Signature.of(function)
+        self.start = function if self.signature.is_async or self.inline else self._offload
         self.name = self.name or snake_case(source)
         if self.description is None:
             self.description = documentation or self.signature.description
@@ -133,10 +136,7 @@ class Definition(Generic[Parameters, Returned]):
         context = None if signature.context is None else (Context if signature.is_async else BlockingContext)(call)
         return signature.bind(arguments, context)
 
-    def start(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function, in a thread if it may block; the outcome is a value, or a coroutine that gives it."""
-        if self.signature.is_async or self.inline:
-            return self._function(*args, **kwargs)
+    def _offload(self, *args: Any, **kwargs: Any) -> Any:
         from dragoman.runtime.offload import offload
 
         return offload(self._function, *args, **kwargs)

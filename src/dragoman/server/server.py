@@ -82,7 +82,7 @@ class Server(Registration):
         self._info = types.Implementation(
             name, version, title, description, website_url, wire_objects(icons, types.Icon, "A server's icon")
         )
-        self._info_bytes = Raw(encode(self._info))
+        self.info_bytes = Raw(encode(self._info))
         self.instructions = instructions
         self.server_context = server_context
         self._configuration = configuration or Configuration()
@@ -285,11 +285,11 @@ class Server(Registration):
         """Return a result as a version carries it, with the server's cache hints where it has none."""
         if version.stateless and isinstance(result, types.CacheableResult):
             result = self._with_cache_hints(result)
-        return eras.seal(result, version, self._info_bytes, wraps=wraps)
+        return eras.seal(result, version, self.info_bytes, wraps=wraps)
 
     def seal_value(self, value: Any, version: Version) -> Any:
         """Return what a method of the server's own gave back as a version carries it."""
-        return eras.seal_value(value, version, self._info_bytes)
+        return eras.seal_value(value, version, self.info_bytes)
 
     def _with_cache_hints(self, result: types.CacheableResult) -> types.CacheableResult:
         # A copy: an author may give the same result every time.

@@ -176,7 +176,7 @@ def _tool_result(server: Server, call: Call, tool: Tool[..., Any], result: types
         except ValidationError as error:
             server.report(error, call)
             raise InternalError(f"The result of {tool.name!r} does not fit its output schema") from None
-    return server.seal_for(result, call.request.caller.version, wraps=tool.wraps)
+    return eras.seal(result, call.request.caller.version, server.info_bytes, wraps=tool.wraps)
 
 
 def _tool_failed(server: Server, call: Call, error: BaseException) -> Any:
