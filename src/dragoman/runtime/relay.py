@@ -1,88 +1,111 @@
 """Coroutines run one after another in one task, until one of them has to wait.
 
-A task for each of many short coroutines costs more than they do. Here those that are started together share a task,
-which goes through them as long as none suspends. The first that does keeps the task for itself, so that it can be
-cancelled, and whatever holds on to the current task keeps the right one; those after it get a task each, and so do the
-next, until one has not had to wait. Each finds the context variables as they were when it was started: one that leaves
-them changed is the last of its task.
+A task for each of many short coroutines costs more than they do. Here those that come together share a task, which goes
+through them as long as none suspends, and makes the next only when the one before has ended. The first that suspends
+keeps the task for itself, so that it can be cancelled, and whatever holds on to the current task keeps the right one;
+those after it get a task each, and so do the next, until one has not had to wait. Each finds the context variables as
+they were when it was started: one that leaves them changed is the last of its task.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Iterator
 from contextvars import Context, copy_context
 from functools import partial
+from itertools import chain
 from types import coroutine
 from typing import Any
 
 Job = Coroutine[Any, Any, None]
+Pending = deque[Iterator[Job]]
 
 
 class Relay:
-    """Starts coroutines in as few tasks as they need.
+    """Runs coroutines in as few tasks as they need.
 
     Example:
         relay = Relay(asyncio.get_running_loop())
-        relay.start(answer(one))
-        relay.start(answer(other))
+        relay.run(answer(message) for message in messages)
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._together = True
-        self._open: deque[Job] | None = None
-        """The jobs of a task that takes more of them."""
+        self._open: Pending | None = None
+        """What a task will run that takes more of it."""
         self._context = copy_context()
 
-    def start(self, job: Job) -> None:
-        """Run a coroutine soon, after those that were started before; it must not raise."""
+    @property
+    def is_pending(self) -> bool:
+        """Whether some of what was to be run is still to be made."""
+        return self._open is not None
+
+    def run(self, jobs: Iterator[Job]) -> None:
+        """Run coroutines soon, after those that came before, and each after the one before it; none may raise.
+
+        Up to the first they are made at once, unless others are to be made before.
+        """
         context = copy_context()
-        if self._open is not None and _are_equal(context, self._context):
-            self._open.append(job)
+        if self._open is not None:
+            if _are_equal(context, self._context):
+                self._open.append(jobs)
+            else:
+                self._begin(deque((jobs,)), context)
+        elif self._together:
+            first = next(jobs, None)
+            if first is not None:
+                self._begin(deque((chain((first,), jobs),)), context)
         else:
-            self._begin(deque((job,)), context)
+            self._run_apart(jobs, context)
 
-    def _begin(self, jobs: deque[Job], context: Context) -> None:
+    def _run_apart(self, jobs: Iterator[Job], context: Context) -> None:
+        for job in jobs:
+            self._begin(deque((iter((job,)),)), context)
+
+    def _begin(self, pending: Pending, context: Context) -> None:
         # Before the task begins, which may end at once (Python 3.12: eager tasks).
-        self._open, self._context = (jobs if self._together else None), context
-        self.loop.create_task(self._run(jobs, context), context=context.copy())
+        self._open, self._context = (pending if self._together else None), context
+        self.loop.create_task(self._run(pending, context), context=context.copy())
 
-    async def _run(self, jobs: deque[Job], context: Context) -> None:
+    async def _run(self, pending: Pending, context: Context) -> None:
         task = asyncio.current_task(self.loop)
         assert task is not None
         try:
-            await self._steps(task, jobs, context)
+            await self._steps(task, pending, context)
         finally:
-            self._hand_over(jobs, context)
+            self._hand_over(pending, context)
 
     @coroutine
-    def _steps(self, task: asyncio.Task[Any], jobs: deque[Job], context: Context) -> Generator[Any, Any, None]:
-        while jobs:
-            job = jobs.popleft()
-            try:
-                awaited = job.send(None)
-            except StopIteration:
-                self._together = True
-            else:
-                self._together = False
-                self._hand_over(jobs, context)
-                yield from _rest(job, awaited)
-                return
-            # A cancellation that came too late for this one is not for the next.
-            if task.cancelling() or not _are_equal(copy_context(), context):
-                return
+    def _steps(self, task: asyncio.Task[Any], pending: Pending, context: Context) -> Generator[Any, Any, None]:
+        while pending:
+            for job in pending[0]:
+                try:
+                    awaited = job.send(None)
+                except StopIteration:
+                    self._together = True
+                else:
+                    self._together = False
+                    self._hand_over(pending, context)
+                    yield from _rest(job, awaited)
+                    return
+                # A cancellation that came too late for this one is not for the next.
+                if task.cancelling() or not _are_equal(copy_context(), context):
+                    return
+            pending.popleft()
 
-    def _hand_over(self, jobs: deque[Job], context: Context) -> None:
-        if self._open is jobs:
+    def _hand_over(self, pending: Pending, context: Context) -> None:
+        if self._open is pending:
             self._open = None
-        while jobs:
-            if self._together:
-                self._begin(deque(jobs), context)
-                jobs.clear()
-            else:
-                self._begin(deque((jobs.popleft(),)), context)
+        if not pending:
+            return
+        rest = chain.from_iterable(tuple(pending))
+        pending.clear()
+        if self._together:
+            self._begin(deque((rest,)), context)
+        else:
+            context.copy().run(self._run_apart, rest, context)
 
 
 def _rest(job: Job, awaited: Any) -> Generator[Any, Any, None]:

@@ -10,7 +10,7 @@ client does not read: equal changes are one then, and the oldest message gives w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -49,27 +49,22 @@ class Connection:
         self._waiting: dict[Any, bytes] = {}
         self._flushing: asyncio.Task[None] | None = None
         self._input_ended = False
+        self._closed = False
         self._loop = asyncio.get_running_loop()
         self._relay = Relay(self._loop)
         server.audience.add(self)
 
     def receive(self, chunk: bytes) -> None:
         """Take in a chunk of the stream."""
-        for event in self._peer.events(chunk):
-            if type(event) is jsonrpc.Request:
-                self._serve(event)
-            else:
-                self._take(event)
+        self._relay.run(self._jobs(self._peer.events(chunk)))
 
     def receive_message(self, data: bytes) -> None:
         """Take in one whole message."""
-        for event in self._peer.receive_message(data):
-            self._take(event)
+        self._relay.run(self._jobs(self._peer.receive_message(data)))
 
     def receive_end(self) -> None:
         """Take in the end of the stream; an unterminated last line is a line, and nobody will answer us any more."""
-        for event in self._peer.receive_end():
-            self._take(event)
+        self._relay.run(self._jobs(self._peer.receive_end()))
         self._input_ended = True
         self._fail_waiting()
         for ended in self._subscriptions.values():
@@ -77,12 +72,13 @@ class Connection:
 
     async def drain(self) -> None:
         """Wait until nothing is in flight."""
-        while self._running:
+        while self._running or self._relay.is_pending:
             tasks = [call.task for call in self._running.values() if call.task is not None]
             await (asyncio.wait(tasks) if tasks else asyncio.sleep(0))
 
     def close(self) -> None:
         """Cancel what is in flight; nothing is sent any more."""
+        self._closed = True
         self._send = _discard
         self._server.audience.discard(self)
         self._fail_waiting()
@@ -226,10 +222,18 @@ class Connection:
             self._write(self._peer.cancel(id, "The request that asked was cancelled"))
             raise
 
+    def _jobs(self, events: Iterable[Event]) -> Iterator[Coroutine[Any, Any, None]]:
+        """Take in events, and yield what is to be run for them."""
+        for event in events:
+            if self._closed:
+                return
+            if type(event) is not jsonrpc.Request:
+                self._take(event)
+            elif (job := self._serve(event)) is not None:
+                yield job
+
     def _take(self, event: Event) -> None:
         match event:
-            case jsonrpc.Request():
-                self._serve(event)
             case Reply(data):
                 self._send(data)
             case GaveUp(id):
@@ -247,7 +251,7 @@ class Connection:
         if id in self._running:
             self._running[id].give_up()
 
-    def _serve(self, message: jsonrpc.Request) -> None:
+    def _serve(self, message: jsonrpc.Request) -> Coroutine[Any, Any, None] | None:
         call: Call | None = None
         try:
             request = eras.open(message, self._server.offer, self._session.caller)
@@ -257,12 +261,12 @@ class Connection:
             outcome = self._server.serve(call)
         except BaseException as error:
             self._refuse(message.id, error, call)
-            return
+            return None
         if isinstance(outcome, CoroutineType):
             self._running[message.id] = call
-            self._relay.start(self._finish(call, outcome))
-        else:
-            self._reply(call, outcome)
+            return self._finish(call, outcome)
+        self._reply(call, outcome)
+        return None
 
     async def _finish(self, call: Call, outcome: CoroutineType[Any, Any, Any]) -> None:
         call.begin(asyncio.current_task(self._loop))

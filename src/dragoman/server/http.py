@@ -356,7 +356,8 @@ class HttpService:
         call = self._call(request, session.data, channel, exchange.identity)
         session.running[message.id] = call
         self._serving.add(call)
-        self._relay_in(exchange.loop).start(self._run_in_session(sessions, session, call, stream, json=taken.json))
+        job = self._run_in_session(sessions, session, call, stream, json=taken.json)
+        self._relay_in(exchange.loop).run(iter((job,)))
         await let_go
         if not exchange.ended:
             await self._part(exchange)

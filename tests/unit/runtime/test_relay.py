@@ -28,9 +28,12 @@ class Jobs:
         self._started = 0
 
     def start(self, name, work=None):
+        self.relay.run(iter((self.counted(name, work),)))
+
+    def counted(self, name, work=None):
         self._started += 1
         self._all_ended.clear()
-        self.relay.start(self._run(name, work))
+        return self._run(name, work)
 
     async def _run(self, name, work):
         self.began[name] = asyncio.current_task()
@@ -59,6 +62,64 @@ def test_coroutines_that_do_not_wait_share_one_task_in_the_order_they_were_start
         await jobs.done()
         assert list(jobs.ended) == list(range(100))
         assert len(set(jobs.began.values())) == 1
+
+    run(scenario())
+
+
+def test_each_is_made_when_the_one_before_has_ended_or_waits():
+    async def scenario():
+        jobs = Jobs()
+        order = []
+
+        def made():
+            for name in ("first", "second", "third"):
+                order.append(f"made {name}")
+                yield jobs.counted(name, pause if name == "second" else None)
+
+        jobs.relay.run(made())
+        assert order == ["made first"]
+        assert jobs.relay.is_pending
+        await pause()
+        assert order == ["made first", "made second", "made third"]
+        assert list(jobs.ended) == ["first"]
+        assert not jobs.relay.is_pending
+        await jobs.done()
+
+    run(scenario())
+
+
+def test_what_comes_later_waits_for_its_turn_even_in_another_context():
+    async def scenario():
+        jobs = Jobs()
+        order = []
+
+        def made(*names):
+            for name in names:
+                order.append(name)
+                yield jobs.counted(name)
+
+        def start(name):
+            MINE.set(name)
+            jobs.relay.run(made(name))
+
+        jobs.relay.run(made("first", "second"))
+        jobs.relay.run(made("third"))
+        copy_context().run(start, "fourth")
+        assert order == ["first"]
+        await jobs.done()
+        assert order == ["first", "second", "third", "fourth"]
+        assert jobs.began["first"] is jobs.began["third"] is not jobs.began["fourth"]
+
+    run(scenario())
+
+
+def test_nothing_is_started_for_nothing():
+    async def scenario():
+        relay = Relay(asyncio.get_running_loop())
+        before = asyncio.all_tasks()
+        relay.run(iter(()))
+        assert not relay.is_pending
+        assert asyncio.all_tasks() == before
 
     run(scenario())
 
@@ -286,7 +347,7 @@ def test_one_that_still_waits_when_its_loop_is_gone_is_closed():
     relay = Relay(loop)
 
     async def scenario():
-        relay.start(wait())
+        relay.run(iter((wait(),)))
         await pause()
 
     loop.run_until_complete(scenario())

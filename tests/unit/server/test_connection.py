@@ -132,6 +132,7 @@ def test_hostile_input_is_answered_in_place_and_harms_nothing_in_flight():
         wire = Wire(server)
         for number in range(20):
             wire.request(number, "tools/call", {"name": "hold", "arguments": {"number": number}})
+        await asyncio.sleep(0)
         for line in SILENT:
             wire.send(line)
         for line, code, id in HOSTILE:
