@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,10 @@ def test_a_project_passes_its_own_test(tmp_path, kind):
         check=False,
     )
     assert tested.returncode == 0, tested.stdout
+    modules = tomllib.loads((folder / "pyproject.toml").read_text())["tool"]["setuptools"]["py-modules"]
+    assert {f"{module}.py" for module in modules} == {name for name in FILES[kind] if name.endswith(".py")} - {
+        f"test_{module}.py" for module in modules
+    }
 
 
 @pytest.mark.covers("CMD-22")

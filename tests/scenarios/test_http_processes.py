@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from dragoman import AsyncClient
+from dragoman.errors import InternalError
 from scenarios.http_crew import DEADLINE, RUN, SERVER, Client, Stream, crew, until
 from scenarios.http_peer import scenario
 
@@ -171,6 +173,49 @@ async def test_a_signal_ends_everything_quietly_though_streams_are_open(how, wor
         assert processes.stderr == ""
         assert not processes.lives()
         assert not processes.sockets
+
+
+@pytest.mark.covers("WRK-09")
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("mode", ["handshake", "stateless"])
+@scenario
+async def test_calls_that_run_when_the_signal_comes_run_once_and_are_answered(mode, workers):
+    slow = """
+    @server.tool
+    async def pay() -> str:
+        with open("paid", "a") as paid:
+            paid.write("x")
+        await asyncio.sleep(1)
+        return "paid"
+    """
+    async with crew(workers, source=SERVER + slow + RUN) as processes:
+        await processes.ready()
+        async with AsyncClient(processes.url, mode=mode) as client:
+            await client.tools()
+            paying = asyncio.create_task(client.call_tool("pay"))
+            await until(lambda: (processes.folder / "paid").exists())
+            processes.child.send_signal(signal.SIGTERM)
+            assert (await asyncio.wait_for(paying, DEADLINE)).text == "paid"
+        assert await processes.ended() == 0
+        assert processes.stderr == ""
+        assert (processes.folder / "paid").read_text() == "x"
+
+
+@pytest.mark.covers("WRK-09")
+@pytest.mark.parametrize("mode", ["handshake", "stateless"])
+@scenario
+async def test_calls_that_never_end_are_told_that_they_may_have_run_before_the_process_ends(mode):
+    async with crew(1) as processes:
+        await processes.ready()
+        async with AsyncClient(processes.url, mode=mode) as client:
+            began = asyncio.Event()
+            waiting = asyncio.create_task(client.call_tool("wait", on_progress=lambda *_: began.set()))
+            await asyncio.wait_for(began.wait(), DEADLINE)
+            processes.child.send_signal(signal.SIGTERM)
+            with pytest.raises(InternalError, match="may have run"):
+                await asyncio.wait_for(waiting, DEADLINE)
+        assert await processes.ended() == 0
+        assert processes.stderr == ""
 
 
 @pytest.mark.covers("WRK-09")

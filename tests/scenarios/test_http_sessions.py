@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from dragoman.server import http
 from dragoman.server.sessions import Sessions
 from scenarios.http_peer import BATCHING, NEWEST, OLDER, SECRET, STATELESS, HttpPeer, live, scenario, serve
 from scenarios.http_travels import Gate, session, text, travels
@@ -240,7 +241,8 @@ async def test_json_responses_are_json_alone_and_the_stream_by_get_goes_on():
 
 @pytest.mark.covers("SHT-36")
 @scenario
-async def test_the_end_of_the_application_ends_every_session_and_leaves_no_task():
+async def test_the_end_of_the_application_ends_every_session_and_leaves_no_task(monkeypatch):
+    monkeypatch.setattr(http, "CLOSE_SECONDS", 0.01)
     gate = Gate()
     server = travels(gate)
     peer = await session(server)
@@ -248,8 +250,11 @@ async def test_the_end_of_the_application_ends_every_session_and_leaves_no_task(
     await gate.was_reached()
     await live(peer.app)
     assert gate.cancelled.is_set()
-    await working.end()
     await stream.end()
+    # Not 404, by which a client would take it for a request that nobody has seen, and send it again.
+    assert (await working.end()).status == 200
+    assert working.json["error"]["code"] == -32603
+    assert "may have run" in working.json["error"]["message"]
     assert not server.audience.members()
 
 

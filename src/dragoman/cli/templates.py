@@ -12,9 +12,17 @@ dependencies = ["{dependency}"]
 [dependency-groups]
 dev = ["pytest>=8"]
 
+[tool.setuptools]
+py-modules = ["{module}"]
+
 [tool.pytest.ini_options]
 testpaths = ["."]
 """
+
+
+def _project(module: str, dependency: str) -> str:
+    return _PROJECT.replace("{module}", module).replace("{dependency}", dependency)
+
 
 _SERVER = '''\
 """The server {project}."""
@@ -218,20 +226,20 @@ A conversation with a model that uses the tools of a server.
 
 TEMPLATES: dict[str, dict[str, str]] = {
     "server": {
-        "pyproject.toml": _PROJECT.replace("{dependency}", "dragoman"),
+        "pyproject.toml": _project("server", "dragoman"),
         "server.py": _SERVER,
         "test_server.py": _SERVER_TEST,
         ".mcp.json": _SERVER_CONFIG,
         "README.md": _SERVER_README,
     },
     "client": {
-        "pyproject.toml": _PROJECT.replace("{dependency}", "dragoman"),
+        "pyproject.toml": _project("client", "dragoman"),
         "client.py": _CLIENT,
         "test_client.py": _CLIENT_TEST,
         "README.md": _CLIENT_README,
     },
     "chat": {
-        "pyproject.toml": _PROJECT.replace("{dependency}", "dragoman[chat]"),
+        "pyproject.toml": _project("assistant", "dragoman[chat]"),
         "assistant.py": _CHAT,
         "test_assistant.py": _CHAT_TEST,
         "README.md": _CHAT_README,

@@ -120,6 +120,8 @@ class Call(Struct, eq=False):
     lacked: list[str] | None = None
     """The scopes for lack of which the handler refused."""
     cancelled: bool = False
+    stopped: bool = False
+    """Whether it was given up because the server ends, so that whoever asked is to be told."""
     ended: bool = False
     progress: float | None = None
     asking: Asking | None = None

@@ -68,6 +68,8 @@ NO_CONTENT, METHOD_NOT_ALLOWED, REQUEST_TIMEOUT = 204, 405, 408
 CONFLICT, TOO_LARGE, INTERNAL_ERROR, UNAVAILABLE = 409, 413, 500, 503
 _arguments = msgspec.json.Decoder(types.Json | None)
 CLOSE_SECONDS = 5.0
+STOP_SECONDS = 1.0
+_STOPPED = InternalError("The server was stopped before the request was done; it may have run in part")
 
 
 class HttpService:
@@ -445,6 +447,7 @@ class HttpService:
         exchange.may_stream = streams
         if request.caller.version.stateless:
             exchange.on_gone = call.give_up
+        self._serving.add(call)
         try:
             try:
                 outcome = self._server.serve(call)
@@ -465,6 +468,7 @@ class HttpService:
             # The client may leave just when its answer is being sent.
             self._given_up(call)
         finally:
+            self._serving.discard(call)
             exchange.on_gone = None
             if call.cancelled:
                 await _settle()
@@ -516,7 +520,8 @@ class HttpService:
 
     def _refused(self, call: Call, error: BaseException) -> tuple[int, bytes]:
         if call.is_given_up_by(error):
-            return CLIENT_CLOSED, self._given_up(call)
+            given_up = self._given_up(call)
+            return (OK, jsonrpc.encode_error(call.request.id, _STOPPED)) if call.stopped else (CLIENT_CLOSED, given_up)
         refusal = self._server.refusal(error, call)
         if isinstance(error, InsufficientScope):
             call.lacked = error.scopes
@@ -537,18 +542,24 @@ class HttpService:
         return b""
 
     async def close(self) -> None:
-        """End every subscription in good order."""
+        """End what is open in good order: streams at once, and requests when they are done, or their time is up."""
         for listener in list(self._listeners):
             listener.end()
         if self._sessions is not None:
+            self._sessions.let_go()
+        await self._until_served(CLOSE_SECONDS)
+        for call in self._serving:
+            call.stopped = True
+            call.give_up()
+        await self._until_served(STOP_SECONDS)
+        if self._sessions is not None:
             await self._sessions.close()
         await self._workers.close()
-        sending = [asyncio.ensure_future(listener.sent.wait()) for listener in self._listeners]
-        tasks = [call.task for call in self._serving if call.task is not None]
-        if sending or tasks:
-            await asyncio.wait([*tasks, *sending], timeout=CLOSE_SECONDS)
-        for unsent in sending:
-            unsent.cancel()
+
+    async def _until_served(self, seconds: float) -> None:
+        tasks = {call.task for call in self._serving if call.task is not None} - {asyncio.current_task()}
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
 
 
 async def _settle() -> None:

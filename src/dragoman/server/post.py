@@ -69,7 +69,6 @@ class PostChannel:
         """Send no more."""
         if self._listener is not None:
             self._listeners.discard(self._listener)
-            self._listener.sent.set()
         if self._flushing is not None and not self._flushing.done():
             self._flushing.cancel()
             await asyncio.wait([self._flushing])
@@ -106,8 +105,6 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._ended = False
-        self.sent = asyncio.Event()
-        """Set when its result was sent, or nothing more will be."""
 
     def tell(self, method: str, uri: str | None = None) -> None:
         """Tell of a change, from any thread, if the client wants to know."""

@@ -264,6 +264,11 @@ class Sessions:
         if len(self._over) > MOST_OVER:
             self._over.popitem(last=False)
 
+    def let_go(self) -> None:
+        """Let go of whoever reads what belongs to no request; requests go on."""
+        for session in self._known.values():
+            session.let_go()
+
     async def close(self) -> None:
         """Let go of every session; another process may take them up."""
         sessions = list(self._known.values())
@@ -405,6 +410,11 @@ class HttpSession:
                 call.give_up()
                 return True
         return False
+
+    def let_go(self) -> None:
+        """Let go of whoever reads what belongs to no request."""
+        if self._standalone is not None:
+            self._standalone.detach()
 
     def end(self) -> None:
         """End the session: what runs is given up, who waits is told, who reads is let go."""
