@@ -8,6 +8,7 @@ into what a version carries. The era is decided by each message's `_meta` alone 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -184,11 +185,26 @@ def read_meta(params: Raw) -> tuple[Raw | UnsetType, types.RequestMeta]:
     return (UNSET, _NO_META) if raw is UNSET or raw == _NULL else (raw, _decode_meta(raw))
 
 
+_MOST_KEPT = 256
+_LONGEST_KEPT = 1024
+_kept: dict[bytes, types.RequestMeta] = {}
+
+
 def _decode_meta(raw: Raw) -> types.RequestMeta:
+    """Return `_meta` as the protocol reads it; a client sends the same with most of its requests."""
+    data = bytes(raw)
+    meta = _kept.get(data)
+    if meta is not None:
+        return meta
     try:
-        return _request_meta.decode(raw)
+        meta = _request_meta.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidParams(f"Invalid parameters: {error}") from None
+    if len(data) <= _LONGEST_KEPT:
+        if len(_kept) >= _MOST_KEPT:
+            _kept.clear()
+        _kept[data] = meta
+    return meta
 
 
 def require_envelope(meta: types.RequestMeta, offer: Offer) -> str:
@@ -238,14 +254,22 @@ def seal(
 
 def _stamp(result: types.Result, server_info: Raw | None) -> types.Result:
     stamped: Any = result.__copy__()  # type: ignore[attr-defined]
+    result_type, is_cacheable = _traits(type(result))
     if stamped.result_type is None:
-        stamped.result_type = "input_required" if isinstance(result, types.InputRequiredResult) else "complete"
-    if isinstance(result, types.CacheableResult):
-        stamped.ttl_ms = result.ttl_ms or 0
-        stamped.cache_scope = result.cache_scope or "private"
+        stamped.result_type = result_type
+    if is_cacheable:
+        stamped.ttl_ms = stamped.ttl_ms or 0
+        stamped.cache_scope = stamped.cache_scope or "private"
     if server_info is not None:
         stamped.meta = {types.SERVER_INFO: server_info, **(result.meta or {})}
     return stamped  # type: ignore[no-any-return]
+
+
+@cache
+def _traits(kind: type[types.Result]) -> tuple[str, bool]:
+    """Return what type results of a kind say they have, and whether they say how long they may be kept."""
+    result_type = "input_required" if issubclass(kind, types.InputRequiredResult) else "complete"
+    return result_type, issubclass(kind, types.CacheableResult)
 
 
 def seal_value(value: Any, version: Version, server_info: Raw | None = None) -> Any:

@@ -80,6 +80,7 @@ UNTIL: dict[type[Struct], dict[str, Version]] = {
 
 
 T = TypeVar("T")
+_STRUCT = type(Struct)
 Structured = TypeVar("Structured", types.CallToolResult, types.ToolResultContent)
 
 WRAPPED = "x-dragoman-wrapped"
@@ -89,9 +90,10 @@ WRAPPED = "x-dragoman-wrapped"
 def trim(value: T, version: Version) -> T:
     """Return the value as a version can carry it; the same object where nothing has to change."""
     trimmed: Any = value
-    if isinstance(value, Struct):
-        plan = _plan(type(value), version)
-        trimmed = value if plan is None else plan.apply(value)
+    kind = type(value)
+    if type(kind) is _STRUCT:  # which is quicker than isinstance
+        plan = _plan(kind, version)
+        trimmed = value if plan is None else plan.apply(trimmed)
     elif isinstance(value, list):
         items = [trim(item, version) for item in value]
         trimmed = value if all(map(is_, value, items)) else items

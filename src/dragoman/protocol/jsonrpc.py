@@ -107,14 +107,16 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS, *, batches: bool = Fals
         decode(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}')  # Request(id=1, method='ping', ...)
     """
     size = len(data)
-    # A level of nesting takes two bytes.
-    if size > 2 * limits.nesting or size > limits.message_bytes or not data.isascii():
+    # A level of nesting takes two bytes; of an object, whose members have names, five.
+    may_nest = size > 2 * limits.nesting and (size > 5 * limits.nesting or b"[" in data)
+    if may_nest or size > limits.message_bytes or not data.isascii():
         problem = _over_limits(data, limits)
         if problem is not None:
             return Invalid(None, ParseError(problem))
-    if batches and data.lstrip()[:1] == b"[":
+    message = _decode_one(data)
+    if batches and type(message) is Invalid and data.lstrip().startswith(b"["):
         return _decode_batch(data, limits)
-    return _decode_one(data)
+    return message
 
 
 def _over_limits(data: bytes, limits: Limits) -> str | None:
@@ -177,7 +179,9 @@ def _decode_one(data: bytes | Raw) -> Message:
     if method is UNSET:
         return _decode_response(envelope)
     id = envelope.id
-    params = NO_PARAMS if envelope.params == _NULL else envelope.params
+    params = envelope.params
+    if len(params) == len(_NULL) and params == _NULL:
+        params = NO_PARAMS
     if method.startswith("rpc."):
         return Invalid(None if id is UNSET else id, InvalidRequest("Method names that begin with 'rpc.' are reserved"))
     if id is UNSET:

@@ -358,16 +358,12 @@ class HttpService:
         call = self._call(request, session.data, channel, exchange.identity)
         session.running[message.id] = call
         self._serving.add(call)
-        job = self._run_in_session(sessions, session, call, stream, json=taken.json)
-        self._relay_in(exchange.loop).run(iter((job,)))
+        if self._relay is None or self._relay.loop is not exchange.loop:
+            self._relay = Relay(exchange.loop)
+        self._relay.run(iter((self._run_in_session(sessions, session, call, stream, json=taken.json),)))
         await let_go
         if not exchange.ended:
             await self._part(exchange)
-
-    def _relay_in(self, loop: asyncio.AbstractEventLoop) -> Relay:
-        if self._relay is None or self._relay.loop is not loop:
-            self._relay = Relay(loop)
-        return self._relay
 
     async def _part(self, exchange: Exchange) -> None:
         """End an exchange that was let go before its response: the session has ended, or the stream is read anew."""

@@ -273,6 +273,8 @@ def cycle() -> list[object]:
 def test_what_cannot_be_json_is_a_validation_error(value):
     with pytest.raises(ValidationError, match="cannot be sent as JSON"):
         jsonrpc.encode_result(1, {"value": value})
+    with pytest.raises(ValidationError, match="cannot be sent as JSON"):
+        jsonrpc.encode_notification("x", {"value": value})
 
 
 def test_the_decoder_is_usable_after_every_failure():
