@@ -137,7 +137,7 @@ class Peer:
 
     def _events(self, lines: list[bytes | Oversized]) -> Iterator[Event]:
         for line in lines:
-            if isinstance(line, Oversized):
+            if not isinstance(line, bytes):
                 limit = self._limits.message_bytes
                 yield self._refuse(None, ParseError(f"A message must not have more than {limit} bytes"))
                 continue
