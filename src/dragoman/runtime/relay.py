@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextvars import Context, copy_context
 from functools import partial
 from itertools import chain
@@ -30,8 +30,10 @@ class Relay:
         relay.run(answer(message) for message in messages)
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, rested: Callable[[], None] | None = None) -> None:
+        """Make one; `rested` is called when a task has run all that it had, and none of it waited."""
         self.loop = loop
+        self._rested = rested
         self._together = True
         self._open: Pending | None = None
         """What a task will run that takes more of it."""
@@ -94,6 +96,8 @@ class Relay:
                 if task.cancelling() or not _are_equal(copy_context(), context):
                     return
             pending.popleft()
+        if self._rested is not None:
+            self._rested()
 
     def _hand_over(self, pending: Pending, context: Context) -> None:
         if self._open is pending:

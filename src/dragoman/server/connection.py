@@ -51,7 +51,7 @@ class Connection:
         self._input_ended = False
         self._closed = False
         self._loop = asyncio.get_running_loop()
-        self._relay = Relay(self._loop)
+        self._relay = Relay(self._loop, getattr(send, "write_now", None))
         server.audience.add(self)
 
     def receive(self, chunk: bytes) -> None:

@@ -234,6 +234,11 @@ class Writer(ABC):
             self._since = self._loop.time()
             self._loop.call_soon(self._write_ready)
 
+    def write_now(self) -> None:
+        """Write what was sent in this turn of the loop, of which nothing more is to come."""
+        if self._scheduled:
+            self._write_ready()
+
     async def room(self) -> None:
         """Return when little is unwritten, or when nothing can be written any more."""
         while self._congested:
@@ -260,7 +265,7 @@ class Writer(ABC):
 
     def _write_ready(self) -> None:
         self._scheduled = False
-        if self._ready:
+        if self._ready and not self._writing:
             batch = b"".join(self._ready)
             self._ready.clear()
             self._writing = True

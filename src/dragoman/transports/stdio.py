@@ -29,6 +29,9 @@ class Send(Protocol):
     def __call__(self, message: bytes) -> None:
         """Send one encoded message, without its newline; never blocks, and does nothing once the client is gone."""
 
+    def write_now(self) -> None:
+        """Write at once what else would leave at the end of this turn of the loop."""
+
     async def room(self) -> None:
         """Wait while much is unwritten; whoever sends without end, as progress or a log does, must do this."""
 
@@ -124,6 +127,7 @@ class _Conversation:
 
     def _receive(self, chunk: bytes) -> None:
         _attempt(self._connection.receive, chunk)
+        self._outgoing.write_now()
 
     def _receive_end(self) -> None:
         _attempt(self._connection.receive_end)

@@ -113,6 +113,22 @@ def test_what_comes_later_waits_for_its_turn_even_in_another_context():
     run(scenario())
 
 
+def test_it_is_told_when_a_task_has_run_everything_and_nothing_of_it_waited():
+    async def scenario():
+        told = []
+        jobs = Jobs()
+        jobs.relay = Relay(asyncio.get_running_loop(), lambda: told.append(list(jobs.ended)))
+        jobs.start("one")
+        jobs.start("two")
+        await jobs.done()
+        assert told == [["one", "two"]]
+        jobs.start("waits", pause)
+        await jobs.done()
+        assert told == [["one", "two"]]
+
+    run(scenario())
+
+
 def test_nothing_is_started_for_nothing():
     async def scenario():
         relay = Relay(asyncio.get_running_loop())

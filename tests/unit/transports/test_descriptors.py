@@ -439,6 +439,41 @@ def test_much_that_is_unwritten_pauses_the_source_until_most_is_gone(run, condui
     run(main())
 
 
+def test_what_was_sent_can_be_written_without_waiting_for_the_next_turn(run):
+    async def main():
+        with pipe() as (reader, writer):
+            sending = open_writer(writer.fileno(), Recorder())
+            sending.write_now()
+            sending(b"one")
+            sending(b"two")
+            sending.write_now()
+            assert os.read(reader.fileno(), 100) == b"one\ntwo\n"
+            sending(b"three")
+            sending.write_now()
+            sending(b"four")
+            await sending.flush(DEADLINE)
+            assert os.read(reader.fileno(), 100) == b"three\nfour\n"
+            sending.close()
+
+    run(main())
+
+
+def test_what_waits_for_room_is_not_overtaken_by_what_is_to_be_written_now(run):
+    async def main():
+        with pipe() as (reader, writer):
+            sending = open_writer(writer.fileno(), Recorder())
+            sink = Sink(reader)
+            sending(b"x" * 2 * WIDE_PIPE_BYTES)
+            sending.write_now()
+            sending(b"y")
+            sending.write_now()
+            await asyncio.gather(sink.take(2 * WIDE_PIPE_BYTES + 3), sending.flush(DEADLINE))
+            assert sink.read == b"x" * 2 * WIDE_PIPE_BYTES + b"\ny\n"
+            sending.close()
+
+    run(main())
+
+
 @pytest.mark.skipif(not hasattr(fcntl, "F_GETPIPE_SZ"), reason="pipes have one size but on Linux")
 def test_a_pipe_that_was_full_is_made_wider(run):
     async def main():
