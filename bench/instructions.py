@@ -2,22 +2,23 @@
 
     python bench/instructions.py [SIDE ...]
 
-Needs valgrind, under which a server is some fifty times slower. Each server is asked few calls and then many, all written
-in one go; the difference, by call, is free of what starting costs.
+Needs valgrind, under which a server is some fifty times slower. Each server is asked few calls and then many, all
+written in one go; the difference, by call, is free of what starting costs.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+from itertools import islice
 from pathlib import Path
+from typing import IO
 
-from processes import DEADLINE, ENVIRONMENT, python
+from processes import DEADLINE, ENVIRONMENT
 from stdio import INITIALIZE, INITIALIZED, calls, command
 
 SIDES = ("bare", "bare-asyncio", "dragoman", "mcp", "fastmcp")
@@ -29,28 +30,24 @@ COUNTED = re.compile(r"I\s+refs:\s+([\d,]+)")
 
 def instructions(side: str, count: int) -> int:
     """Return how many instructions a server executes in its life, in which it answers so many calls."""
-    # valgrind wants the program itself, and a link to it makes no environment of its own.
-    interpreter, *arguments = command(side, 0)
-    packages = python(side).parent.parent / "lib"
-    search = os.pathsep.join(map(str, packages.glob("python*/site-packages")))
     with tempfile.NamedTemporaryFile() as log:
         server = subprocess.Popen(
             [
                 *("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"),
                 f"--log-file={log.name}",
-                Path(interpreter).resolve(),
-                *arguments,
+                *command(side, 0),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=ENVIRONMENT | {"PYTHONPATH": search, "PYTHONHASHSEED": "0"},
+            env=ENVIRONMENT | {"PYTHONHASHSEED": "0"},
         )
         assert server.stdin is not None
         assert server.stdout is not None
-        writer = threading.Thread(target=_write, args=(server, count), daemon=True)
-        writer.start()
-        answered = sum(1 for _ in iter(server.stdout.readline, b""))
+        requests = INITIALIZE + INITIALIZED + b"".join(calls("add", count))
+        threading.Thread(target=_write, args=(server.stdin, requests), daemon=True).start()
+        answered = sum(1 for _ in islice(iter(server.stdout.readline, b""), count + 1))
+        server.stdin.close()
         server.wait(DEADLINE)
         found = COUNTED.search(Path(log.name).read_text())
     if found is None or answered != count + 1:
@@ -58,10 +55,9 @@ def instructions(side: str, count: int) -> int:
     return int(found[1].replace(",", ""))
 
 
-def _write(server: subprocess.Popen[bytes], count: int) -> None:
-    assert server.stdin is not None
-    with server.stdin as to:
-        to.write(INITIALIZE + INITIALIZED + b"".join(calls("add", count)))
+def _write(to: IO[bytes], requests: bytes) -> None:
+    to.write(requests)
+    to.flush()
 
 
 def by_call(side: str) -> int:

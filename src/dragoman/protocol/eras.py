@@ -158,7 +158,7 @@ def read(message: jsonrpc.Request, offer: Offer) -> Read:
         raw_meta, meta = read_meta(message.params)
         return meta, raw_meta, None
     raw_meta = params.meta
-    if raw_meta is UNSET or (len(raw_meta) == len(_NULL) and raw_meta == _NULL):
+    if raw_meta is UNSET or raw_meta == _NULL:
         return _NO_META, UNSET, params
     return _decode_meta(raw_meta), raw_meta, params
 

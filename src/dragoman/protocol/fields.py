@@ -207,7 +207,9 @@ def _is_object(value: Any) -> bool:
 
 def wrap_result(result: Structured) -> Structured:
     """Return the result with its structured content inside an object, as versions before 2026-07-28 demand."""
-    return msgspec.structs.replace(result, structured_content={"result": result.structured_content})
+    wrapped: Any = result.__copy__()  # type: ignore[attr-defined]
+    wrapped.structured_content = {"result": result.structured_content}
+    return wrapped  # type: ignore[no-any-return]
 
 
 def wraps(output_schema: types.Json) -> bool:

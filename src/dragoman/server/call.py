@@ -111,6 +111,7 @@ class Call(Struct, eq=False):
     channel: Channel = SILENCE
     server: Any = None
     server_context: Any = None
+    loop: asyncio.AbstractEventLoop | None = None
     principal: str | None = None
     settings: Any = None
     """What holds while the request is served, set when that begins."""
@@ -125,7 +126,6 @@ class Call(Struct, eq=False):
     ended: bool = False
     progress: float | None = None
     asking: Asking | None = None
-    loop: asyncio.AbstractEventLoop | None = None
     task: asyncio.Task[Any] | None = None
     """The task that serves the request, where there is one."""
     driven: set[Future[Any]] = field(default_factory=set)

@@ -255,10 +255,9 @@ class Connection:
         call: Call | None = None
         try:
             request = eras.open(message, self._server.offer, self._session.caller)
-            context = self._server.server_context
-            call = Call(request, self._session, self, server=self._server, server_context=context)
-            call.loop = self._loop
-            outcome = self._server.serve(call)
+            server = self._server
+            call = Call(request, self._session, self, server, server.server_context, self._loop)
+            outcome = server.serve(call)
         except BaseException as error:
             self._refuse(message.id, error, call)
             return None

@@ -424,11 +424,10 @@ class HttpService:
         channel: Channel = SILENCE,
         identity: Identity | None = None,
     ) -> Call:
-        context = self._server.server_context
-        call = Call(request, data, channel, server=self._server, server_context=context, principal=data.principal)
+        loop = asyncio.get_running_loop()
+        call = Call(request, data, channel, self._server, self._server.server_context, loop, data.principal)
         if identity is not None:
             call.scopes, call.claims = identity.scopes, identity.claims
-        call.loop = asyncio.get_running_loop()
         return call
 
     async def _serve_request(self, exchange: Exchange, request: eras.Request, taken: Acceptable) -> None:
