@@ -200,7 +200,7 @@ class Workloads:
         def measure(side: str) -> float:
             return median_microseconds(self._servers[side], requests, b'"text"')
 
-        held = at_most(1.6, "bare")
+        held = at_most(1.6, "bare-asyncio")
         sides = (*SIDES, "bare-asyncio")
         with on_one_core(self._servers.values()):
             return self._row("stdio_sequential", "stdio, tools/call, one at a time, p50", "us", sides, measure, held)
@@ -266,10 +266,10 @@ def starts_and_memory(effort: Effort, wanted: Wanted) -> Iterator[Row]:
                     milliseconds[side].append(server.seconds_to_first_answer * 1e3)
                     megabytes[side].append(resident_megabytes(server.child.pid))
     if wanted("stdio_start"):
-        held = (at_most(1.6, "bare"),)
+        held = (at_most(1.6, "bare-asyncio"),)
         yield Row("stdio_start", "stdio, start to first answer", "ms", milliseconds, held, more_is_better=False)
     if wanted("stdio_memory"):
-        held = (at_most(1.5, "bare"),)
+        held = (at_most(1.5, "bare-asyncio"),)
         yield Row("stdio_memory", "stdio, memory of an idle server", "MB", megabytes, held, more_is_better=False)
 
 
