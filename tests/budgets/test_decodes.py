@@ -10,8 +10,7 @@ import pytest
 from budgets.test_calls import CALLS
 from dragoman import Server
 
-# What a stateless client says of itself is the same as in its last request, and is read no more.
-DECODED = {"handshake": ["envelope", "params", "arguments"], "stateless": ["envelope", "params", "arguments"]}
+DECODED = {"handshake": ["envelope", "params", "arguments"], "stateless": ["envelope", "params", "_meta", "arguments"]}
 FRAMES = 8
 """From the chunk that came in to the tool."""
 

@@ -458,5 +458,60 @@ async def test_a_cancelled_call_that_never_waits_does_not_cancel_the_one_after_i
     connection.close()
 
 
+@scenario
+async def test_a_call_whose_task_somebody_else_cancels_is_answered():
+    server = Server()
+    sent: list[types.Json] = []
+
+    @server.tool
+    async def cancelled() -> str:
+        asyncio.get_running_loop().call_soon(asyncio.current_task().cancel)
+        await asyncio.Event().wait()
+        return ""
+
+    connection = server.connect(lambda data: sent.append(json.loads(data)))
+    connection.receive(encoded({"id": 1, "method": "tools/call", "params": {"name": "cancelled"}}))
+    await asyncio.wait_for(connection.drain(), DEADLINE)
+    assert (sent[0]["id"], sent[0]["error"]["code"]) == (1, -32603)
+    connection.close()
+
+
+@scenario
+async def test_an_answer_that_comes_with_the_end_of_the_input_is_still_taken():
+    server = Server()
+    sent: list[types.Json] = []
+
+    @server.tool
+    async def quick() -> str:
+        return "quick"
+
+    @server.tool
+    async def asks(ctx: Context) -> str:
+        await ctx.ping()
+        return "answered"
+
+    connection = server.connect(lambda data: sent.append(json.loads(data)))
+    introduction = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    connection.receive(encoded({"id": 0, "method": "initialize", "params": introduction}))
+    connection.receive(encoded({"id": 1, "method": "tools/call", "params": {"name": "asks"}}))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    connection.receive(encoded({"id": 2, "method": "tools/call", "params": {"name": "quick"}}))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    connection.receive(
+        encoded({"id": 3, "method": "tools/call", "params": {"name": "quick"}}) + encoded({"id": 1, "result": {}})
+    )
+    connection.receive_end()
+    await asyncio.wait_for(connection.drain(), DEADLINE)
+    answers = {
+        message["id"]: message["result"]["content"][0]["text"]
+        for message in sent
+        if message["id"] in (1, 2, 3) and "method" not in message
+    }
+    assert answers == {1: "answered", 2: "quick", 3: "quick"}
+    connection.close()
+
+
 def encoded(message: types.Json) -> bytes:
     return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"

@@ -258,6 +258,25 @@ async def test_the_end_of_the_application_ends_every_session_and_leaves_no_task(
     assert not server.audience.members()
 
 
+@pytest.mark.covers("SHT-36")
+@scenario
+async def test_a_batch_that_is_served_when_the_application_ends_is_answered(monkeypatch):
+    monkeypatch.setattr(http, "CLOSE_SECONDS", 0.01)
+    gate = Gate()
+    peer = await session(travels(gate), BATCHING)
+    calls = [
+        {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+        for id, tool, arguments in ((7, "add", {"a": 1, "b": 2}), (8, "silent", {}))
+    ]
+    batch = peer.post(calls)
+    await gate.was_reached()
+    await live(peer.app)
+    await batch.end()
+    answers = {answer["id"]: answer for answer in batch.json}
+    assert answers[7]["result"]["content"][0]["text"] == "3"
+    assert answers[8]["error"]["code"] == -32603
+
+
 @pytest.mark.covers("SHM-01")
 @scenario
 async def test_both_eras_are_served_side_by_side():

@@ -185,26 +185,11 @@ def read_meta(params: Raw) -> tuple[Raw | UnsetType, types.RequestMeta]:
     return (UNSET, _NO_META) if raw is UNSET or raw == _NULL else (raw, _decode_meta(raw))
 
 
-_MOST_KEPT = 256
-_LONGEST_KEPT = 1024
-_kept: dict[bytes, types.RequestMeta] = {}
-
-
 def _decode_meta(raw: Raw) -> types.RequestMeta:
-    """Return `_meta` as the protocol reads it; a client sends the same with most of its requests."""
-    data = bytes(raw)
-    meta = _kept.get(data)
-    if meta is not None:
-        return meta
     try:
-        meta = _request_meta.decode(data)
+        return _request_meta.decode(raw)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidParams(f"Invalid parameters: {error}") from None
-    if len(data) <= _LONGEST_KEPT:
-        if len(_kept) >= _MOST_KEPT:
-            _kept.clear()
-        _kept[data] = meta
-    return meta
 
 
 def require_envelope(meta: types.RequestMeta, offer: Offer) -> str:

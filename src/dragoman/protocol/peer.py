@@ -219,7 +219,9 @@ class Peer:
         params = _lenient(_cancelled, raw)
         id = None if params is None else params.request_id
         # SHOULD: "Ignore unknown/completed/malformed cancellations"; MUST NOT (2025-11-25): cancel initialize.
-        if params is None or id is None or id not in self._served or id in self._initializing | self._cancelled:
+        if params is None or id is None or id not in self._served:
+            return
+        if id in self._initializing or id in self._cancelled:
             return
         self._cancelled.add(id)
         events.append(Cancelled(id, params.reason))

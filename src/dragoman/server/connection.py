@@ -64,7 +64,11 @@ class Connection:
 
     def receive_end(self) -> None:
         """Take in the end of the stream; an unterminated last line is a line, and nobody will answer us any more."""
-        self._relay.run(self._jobs(self._peer.receive_end()))
+        self._relay.run(self._last_jobs())
+
+    def _last_jobs(self) -> Iterator[Coroutine[Any, Any, None]]:
+        yield from self._jobs(self._peer.receive_end())
+        # After all that came before, which may be what our own requests wait for.
         self._input_ended = True
         self._fail_waiting()
         for ended in self._subscriptions.values():
@@ -297,7 +301,8 @@ class Connection:
             self._write(self._peer.send_result(call.request.id, result))
 
     def _refuse(self, id: Any, error: BaseException, call: Call | None) -> None:
-        if call is not None and call.is_given_up_by(error):
+        # Whoever else cancelled its task, the client still waits.
+        if call is not None and (call.cancelled or isinstance(error, GeneratorExit)) and call.is_given_up_by(error):
             self._write(self._peer.drop(id))
         else:
             self._write(_encoded_refusal(self._server, call, id, error, self._peer.send_error))

@@ -47,7 +47,6 @@ from dragoman.protocol.exchange import (
 )
 from dragoman.protocol.sse import EventId
 from dragoman.protocol.versions import ASSUMED_OVER_HTTP, find_version, version_names
-from dragoman.runtime.relay import Relay
 from dragoman.server import serving
 from dragoman.server.admission import Admission, Entrance
 from dragoman.server.call import SILENCE, Call, Channel, Session
@@ -98,7 +97,6 @@ class HttpService:
         self._json_response = json_response
         self._limits = limits
         self._listeners: set[Listener] = set()
-        self._relay: Relay | None = None
         self._serving: set[Call] = set()
 
     async def serve(self, exchange: Exchange) -> None:
@@ -358,9 +356,7 @@ class HttpService:
         call = self._call(request, session.data, channel, exchange.identity)
         session.running[message.id] = call
         self._serving.add(call)
-        if self._relay is None or self._relay.loop is not exchange.loop:
-            self._relay = Relay(exchange.loop)
-        self._relay.run(iter((self._run_in_session(sessions, session, call, stream, json=taken.json),)))
+        call.task = asyncio.create_task(self._run_in_session(sessions, session, call, stream, json=taken.json))
         await let_go
         if not exchange.ended:
             await self._part(exchange)
@@ -376,7 +372,6 @@ class HttpService:
     async def _run_in_session(
         self, sessions: Sessions, session: HttpSession, call: Call, stream: EventStream, *, json: bool
     ) -> None:
-        call.begin(asyncio.current_task(call.loop))
         try:
             try:
                 status, data = await self._outcome(call)
@@ -385,7 +380,6 @@ class HttpService:
             finally:
                 call.ended = True
                 del session.running[call.request.id]
-                self._serving.discard(call)
                 sessions.touch(session)
             if call.cancelled:
                 await _settle()
@@ -393,6 +387,7 @@ class HttpService:
                 self._challenge_for(stream.reader, call.lacked)
             await self._finish(session, stream, status, data, json=json)
         finally:
+            self._serving.discard(call)
             stream.detach()
 
     async def _finish(self, session: HttpSession, stream: EventStream, status: int, data: bytes, *, json: bool) -> None:
@@ -499,11 +494,13 @@ class HttpService:
             return jsonrpc.encode_error(message.id, error)
         call.task = asyncio.current_task(call.loop)
         running[message.id] = call
+        self._serving.add(call)
         try:
             return (await self._outcome(call))[1]
         finally:
             call.ended = True
             del running[message.id]
+            self._serving.discard(call)
 
     async def _outcome(self, call: Call) -> tuple[int, bytes]:
         try:

@@ -90,16 +90,6 @@ def test_a_request_with_an_envelope_brings_its_own_caller() -> None:
     assert msgspec.json.decode(opened.meta)["progressToken"] == "p"  # type: ignore[arg-type]
 
 
-def test_envelopes_are_told_apart_however_many_and_however_long_they_are() -> None:
-    offer = Offer.of(types.ServerCapabilities())
-    for _ in range(2):
-        for number in range(300):
-            opened = eras.open(stateless("server/discover", progressToken=number), offer)
-            assert opened.progress_token == number
-        longest = "x" * 5000
-        assert eras.open(stateless("server/discover", progressToken=longest), offer).progress_token == longest
-
-
 def test_a_request_without_an_envelope_comes_from_its_session() -> None:
     opened = eras.open(request("ping", {"_meta": {"progressToken": 0}}), OFFER, SESSION)
     assert opened.caller is SESSION

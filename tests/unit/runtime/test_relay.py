@@ -108,7 +108,7 @@ def test_what_comes_later_waits_for_its_turn_even_in_another_context():
         assert order == ["first"]
         await jobs.done()
         assert order == ["first", "second", "third", "fourth"]
-        assert jobs.began["first"] is jobs.began["third"] is not jobs.began["fourth"]
+        assert len(set(jobs.began.values())) == 1
 
     run(scenario())
 
@@ -311,27 +311,65 @@ def test_each_sees_the_context_that_it_was_started_in():
     run(scenario())
 
 
-def test_values_that_cannot_be_compared_are_taken_for_changed():
-    class Incomparable:
-        def __eq__(self, other):
-            raise ValueError("ambiguous")
-
-        __hash__ = None
-
+@pytest.mark.parametrize("then", [None, pause], ids=["at once", "later"])
+def test_values_that_are_equal_are_not_taken_for_each_other(then):
     async def scenario():
         jobs = Jobs()
-        seen = []
+        given, found = {}, {}
 
-        async def look_and_set():
-            seen.append(MINE.get())
-            MINE.set(Incomparable())
+        def start(name):
+            async def look():
+                found[name] = MINE.get()
+                if then is not None:
+                    await then()
+                found[name, "later"] = MINE.get()
 
-        MINE.set(Incomparable())
-        mine = MINE.get()
-        jobs.start("one", look_and_set)
-        jobs.start("other", look_and_set)
+            given[name] = {}
+            MINE.set(given[name])
+            jobs.start(name, look)
+
+        for name in ("Ada's", "Grace's", "Mary's"):
+            copy_context().run(start, name)
         await jobs.done()
-        assert [value is mine for value in seen] == [True, True]
+        for name, value in given.items():
+            assert found[name] is value
+            assert found[name, "later"] is value
+
+    run(scenario())
+
+
+def test_a_task_that_is_cancelled_before_it_began_keeps_nothing_from_being_run():
+    async def scenario():
+        jobs = Jobs()
+        before = asyncio.all_tasks()
+        jobs.start("one")
+        jobs.start("two")
+        for task in asyncio.all_tasks() - before:
+            task.cancel()
+        await jobs.done()
+        jobs.start("three")
+        await jobs.done()
+        assert list(jobs.ended) == ["one", "two", "three"]
+
+    run(scenario())
+
+
+def test_what_cannot_be_made_harms_nobody_who_waits():
+    async def scenario():
+        jobs = Jobs()
+        reported = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
+
+        def made():
+            yield jobs.counted("waits", pause)
+            raise LookupError("nothing more")
+
+        jobs.relay.run(made())
+        await jobs.done()
+        jobs.start("next")
+        await jobs.done()
+        assert list(jobs.ended) == ["waits", "next"]
+        assert [type(error) for error in reported] == [LookupError]
 
     run(scenario())
 
