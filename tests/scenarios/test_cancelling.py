@@ -459,24 +459,6 @@ async def test_a_cancelled_call_that_never_waits_does_not_cancel_the_one_after_i
 
 
 @scenario
-async def test_a_call_whose_task_somebody_else_cancels_is_answered():
-    server = Server()
-    sent: list[types.Json] = []
-
-    @server.tool
-    async def cancelled() -> str:
-        asyncio.get_running_loop().call_soon(asyncio.current_task().cancel)
-        await asyncio.Event().wait()
-        return ""
-
-    connection = server.connect(lambda data: sent.append(json.loads(data)))
-    connection.receive(encoded({"id": 1, "method": "tools/call", "params": {"name": "cancelled"}}))
-    await asyncio.wait_for(connection.drain(), DEADLINE)
-    assert (sent[0]["id"], sent[0]["error"]["code"]) == (1, -32603)
-    connection.close()
-
-
-@scenario
 async def test_an_answer_that_comes_with_the_end_of_the_input_is_still_taken():
     server = Server()
     sent: list[types.Json] = []

@@ -301,8 +301,7 @@ class Connection:
             self._write(self._peer.send_result(call.request.id, result))
 
     def _refuse(self, id: Any, error: BaseException, call: Call | None) -> None:
-        # Whoever else cancelled its task, the client still waits.
-        if call is not None and (call.cancelled or isinstance(error, GeneratorExit)) and call.is_given_up_by(error):
+        if call is not None and call.is_given_up_by(error):
             self._write(self._peer.drop(id))
         else:
             self._write(_encoded_refusal(self._server, call, id, error, self._peer.send_error))
