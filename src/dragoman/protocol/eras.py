@@ -129,9 +129,7 @@ def open(message: jsonrpc.Request, offer: Offer, session: Caller | None = None) 
     elif message.method == _DISCOVER:
         # Only stateless versions have it, and who asks what is spoken cannot be asked to speak it already.
         caller = next((Caller(version) for version in stateless_versions(offer.versions)), caller)
-    method = offer.methods.get(caller.version.name, _NOTHING).get(message.method) or offer.find(
-        message.method, caller.version
-    )
+    method = offer.find(message.method, caller.version)
     if params is None:
         params = method.decode_params(message.params)
     return Request(message.id, method, params, caller, meta.progress_token, raw_meta, message.params)
