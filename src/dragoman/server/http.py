@@ -200,10 +200,12 @@ class HttpService:
             return None
         received = receive(admission.sent, body, self._server.offer, self._limits)
         if isinstance(received, eras.Request):
-            received = self._refuse_params(admission.sent, received) or received
-        if isinstance(received, eras.Request):
-            is_barred = exchange.identity is not None and await self._lacks_scope(exchange, received)
-            return None if is_barred else received
+            if exchange.identity is not None and await self._lacks_scope(exchange, received):
+                return None
+            refusal = self._refuse_params(admission.sent, received)
+            if refusal is None:
+                return received
+            received = refusal
         if isinstance(received, InSession):
             await self._serve_in_session(exchange, admission.sent, received, admission.taken)
         elif isinstance(received, Rejection):
