@@ -1,6 +1,8 @@
 """The Python servers that `streamable_http.py` measures, each the smallest of its kind, and served by uvicorn alike.
 
-python http_servers.py (bare|dragoman|mcp|mcp-stateless|fastmcp|fastmcp-stateless) PORT
+python http_servers.py (bare|dragoman|dragoman-asgi|mcp|mcp-stateless|fastmcp|fastmcp-stateless) PORT
+
+dragoman is what `server.run("http")` serves, and dragoman-asgi the same server as an application among others.
 """
 
 import sys
@@ -110,17 +112,20 @@ def fastmcp(**options: Any) -> Any:
 
 def main(side: str, port: str) -> None:
     """Serve one side."""
+    if side == "dragoman":
+        tools.dragoman().run("http", port=int(port))
+        return
     import uvicorn
 
     apps: dict[str, Callable[[], Any]] = {
         "bare": bare,
-        "dragoman": lambda: tools.dragoman().asgi(),
+        "dragoman-asgi": lambda: tools.dragoman().asgi(),
         "mcp": mcp,
         "mcp-stateless": lambda: mcp(stateless_http=True, json_response=True),
         "fastmcp": fastmcp,
         "fastmcp-stateless": lambda: fastmcp(stateless_http=True, json_response=True),
     }
-    lifespan: Any = "off" if side in ("bare", "dragoman") else "on"
+    lifespan: Any = "off" if side in ("bare", "dragoman-asgi") else "on"
     uvicorn.run(
         apps[side](),
         port=int(port),

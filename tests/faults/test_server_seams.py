@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.server.admission import Entrance
 from dragoman.server.guard import Guard
-from dragoman.transports.asgi import Exchange
+from dragoman.transports.asgi import AsgiExchange
 from scenarios.http_peer import scenario
 
 FOREIGN = [(b"host", b"evil.example"), (b"accept", b"*/*")]
@@ -16,8 +16,8 @@ async def never() -> None:
     await asyncio.Event().wait()
 
 
-def exchange(headers, bound_to: str = "127.0.0.1") -> Exchange:
-    return Exchange({"method": "POST", "headers": headers, "server": (bound_to, 80)}, never, never)
+def exchange(headers, bound_to: str = "127.0.0.1") -> AsgiExchange:
+    return AsgiExchange({"method": "POST", "headers": headers, "server": (bound_to, 80)}, never, never)
 
 
 @pytest.mark.parametrize("kind", [list, tuple, iter, lambda given: [list(pair) for pair in given]])

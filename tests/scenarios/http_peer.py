@@ -11,7 +11,8 @@ from dragoman.protocol.sse import Event, EventDecoder
 from dragoman.server.guard import Guard
 from dragoman.server.http import HttpService
 from dragoman.server.sessions import Sessions
-from dragoman.transports.asgi import AsgiApp, Pace
+from dragoman.transports.asgi import AsgiApp
+from dragoman.transports.exchange import Pace
 
 DEADLINE = 30
 STATELESS, NEWEST, OLDER, BATCHING = "2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"

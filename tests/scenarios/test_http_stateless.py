@@ -9,7 +9,7 @@ import pytest
 from dragoman import BlockingContext, Context, Server, Tool, types
 from dragoman.protocol.jsonrpc import Limits
 from dragoman.server.post import MOST_WAITING
-from dragoman.transports.asgi import Pace
+from dragoman.transports.exchange import Pace
 from scenarios.http_peer import DEADLINE, NEWEST, SECRET, STATELESS, HttpPeer, live, scenario, serve
 
 

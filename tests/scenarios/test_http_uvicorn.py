@@ -12,7 +12,8 @@ import pytest
 import uvicorn
 
 from dragoman import Context, Server
-from dragoman.transports.asgi import AsgiApp, Pace
+from dragoman.transports.asgi import AsgiApp
+from dragoman.transports.exchange import Pace
 from scenarios.http_peer import DEADLINE, NEWEST, SECRET, STATELESS, scenario, serve
 
 PREFIX = "io.modelcontextprotocol/"

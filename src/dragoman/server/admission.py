@@ -11,7 +11,7 @@ from msgspec import Struct
 from dragoman.protocol import headers
 from dragoman.protocol.exchange import Acceptable, Rejection, acceptable, refuse_media
 from dragoman.server.guard import Guard
-from dragoman.transports.asgi import Exchange, Header
+from dragoman.transports.exchange import Exchange, Header
 
 MOST_KEPT = 512
 LONGEST_KEPT = 4096

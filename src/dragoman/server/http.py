@@ -36,7 +36,6 @@ from dragoman.protocol.exchange import (
     BAD_REQUEST,
     JSON,
     NOT_ACCEPTABLE,
-    NOT_FOUND,
     OK,
     Acceptable,
     InSession,
@@ -54,9 +53,9 @@ from dragoman.server.guard import Guard
 from dragoman.server.httprequest import Auth, insufficient, verify
 from dragoman.server.post import Listener, PostChannel
 from dragoman.server.sessions import HttpSession, SessionChannel, SessionRefused, Sessions, SharedSession
-from dragoman.server.streams import EventStream
+from dragoman.server.streams import EventStream, part
 from dragoman.server.workers import Workers
-from dragoman.transports.asgi import CLIENT_CLOSED, Exchange, Gone, Header, TooLarge, TooSlow
+from dragoman.transports.exchange import CLIENT_CLOSED, Exchange, Gone, Header, TooLarge, TooSlow
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -223,7 +222,8 @@ class HttpService:
             stream, after = session.standalone(), None
         else:
             stream, after = _resumed(session, sent.last_event_id)
-        let_go = stream.attach(exchange, after)
+        let_go = exchange.loop.create_future()
+        stream.attach(exchange, after, let_go=let_go)
         await exchange.stream(b"")
         await stream.flush()
         await let_go
@@ -352,24 +352,23 @@ class HttpService:
         if exchange.identity is not None and await self._lacks_scope(exchange, request):
             return
         stream = session.open_stream()
-        let_go = stream.attach(exchange)
         exchange.may_stream = taken.sse and not self._json_response
         channel = SessionChannel(session, stream, streams=exchange.may_stream)
         call = self._call(request, session.data, channel, exchange.identity)
         session.running[message.id] = call
         self._serving.add(call)
-        call.task = asyncio.create_task(self._run_in_session(sessions, session, call, stream, json=taken.json))
-        await let_go
-        if not exchange.ended:
-            await self._part(exchange)
-
-    async def _part(self, exchange: Exchange) -> None:
-        """End an exchange that was let go before its response: the session has ended, or the stream is read anew."""
-        if exchange.streaming:
-            await exchange.stream(b"", last=True)
+        serving = self._run_in_session(sessions, session, call, stream, json=taken.json)
+        if exchange.lasts:
+            stream.attach(exchange)
+            call.task = exchange.task
+            await serving
         else:
-            error = InvalidRequest("The session has ended")
-            await exchange.reply(NOT_FOUND, jsonrpc.encode_error(None, error), _JSON_HEADERS)
+            let_go = exchange.loop.create_future()
+            stream.attach(exchange, let_go=let_go)
+            call.task = asyncio.create_task(serving)
+            await let_go
+            if not exchange.ended:
+                await part(exchange)
 
     async def _run_in_session(
         self, sessions: Sessions, session: HttpSession, call: Call, stream: EventStream, *, json: bool
@@ -404,6 +403,8 @@ class HttpService:
             await stream.flush()
         else:
             session.forget(stream)
+            if reader is not None:
+                await part(reader)
 
     async def _share(self, data: SharedSession) -> None:
         """Let every process know what a session has come to remember, before its client hears that it is so."""

@@ -19,7 +19,8 @@ from dragoman.server.guard import Guard
 from dragoman.server.http import HttpService
 from dragoman.server.httprequest import HttpRequest
 from dragoman.server.server import Server
-from dragoman.transports.asgi import AsgiApp, Exchange
+from dragoman.transports.asgi import AsgiApp
+from dragoman.transports.exchange import Exchange
 
 INTERNAL_ERROR = 500
 _JSON_HEADERS = ((b"content-type", JSON.encode()),)

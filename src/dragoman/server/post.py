@@ -13,7 +13,7 @@ from dragoman import types
 from dragoman.errors import DragomanError
 from dragoman.protocol import jsonrpc, sse
 from dragoman.protocol.listen import Subscription
-from dragoman.transports.asgi import Exchange
+from dragoman.transports.exchange import Exchange
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server

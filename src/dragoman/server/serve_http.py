@@ -79,7 +79,15 @@ def run_http(app: AsgiApp, *, host: str, port: int, workers: int = 1) -> None:
     if workers < 1:
         raise DefinitionError(f"workers must be at least 1, not {workers!r}")
     config = uvicorn.Config(
-        app, host=host, port=port, log_level="warning", lifespan="off", timeout_graceful_shutdown=GRACE_SECONDS
+        app,
+        host=host,
+        port=port,
+        http=_http_protocol(),
+        ws="none",
+        log_level="warning",
+        lifespan="off",
+        proxy_headers=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
     )
     if workers == 1:
         _Uvicorn(config, app).run_quietly()
@@ -90,6 +98,14 @@ def run_http(app: AsgiApp, *, host: str, port: int, workers: int = 1) -> None:
             # asyncio sets it for sockets whose protocol it knows, which uvicorn leaves open.
             shared.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _Workers(config, app, shared, workers).run()
+
+
+def _http_protocol() -> Any:
+    try:
+        from dragoman.transports.http1 import Http1Connection
+    except ImportError:  # httptools is not to be had everywhere
+        return "h11"
+    return Http1Connection
 
 
 class _Workers:

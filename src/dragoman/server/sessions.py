@@ -159,11 +159,14 @@ class Sessions:
         """
         if id is None:
             raise SessionRefused(BAD_REQUEST, InvalidRequest("The header Mcp-Session-Id is missing; initialize first"))
-        self._expire()
+        now = self._clock()
+        self._expire(now)
         session = self._known.get(id) or await self._adopt(id, principal)
         if session is None or session.data.principal != principal:
             raise SessionRefused(NOT_FOUND, InvalidRequest("The session is not known here, or has ended"))
-        self.touch(session)
+        session.last_used = now
+        if id in self._known:
+            self._known.move_to_end(id)
         return session
 
     async def _adopt(self, id: str, principal: str | None) -> HttpSession | None:
@@ -194,7 +197,7 @@ class Sessions:
         return self._keep(id, data)
 
     def _recall(self, sought: Sought) -> Remembered | None:
-        self._expire()
+        self._expire(self._clock())
         session = self._known.get(sought.session)
         if session is not None:
             data = session.data
@@ -221,7 +224,7 @@ class Sessions:
             self._known.move_to_end(id)
 
     def _keep(self, id: str, data: SharedSession) -> HttpSession:
-        self._expire()
+        self._expire(self._clock())
         if self._most is not None and len(self._known) >= self._most:
             raise SessionRefused(UNAVAILABLE, RpcError(-32603, "There are too many sessions; try again later"))
         data.id = id
@@ -229,11 +232,11 @@ class Sessions:
         session.last_used = self._clock()
         return session
 
-    def _expire(self) -> None:
+    def _expire(self, now: float) -> None:
         """Let those lapse that were idle too long; the least recently used come first."""
         if self._idle_timeout is None:
             return
-        long_ago = self._clock() - self._idle_timeout
+        long_ago = now - self._idle_timeout
         unused: list[tuple[str, HttpSession]] = []
         for id, session in self._known.items():
             if session.last_used > long_ago:
@@ -284,6 +287,8 @@ class HttpSession:
         self.data = data
         self.running: dict[types.RequestId, Call] = {}
         self.last_used = 0.0
+        # SHOULD (2025-11-25): "immediately send an SSE event consisting of an event ID and an empty data field".
+        self._primes = data.caller is not None and data.caller.version.omits_unknown_id
         self._server = server
         self._workers = workers
         self._streams: dict[str, EventStream] = {}
@@ -299,15 +304,9 @@ class HttpSession:
         """Whether something is served, or somebody reads what belongs to no request."""
         return bool(self.running) or (self._standalone is not None and self._standalone.reader is not None)
 
-    @property
-    def _primes(self) -> bool:
-        # SHOULD (2025-11-25): "immediately send an SSE event consisting of an event ID and an empty data field".
-        return self.data.caller is not None and self.data.caller.version.omits_unknown_id
-
     def open_stream(self) -> EventStream:
         """Return a new stream; the oldest finished one is forgotten when there are too many."""
-        name = self._mint()
-        stream = EventStream(name, self._workers.store, primes=self._primes)
+        stream = EventStream(self._mint(), self._workers.store, primes=self._primes)
         self._streams[stream.name] = stream
         if len(self._streams) > MOST_STREAMS:
             oldest = next((kept for kept in self._streams.values() if kept.finished), None)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from dragoman.protocol import sse
+from dragoman.errors import InvalidRequest
+from dragoman.protocol import jsonrpc, sse
+from dragoman.protocol.exchange import JSON, NOT_FOUND
 from dragoman.protocol.sse import EventId
 from dragoman.stores import EventLog, Store
-from dragoman.transports.asgi import Exchange
+from dragoman.transports.exchange import Exchange
 
 RETRY_MILLISECONDS = 1000
 
@@ -19,6 +21,8 @@ class EventStream:
     whether a reader is there, is slow, or comes back: it gets the events after the last number that it has.
     """
 
+    is_empty = True
+    """Whether nothing was ever added."""
     finished = False
     reader: Exchange | None = None
 
@@ -28,32 +32,29 @@ class EventStream:
     _let_go: asyncio.Future[None] | None = None
     _writing: asyncio.Lock | None = None
     _flushing: asyncio.Task[None] | None = None
+    _parting: asyncio.Task[None] | None = None
 
     def __init__(self, name: str, store: Store, *, primes: bool) -> None:
         self.name = name
         self._store = store
         self._primes = primes
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing was ever added."""
-        return self._sequence == 0
-
-    def attach(self, exchange: Exchange, after: int | None = None) -> asyncio.Future[None]:
+    def attach(
+        self, exchange: Exchange, after: int | None = None, *, let_go: asyncio.Future[None] | None = None
+    ) -> None:
         """Let an exchange read what comes after a number, or from now on; whoever read before is done.
 
-        Returns:
-            What is done as soon as this reader is let go.
+        `let_go` is done as soon as this reader is let go, for whoever has to end it; without, it is ended here.
         """
-        self.detach()
+        if self.reader is not None:
+            self.detach()
         self._written = self._sequence if after is None else min(after, self._sequence)
         if self._primes and after is None:
             first = self._written
             exchange.opening = lambda: sse.prime(EventId(self.name, first).encode(), RETRY_MILLISECONDS)
         exchange.on_gone = lambda: self.detach(exchange)
         self.reader = exchange
-        let_go = self._let_go = exchange.loop.create_future()
-        return let_go
+        self._let_go = let_go
 
     def detach(self, exchange: Exchange | None = None) -> None:
         """Let go of whoever reads the stream, or of this exchange if it does."""
@@ -61,11 +62,15 @@ class EventStream:
         if reader is None or (exchange is not None and exchange is not reader):
             return
         self.reader = reader.on_gone = reader.opening = None
-        if self._let_go is not None and not self._let_go.done():
-            self._let_go.set_result(None)
+        if self._let_go is not None:
+            if not self._let_go.done():
+                self._let_go.set_result(None)
+        elif not reader.ended and not reader.gone:
+            self._parting = reader.loop.create_task(part(reader))
 
     def add(self, message: bytes, *, last: bool = False) -> None:
         """Add a message to the stream, to be written soon."""
+        self.is_empty = False
         self._sequence += 1
         if self._log is None:
             self._log = self._store.event_log(self.name)
@@ -102,3 +107,14 @@ class EventStream:
         if self._flushing is not None:
             self._flushing.cancel()
             await asyncio.wait([self._flushing])
+        if self._parting is not None:
+            await asyncio.wait([self._parting])
+
+
+async def part(exchange: Exchange) -> None:
+    """End an exchange that was let go before its response: the session has ended, or the stream is read anew."""
+    if exchange.streaming:
+        await exchange.stream(b"", last=True)
+    else:
+        error = InvalidRequest("The session has ended")
+        await exchange.reply(NOT_FOUND, jsonrpc.encode_error(None, error), ((b"content-type", JSON.encode()),))

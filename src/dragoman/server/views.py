@@ -18,7 +18,8 @@ from dragoman.runtime.portal import run_blocking
 from dragoman.server.call import Call
 from dragoman.server.guard import Guard
 from dragoman.server.http import METHOD_NOT_ALLOWED, HttpService
-from dragoman.transports.asgi import Exchange, Header, Message
+from dragoman.transports.asgi import AsgiExchange, Message
+from dragoman.transports.exchange import Exchange, Header
 from dragoman.transports.wsgi import Environ, UnreadableBody, WsgiApp, WsgiReply, WsgiRequest
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ async def answer_request(
     lines = [(name.lower().encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in pairs]
     memory = _Memory(body.encode(errors="surrogatepass") if isinstance(body, str) else body)
     scope = {"type": "http", "method": method.upper(), "path": "/", "headers": lines, "server": (bound_to, None)}
-    exchange = Exchange(scope, memory.receive, memory.send)
+    exchange = AsgiExchange(scope, memory.receive, memory.send)
     try:
         await view.serve(exchange)
     finally:

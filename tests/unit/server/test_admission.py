@@ -2,7 +2,7 @@ import asyncio
 
 from dragoman.server.admission import LONGEST_KEPT, MOST_KEPT, Entrance
 from dragoman.server.guard import Guard
-from dragoman.transports.asgi import Exchange
+from dragoman.transports.asgi import AsgiExchange
 
 HEADERS = [(b"host", b"localhost"), (b"accept", b"application/json"), (b"mcp-name", b"add")]
 
@@ -10,7 +10,7 @@ HEADERS = [(b"host", b"localhost"), (b"accept", b"application/json"), (b"mcp-nam
 def admitted(entrance, headers):
     async def admit():
         scope = {"method": "POST", "headers": headers, "server": ("127.0.0.1", 8000)}
-        return entrance.admit(Exchange(scope, None, None))
+        return entrance.admit(AsgiExchange(scope, None, None))
 
     return asyncio.run(admit())
 

@@ -23,6 +23,7 @@ class Reader:
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.opening = None
+        self.ended = self.gone = self.streaming = False
         self.on_gone = None
         self.parts: list[bytes] = []
         self.may_take = asyncio.Event()
@@ -30,6 +31,7 @@ class Reader:
 
     async def stream(self, data: bytes, *, last: bool = False) -> None:
         await asyncio.wait_for(self.may_take.wait(), DEADLINE)
+        self.streaming, self.ended = True, last
         self.parts.append(data)
 
     @property
@@ -129,12 +131,12 @@ async def test_a_session_that_works_while_it_is_idle_for_long_is_looked_at_once(
     for id in ids[:2]:
         (await sessions.find(id)).__class__ = Watched
     now = 100.0
-    sessions._expire()
-    sessions._expire()
+    sessions._expire(now)
+    sessions._expire(now)
     assert looked == ids[:2]
     assert list(sessions._known) == ids[:2]
     now = 200.0
-    sessions._expire()
+    sessions._expire(now)
     assert len(looked) == 4
 
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.transports.asgi import AsgiApp, Exchange, Pace, TooLarge, TooSlow
+from dragoman.transports.asgi import AsgiApp, AsgiExchange
+from dragoman.transports.exchange import Exchange, Pace, TooLarge, TooSlow
 from scenarios.http_peer import DEADLINE, live, scenario
 from scenarios.http_peer import Exchange as Client
 
@@ -231,7 +232,7 @@ def test_whoever_has_left_is_ended_into_the_void_and_a_framework_around_sees_a_r
             sent.append(message)
 
         scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": [], "server": ("127.0.0.1", 8000)}
-        exchange = Exchange(scope, None, send)
+        exchange = AsgiExchange(scope, None, send)
         exchange.lose()
         await exchange.reply(200, b"too late")
         assert sent == []

@@ -1,0 +1,266 @@
+"""HTTP exchanges, with no meaning of their own, and whatever carries them: one request, one response.
+
+The response head is held back: an exchange ends as one body, unless something is streamed before, or it takes long;
+then it becomes an event stream with keep-alive comments. One timer for all exchanges looks after those that live longer
+than a moment; most never need it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from dragoman.errors import TransportError
+from dragoman.protocol import sse
+
+Header = tuple[bytes, bytes]
+
+CLIENT_CLOSED = 499
+UNTIMED_BYTES = 16_384
+"""So much goes into the buffer of a connection, and needs no clock."""
+_STREAM_HEADERS: tuple[Header, ...] = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+)
+_DOCUMENT_HEADERS: tuple[Header, ...] = (
+    (b"content-type", b"application/json"),
+    (b"access-control-allow-origin", b"*"),
+    (b"cache-control", b"max-age=3600"),
+)
+_PREFLIGHT_HEADERS: tuple[Header, ...] = (
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-methods", b"GET, HEAD"),
+    (b"access-control-allow-headers", b"*"),
+    (b"access-control-max-age", b"86400"),
+)
+
+
+class Pace(Struct, frozen=True):
+    """How long things take, in seconds."""
+
+    tick: float = 0.1
+    """Between two looks at the exchanges that are open."""
+    stream_after: float = 2.0
+    """Until an exchange without an outcome becomes an event stream."""
+    keep_alive: float = 15.0
+    """Between two comments on a stream where nothing else is sent."""
+    send: float = 30.0
+    """Until a client that does not read is given up."""
+    read: float = 30.0
+    """Until a client that does not send its body is given up."""
+
+
+DEFAULT_PACE = Pace()
+
+
+class TooLarge(TransportError):
+    """The body has more bytes than are accepted."""
+
+
+class TooSlow(TransportError):
+    """The body did not come in time."""
+
+
+class Gone(TransportError):
+    """The client closed the connection before it had sent its body."""
+
+
+class Exchange(ABC):
+    """One HTTP request and its response."""
+
+    principal: str | None = None
+    """Who the client proved to be, once that is known."""
+    identity: Any = None
+    """What else is known of the client: what it may do, where that is verified."""
+    gone = False
+    may_stream = False
+    """Whether the response may become an event stream by itself when it takes long."""
+    opening: Callable[[], bytes] | None = None
+    """Gives what an event stream begins with."""
+    extra_headers: tuple[Header, ...] = ()
+    streaming = False
+    ended = False
+    on_gone: Callable[[], None] | None = None
+    lasts = False
+    """Whether its task goes on, undisturbed, when the client is gone."""
+    task: asyncio.Task[Any] | None = None
+    """Who serves it, once its body is read."""
+
+    method: str
+    headers: Iterable[Header]
+    bound_to: str | None
+    """The address that the server listens on."""
+    scope: Mapping[str, Any]
+    """What is known of the request, as ASGI names it."""
+    loop: asyncio.AbstractEventLoop
+    started: float
+
+    _pace: Pace
+    _last_sent: float
+    _writing: asyncio.Lock | None = None
+    _read_until: float | None = None
+
+    @abstractmethod
+    async def read(self, limit: int) -> bytes:
+        """Return the body.
+
+        Raises:
+            TooLarge: it has more than `limit` bytes.
+            TooSlow: it did not come in time.
+            Gone: the client went away.
+        """
+
+    @abstractmethod
+    async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
+        """Answer with one body, unless something was answered before."""
+
+    @abstractmethod
+    async def _put(self, head: Sequence[Header] | None, data: bytes, *, last: bool) -> None:
+        """Send a part of a stream, after its head if there is one, in the time that there is for it."""
+
+    @abstractmethod
+    def _is_reading(self) -> bool:
+        """Tell whether the body is waited for."""
+
+    @abstractmethod
+    def _hurry(self) -> None:
+        """Let who waits for the body wait no more."""
+
+    @abstractmethod
+    def _watch(self) -> None:
+        """See to it that the client's leaving is noticed."""
+
+    async def stream(self, data: bytes, *, last: bool = False) -> None:
+        """Send a part of an event stream, which begins with the first; nothing follows the last."""
+        if self._writing is None:
+            self._writing = asyncio.Lock()
+        async with self._writing:
+            if self.ended:
+                return
+            head = None
+            if not self.streaming:
+                self.streaming = True
+                data = data if self.opening is None else self.opening() + data
+                head = (*_STREAM_HEADERS, *self.extra_headers)
+            self.ended = last
+            if self.gone:
+                return
+            try:
+                await self._put(head, data, last=last)
+                self._last_sent = self.loop.time()
+            except (OSError, RuntimeError, TimeoutError):
+                self.lose()
+
+    def lose(self) -> None:
+        """Note that the client is gone."""
+        if not self.gone:
+            self.gone = True
+            if self.on_gone is not None:
+                self.on_gone()
+
+    def look_after(self, now: float) -> Coroutine[Any, Any, None] | None:
+        """Watch for the client's leaving, and return what must be sent to keep it waiting."""
+        if self._is_reading():
+            # Its time begins when it is read, which a check may precede.
+            if self._read_until is None:
+                self._read_until = now + self._pace.read
+            if now >= self._read_until:
+                self._hurry()
+            return None
+        self._watch()
+        if self.ended or self.gone or (self._writing is not None and self._writing.locked()):
+            return None
+        if self.streaming:
+            return self.stream(sse.KEEP_ALIVE) if now - self._last_sent >= self._pace.keep_alive else None
+        return self.stream(b"") if self.may_stream and now - self.started >= self._pace.stream_after else None
+
+    def _late(self) -> TooSlow:
+        return TooSlow(f"The body did not come within {self._pace.read:g} seconds")
+
+
+class Service(Protocol):
+    """What serves exchanges."""
+
+    async def serve(self, exchange: Exchange) -> None:
+        """Serve one exchange to its end."""
+
+    async def close(self) -> None:
+        """End what is still open, in good order."""
+
+
+class Site:
+    """What is served at one path, alone or mounted, and the documents beside it.
+
+    One timer for all looks after the exchanges that live longer than a moment.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        path: str = "/mcp",
+        pace: Pace = DEFAULT_PACE,
+        documents: Mapping[str, bytes] | None = None,
+    ) -> None:
+        self.path = "/" + path.strip("/")
+        self.pace = pace
+        self._service = service
+        self._documents = documents or {}
+        self._open: set[Exchange] = set()
+        self._sending: set[asyncio.Task[None]] = set()
+        self._ticking_in: asyncio.AbstractEventLoop | None = None
+
+    async def serve(self, exchange: Exchange, path: str, root: str = "") -> None:
+        """Serve one exchange to its end; a path below `root`, where this is mounted."""
+        if path != self.path and not self._is_ours(path, root):
+            await self._serve_document(exchange, path.removeprefix(root))
+            return
+        self._open.add(exchange)
+        if self._ticking_in is not exchange.loop:
+            self._ticking_in = exchange.loop
+            exchange.loop.call_later(self.pace.tick, self._tick, exchange.loop)
+        try:
+            await self._service.serve(exchange)
+        except Gone:
+            pass
+        finally:
+            self._open.discard(exchange)
+
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
+        for exchange in list(self._open):
+            due = exchange.look_after(now) if now - exchange.started >= self.pace.tick else None
+            if due is not None:
+                sending = loop.create_task(due)
+                self._sending.add(sending)
+                sending.add_done_callback(self._sending.discard)
+        if self._open:
+            loop.call_later(self.pace.tick, self._tick, loop)
+        else:
+            self._ticking_in = None
+
+    def _is_ours(self, path: str, root: str) -> bool:
+        relative = path.removeprefix(root) if root else path
+        mounted_here = bool(root) and relative in ("", "/")
+        return mounted_here or relative.rstrip("/") == self.path.rstrip("/")
+
+    async def _serve_document(self, exchange: Exchange, path: str) -> None:
+        """Answer with a JSON document that is the same for everybody, or with 404."""
+        document = self._documents.get(path.rstrip("/"))
+        if document is None:
+            await exchange.reply(404)
+        elif exchange.method == "OPTIONS":
+            await exchange.reply(204, headers=_PREFLIGHT_HEADERS)
+        elif exchange.method not in ("GET", "HEAD"):
+            await exchange.reply(405, headers=((b"allow", b"GET, HEAD, OPTIONS"),))
+        else:
+            await exchange.reply(200, document, _DOCUMENT_HEADERS)
+
+    async def close(self) -> None:
+        """End what is still open, in good order."""
+        await self._service.close()

@@ -1,0 +1,122 @@
+"""What a call costs by `server.run("http")`, without a clock: functions, tasks, writes, and what it leaves behind."""
+
+import asyncio
+import gc
+import weakref
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from uvicorn.server import ServerState
+
+from budgets.test_calls import CALLS, MARGIN, functions_passed
+from budgets.test_garbage import INITIALIZE, left_by, message, sums
+from dragoman.stores import Memory
+from dragoman.transports.http1 import Http1Connection
+
+MEASURED = {"stateless": 68, "handshake": 84}
+DEADLINE = 30
+HEADERS = {
+    "stateless": "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: add\r\n",
+    "handshake": "MCP-Protocol-Version: 2025-11-25\r\n",
+}
+
+
+class Transport(asyncio.Transport):
+    """Keeps each write by itself."""
+
+    def __init__(self) -> None:
+        super().__init__({"sockname": ("127.0.0.1", 8000), "peername": ("127.0.0.1", 50000)})
+        self.writes: list[bytes] = []
+
+    def write(self, data: Any) -> None:
+        self.writes.append(data)
+
+
+def post(headers: str, body: bytes) -> bytes:
+    head = (
+        "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:8000\r\nContent-Type: application/json\r\n"
+        f"Accept: application/json, text/event-stream\r\n{headers}Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+class Caller:
+    """A client of one connection, that calls the same tool again and again."""
+
+    def __init__(self, era: str) -> None:
+        config: Any = SimpleNamespace(app=sums().asgi(store=Memory()), timeout_keep_alive=5)
+        self.state, self.transport = ServerState(), Transport()
+        self.connection = Http1Connection(config, self.state, {})
+        self.connection.connection_made(self.transport)
+        self._era = era
+
+    async def begin(self) -> None:
+        headers = HEADERS[self._era]
+        if self._era == "handshake":
+            self.connection.data_received(post("", message(0, "initialize", INITIALIZE)))
+            await self._answered()
+            head = self.transport.writes.pop().decode()
+            headers += next(f"{line}\r\n" for line in head.split("\r\n") if line.startswith("mcp-session-id"))
+        self.request = post(headers, CALLS[self._era].replace(b"%d", b"7").strip())
+
+    async def _answered(self) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while self.state.tasks or not self.transport.writes:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+    async def call(self) -> None:
+        self.connection.data_received(self.request)
+        await self._answered()
+        (written,) = self.transport.writes
+        assert b"HTTP/1.1 200 OK" in written
+        assert b'"text":"3"' in written
+        self.transport.writes.clear()
+
+    def end(self) -> None:
+        self.connection.connection_lost(None)
+
+
+@pytest.mark.parametrize("era", ["stateless", "handshake"])
+def test_a_call_passes_few_functions_in_one_task_and_one_write(era):
+    async def measure() -> tuple[list[str], int]:
+        caller = Caller(era)
+        await caller.begin()
+        for _ in range(3):
+            await caller.call()
+        tasks: list[Any] = []
+        asyncio.get_running_loop().set_task_factory(lambda loop, work, **options: tasks.append(work))
+        begun = functions_passed(lambda: caller.connection.data_received(caller.request))
+        asyncio.get_running_loop().set_task_factory(None)
+        (work,) = tasks
+        caller.connection._current.task = asyncio.current_task()
+        caller.state.tasks.clear()
+        served = functions_passed(lambda: next(iter(work.__await__()), None))
+        assert b'"text":"3"' in b"".join(caller.transport.writes)
+        assert len(caller.transport.writes) == 1
+        caller.end()
+        # One for each header, however many a client sends.
+        return [name for name in (*begun, *served) if name != "Http1Connection.on_header"], len(tasks)
+
+    passed, tasks = asyncio.run(measure())
+    assert tasks == 1
+    assert len(passed) <= MEASURED[era] + MARGIN, (len(passed), passed)
+
+
+@pytest.mark.parametrize("era", ["stateless", "handshake"])
+def test_a_call_leaves_nothing_and_neither_does_a_connection(era):
+    async def measure() -> tuple[float, weakref.ref[Http1Connection]]:
+        caller = Caller(era)
+        await caller.begin()
+        by_call = await left_by(caller.call)
+        caller.end()
+        gc.collect()
+        gc.disable()
+        return by_call, weakref.ref(caller.connection)
+
+    try:
+        by_call, connection = asyncio.run(measure())
+        assert by_call == 0
+        assert connection() is None
+    finally:
+        gc.enable()
