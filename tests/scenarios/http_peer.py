@@ -13,6 +13,7 @@ from dragoman.server.http import HttpService
 from dragoman.server.sessions import Sessions
 from dragoman.transports.asgi import AsgiApp
 from dragoman.transports.exchange import Pace
+from scenarios.http_carriers import carry
 
 DEADLINE = 30
 STATELESS, NEWEST, OLDER, BATCHING = "2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"
@@ -54,7 +55,7 @@ class Exchange:
         self._chunks = chunks
         self._left = asyncio.Event()
         self._changed = asyncio.Event()
-        self.task = asyncio.create_task(app(scope, self._receive, self._send))
+        self.task = asyncio.create_task(carry(app, scope, self._receive, self._send, reads=reads))
 
     async def _receive(self) -> dict[str, Any]:
         if self._chunks:

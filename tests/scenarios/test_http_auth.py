@@ -82,6 +82,7 @@ async def test_handlers_know_who_the_client_is(auth, version):
 @pytest.mark.covers("SHT-46")
 @pytest.mark.parametrize("auth", [by_header, by_header_later])
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE", "PUT"])
+@pytest.mark.by_asgi
 @scenario
 async def test_nobody_is_401_before_the_body_is_read(auth, method):
     nobody = User(serve(office(), auth=auth), None)
@@ -96,6 +97,7 @@ async def test_nobody_is_401_before_the_body_is_read(auth, method):
 
 
 @pytest.mark.covers("SHT-46")
+@pytest.mark.by_asgi
 @scenario
 async def test_whom_the_check_forbids_is_403_before_the_body_is_read(caplog):
     exchange = await User(serve(office(), auth=forbidding), "ann").send("POST", [b"one", b"two"]).end()

@@ -135,6 +135,7 @@ async def test_a_token_that_is_no_good_is_401_with_a_challenge_and_nothing_is_do
 @pytest.mark.covers("BEAR-08", "BEY-21")
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
 @pytest.mark.parametrize("header", [None, "Basic YTpi", "Bearer"])
+@pytest.mark.by_asgi
 @scenario
 async def test_who_has_no_token_is_401_before_the_body_is_read(method, header):
     office = Office()

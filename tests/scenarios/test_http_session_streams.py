@@ -260,6 +260,7 @@ async def test_a_request_of_a_batch_can_be_cancelled():
 
 
 @pytest.mark.covers("SHT-35")
+@pytest.mark.by_asgi
 @scenario
 async def test_a_reader_who_does_not_read_holds_up_nobody_else():
     server = travels()

@@ -261,6 +261,7 @@ async def test_other_media_types_are_refused(headers, status):
 
 
 @pytest.mark.covers("SHT-19")
+@pytest.mark.by_asgi
 @scenario
 async def test_a_body_that_is_too_large_is_413_and_not_read_to_its_end():
     client = peer(limits=Limits(message_bytes=10))
@@ -283,6 +284,7 @@ async def test_a_notification_is_202_with_nothing():
 
 @pytest.mark.covers("SHM-02", "SHT-12")
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "OPTIONS", "HEAD"])
+@pytest.mark.by_asgi
 @scenario
 async def test_without_sessions_there_is_only_post(method):
     exchange = await peer(sessions=False).send(method).end()
@@ -293,6 +295,7 @@ async def test_without_sessions_there_is_only_post(method):
 
 @pytest.mark.covers("SHT-01")
 @pytest.mark.parametrize("method", ["PUT", "OPTIONS", "HEAD", "PATCH"])
+@pytest.mark.by_asgi
 @scenario
 async def test_with_sessions_there_are_three_methods(method):
     exchange = await peer().send(method).end()
