@@ -12,8 +12,8 @@ import dragoman
 from budgets.test_imports import ENVIRONMENT
 from dragoman import AsyncClient, Server
 
-MARGIN = 4
-MEASURED = {"memory": 90, "http": 73}
+MARGIN = 2
+MEASURED = {"memory": 69, "http": 50}
 DEADLINE = 30
 OURS = str(Path(dragoman.__file__).parent)
 SERVER = """

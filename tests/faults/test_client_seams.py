@@ -158,9 +158,9 @@ async def test_an_answer_counts_that_came_in_the_turn_in_which_its_time_was_up()
         call = asyncio.create_task(client.call_tool("any"))
         await server.until(lambda: server.sent("tools/call"))
         connection = client._core.lifeline.current
-        (waiting,) = connection._pending
+        (waiting,) = connection._clocks.running
         server._receive(json.dumps({"jsonrpc": "2.0", "id": server.received[-1]["id"], "result": DONE}).encode())
-        waiting.clock.run_out()
+        waiting.run_out()
         assert (await asyncio.wait_for(call, DEADLINE)).text == "done"
         assert not call.cancelling()
 

@@ -38,39 +38,38 @@ class KnownTool:
         self.plan = HeaderPlan()
         self.is_doubted = False
         """Whether a result did not fit, and the tool was then found to be as it was."""
+        self.is_wrapped = bool(tool.output_schema and tool.output_schema.get(WRAPPED))
+        """Whether structured content was put into an object for the sake of an old version."""
         self._validator: Any = None
 
     @property
-    def is_wrapped(self) -> bool:
-        """Whether structured content was put into an object for the sake of an old version."""
-        return bool(self.tool.output_schema and self.tool.output_schema.get(WRAPPED))
+    def is_idempotent(self) -> bool:
+        """Whether the server says that calling it twice does no harm."""
+        hints = self.tool.annotations
+        return hints is not None and bool(hints.idempotent_hint or hints.read_only_hint)
 
-    def check(self, structured: Any) -> None:
-        """Compare structured content, or UNSET, with the output schema.
-
-        Raises:
-            ValidationError: it does not fit.
-        """
+    def misfit(self, structured: Any) -> ValidationError | None:
+        """Return how structured content, or UNSET, does not fit the output schema, if it does not."""
         if self.tool.output_schema is None:
-            return
+            return None
         # MUST (2025-06-18 on): a server with an output schema provides structured results that fit it.
         if structured is UNSET:
-            raise ValidationError(f"{self.tool.name!r} has an output schema, but gave no structured content")
+            return ValidationError(f"{self.tool.name!r} has an output schema, but gave no structured content")
         if self._validator is None:
             import jsonschema_rs
 
             try:
                 self._validator = jsonschema_rs.validator_for(self.tool.output_schema, offline=True)
             except ValueError as error:
-                raise ValidationError(f"The output schema of {self.tool.name!r} is no schema: {error}") from None
-        problem = next(iter(self._validator.iter_errors(structured)), None)
-        if problem is not None:
-            path = "$" + "".join(f"[{part!r}]" for part in problem.instance_path)
-            raise ValidationError(
-                f"The structured content of {self.tool.name!r} does not fit its output schema at {path}:"
-                f" {problem.message}",
-                path,
-            )
+                return ValidationError(f"The output schema of {self.tool.name!r} is no schema: {error}")
+        if self._validator.is_valid(structured):
+            return None
+        problem = next(iter(self._validator.iter_errors(structured)))
+        path = "$" + "".join(f"[{part!r}]" for part in problem.instance_path)
+        return ValidationError(
+            f"The structured content of {self.tool.name!r} does not fit its output schema at {path}: {problem.message}",
+            path,
+        )
 
 
 class _Listed(Struct):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
@@ -14,7 +14,7 @@ from dragoman import types
 from dragoman.client.approval import Approval, decide
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
 from dragoman.client.catalog import Kind, KnownTool, shortest
-from dragoman.client.connection import OnProgress, Options
+from dragoman.client.connection import Connection, OnProgress, Options
 from dragoman.client.core import CONNECT_SECONDS, TIMEOUT_SECONDS, Core, Watcher, Watchers, offers, seconds
 from dragoman.client.ending import Ending
 from dragoman.client.face import Face
@@ -236,14 +236,15 @@ class AsyncClient(Face):
             headers=headers,
             meta=meta,
         )
+        core = self._core
         try:
-            result = await self._call(name, params, options, idempotent=idempotent)
+            result = await self._call(core.current or await core.start(), params, options, idempotent=idempotent)
         except HeaderMismatch:
             # The tool may mirror arguments in headers that are not known here, or not any more.
             await self._all("tools", refresh=True)
-            result = await self._call(name, params, options, idempotent=idempotent)
+            result = await self._call(await core.start(), params, options, idempotent=idempotent)
         outcome = await self._checked(name, result)
-        if raise_on_error:
+        if outcome.is_error and raise_on_error:
             outcome.raise_for_error()
         return outcome
 
@@ -258,59 +259,50 @@ class AsyncClient(Face):
         info = self.server_info
         return None if info is None else info.name
 
-    async def _call(
-        self, name: str, params: dict[str, Any], options: Options, *, idempotent: bool | None
-    ) -> types.CallToolResult:
-        connection = await self._core.start()
-        known = self._core.catalog.tool(name)
+    def _call(
+        self, connection: Connection, params: dict[str, Any], options: Options, *, idempotent: bool | None
+    ) -> Coroutine[Any, Any, types.CallToolResult]:
+        known = self._core.catalog.tool(params["name"])
         if known is not None and connection.link.is_http and connection.version.stateless:
             mirrored = known.plan.build(params["arguments"])
             if mirrored:
                 options = msgspec.structs.replace(options, headers={**mirrored, **(options.headers or {})})
-        is_safe = self._is_idempotent(known) if idempotent is None else idempotent
-        return await self._core.request("tools/call", params, types.CallToolResult, options, is_safe=is_safe)
-
-    def _is_idempotent(self, known: KnownTool | None) -> bool:
-        hints = None if known is None else known.tool.annotations
-        return self.trusted and hints is not None and bool(hints.idempotent_hint or hints.read_only_hint)
+        is_safe = self.trusted and known is not None and known.is_idempotent if idempotent is None else idempotent
+        return self._core.request("tools/call", params, types.CallToolResult, options, is_safe=is_safe)
 
     async def _checked(self, name: str, result: types.CallToolResult) -> CallResult:
         """Return the result of a call, with its structured content as the output schema has it."""
-        catalog = self._core.catalog
-        if result.is_error or (result.structured_content is UNSET and catalog.tool(name) is None):
-            return CallResult.of(result)
-        if catalog.tool(name) is None and result.structured_content is not UNSET and not catalog.has_looked:
+        catalog, structured = self._core.catalog, result.structured_content
+        known = catalog.tool(name)
+        if known is None and structured is not UNSET and not result.is_error and not catalog.has_looked:
             await self._look_up()
             catalog.has_looked = True
-        known = catalog.tool(name)
-        if known is None:
+            known = catalog.tool(name)
+        if known is None or result.is_error:
             return CallResult.of(result)
-        try:
-            known = await self._fitting(known, result.structured_content)
-        except ValidationError as error:
-            if self._strict:
-                raise
-            self._core.warn("%s", error)
+        misfit = known.misfit(structured)
+        if misfit is not None:
+            known = await self._fitting(known, structured, misfit)
         return CallResult.of(result, wrapped=known.is_wrapped)
 
-    async def _fitting(self, known: KnownTool, structured: Any) -> KnownTool:
-        """Return the tool whose output schema structured content fits; one that it does not fit may be out of date.
+    async def _fitting(self, known: KnownTool, structured: Any, misfit: ValidationError) -> KnownTool:
+        """Return the tool as it is now, if what is known of it is out of date and structured content fits it now.
 
         Raises:
-            ValidationError: it does not fit.
+            ValidationError: it does not fit, and the client is strict.
         """
-        try:
-            known.check(structured)
-        except ValidationError:
-            if known.is_doubted:
-                raise
+        if not known.is_doubted:
             await self._look_up()
             known.is_doubted = True
             latest = self._core.catalog.tool(known.tool.name)
-            if latest is None or latest is known:
-                raise
-            latest.check(structured)
-            return latest
+            if latest is not None and latest is not known:
+                later = latest.misfit(structured)
+                if later is None:
+                    return latest
+                misfit = later
+        if self._strict:
+            raise misfit
+        self._core.warn("%s", misfit)
         return known
 
     async def _look_up(self) -> None:

@@ -12,19 +12,19 @@ import asyncio
 import math
 from typing import Any
 
+from msgspec import Struct
 
-class Clock:
+
+class Clock(Struct, eq=False):
     """Counts the seconds of one task, from when it was last wound up."""
 
-    __slots__ = ("_cancelling", "deadline", "has_run_out", "seconds", "task")
-
-    def __init__(self, seconds: float | None, task: asyncio.Task[Any]) -> None:
-        self.seconds = seconds
-        self.deadline: float | None = None
-        """When its time is up; None while it stands still."""
-        self.has_run_out = False
-        self.task = task
-        self._cancelling = task.cancelling()
+    seconds: float | None
+    task: asyncio.Task[Any]
+    cancelling: int
+    """How often the task was being cancelled before."""
+    deadline: float | None = None
+    """When its time is up; None while it stands still."""
+    has_run_out: bool = False
 
     def run_out(self) -> None:
         """Cancel the task: its time is up."""
@@ -34,7 +34,7 @@ class Clock:
 
     def is_to_blame(self) -> bool:
         """Tell whether a cancellation that arrived is this clock's, and nobody else's; it then goes no further."""
-        return self.has_run_out and self.task.uncancel() <= self._cancelling
+        return self.has_run_out and self.task.uncancel() <= self.cancelling
 
     async def forgive(self) -> None:
         """Take in a cancellation that was on its way when the task had what it waited for."""
@@ -51,49 +51,57 @@ class Clocks:
     """The clocks of one connection."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.running: set[Clock] = set()
         self._loop = loop
-        self._running: set[Clock] = set()
+        self._now = loop.time
+        self._idle = asyncio.Event()
+        self._stand_still = False
         self._timer: asyncio.TimerHandle | None = None
         self._goes_off = 0.0
         self._is_closed = False
 
-    def start(self, seconds: float | None, *, stands_still: bool) -> Clock:
-        """Return a clock for the current task.
+    def start(self, clock: Clock) -> None:
+        """Let a clock count, unless all stand still.
 
         Raises:
-            ValueError: the seconds are no number, which would never be up.
+            ValueError: its seconds are no number, which would never be up.
         """
-        if seconds is not None and math.isnan(seconds):
-            raise ValueError(f"A time-out must be a number of seconds, not {seconds:g}")
-        task = asyncio.current_task(self._loop)
-        assert task is not None
-        clock = Clock(seconds, task)
-        self._running.add(clock)
-        if not stands_still:
-            self.wind(clock)
-        return clock
+        if clock.seconds is not None and math.isnan(clock.seconds):
+            raise ValueError(f"A time-out must be a number of seconds, not {clock.seconds:g}")
+        self.running.add(clock)
+        self.wind(clock)
 
     def wind(self, clock: Clock) -> None:
-        """Let a clock count from now."""
-        if clock.seconds is None or clock.has_run_out or self._is_closed:
+        """Let a clock count from now, unless all stand still."""
+        if self._stand_still or self._is_closed or clock.seconds is None or clock.has_run_out:
             return
-        deadline = clock.deadline = self._loop.time() + clock.seconds
+        deadline = clock.deadline = self._now() + clock.seconds
         if self._timer is None or deadline < self._goes_off:
             self._set(deadline)
 
     def wind_all(self) -> None:
         """Let all clocks count from now."""
-        for clock in self._running:
+        self._stand_still = False
+        for clock in self.running:
             self.wind(clock)
 
     def stop_all(self) -> None:
         """Let all clocks stand still."""
-        for clock in self._running:
+        self._stand_still = True
+        for clock in self.running:
             clock.deadline = None
 
     def end(self, clock: Clock) -> None:
         """Need a clock no longer."""
-        self._running.discard(clock)
+        self.running.discard(clock)
+        if not self.running:
+            self._idle.set()
+
+    async def ended(self) -> None:
+        """Wait until no clock is needed."""
+        while self.running:
+            self._idle.clear()
+            await self._idle.wait()
 
     def _set(self, deadline: float) -> None:
         if self._timer is not None:
@@ -103,18 +111,18 @@ class Clocks:
 
     def _tick(self) -> None:
         self._timer = None
-        now = self._loop.time()
-        late = [clock for clock in self._running if clock.deadline is not None and clock.deadline <= now]
+        now = self._now()
+        late = [clock for clock in self.running if clock.deadline is not None and clock.deadline <= now]
         for clock in late:
             clock.run_out()
-        left = [clock.deadline for clock in self._running if clock.deadline is not None]
+        left = [clock.deadline for clock in self.running if clock.deadline is not None]
         if left:
             self._set(min(left))
 
     def close(self) -> None:
         """Go off no more; whoever still waits for something else than an answer is called back."""
         current = asyncio.current_task(self._loop)
-        for clock in self._running:
+        for clock in self.running:
             if clock.task is not current and not clock.has_run_out:
                 clock.run_out()
         self._is_closed = True

@@ -34,11 +34,15 @@ from dragoman.errors import (
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
+from dragoman.protocol.methods import METHODS
 from dragoman.protocol.peer import CANCELLED, PROGRESS, Answered, Cancelled, Event, Peer, Progressed, Reply
 from dragoman.protocol.versions import LATEST_HANDSHAKE, Version
 
 CLOSE_SECONDS = 5.0
+LATE, UNWANTED = "Request timed out", "The client does not wait for it any more"
 OnProgress = Callable[..., Any]
+_NAMES = {method.name: method.name_from for method in METHODS if method.name_from is not None}
+_PROGRESSING = frozenset(method.name for method in METHODS if method.input_required)
 _progress = msgspec.json.Decoder(types.ProgressNotificationParams)
 _ANSWER_BEGINS = re.compile(rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15})\s*,\s*"(?:result|error)"')
 _RESULT_BEGINS = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:result|error)"')
@@ -85,15 +89,11 @@ class Host(Protocol):
         """Take note that a connection has ended by itself."""
 
 
-class _Pending:
-    """A request that waits for its answer."""
+class _Pending(Clock, eq=False, kw_only=True):
+    """A request that waits for its answer, and how long it does."""
 
-    __slots__ = ("clock", "future", "on_progress")
-
-    def __init__(self, future: asyncio.Future[Raw], clock: Clock, on_progress: OnProgress | None) -> None:
-        self.future = future
-        self.clock = clock
-        self.on_progress = on_progress
+    future: asyncio.Future[Raw]
+    on_progress: OnProgress | None
 
 
 class Connection:
@@ -106,16 +106,16 @@ class Connection:
         self.instructions: str | None = None
         self.has_introduced = False
         """Whether the server said what it can do."""
+        self.is_alive = True
+        """Whether requests may be sent."""
         self.error: Exception | None = None
-        """Why it has ended."""
+        """Why it has ended by itself."""
         self._host = host
         self._limits = limits
         self._peer = Peer(limits)
         self._version = LATEST_HANDSHAKE
-        self._envelope: dict[str, Raw] = {}
-        self._pending: set[_Pending] = set()
+        self._envelope: dict[str, Any] = {}
         self._tokens: dict[types.ProgressToken, _Pending] = {}
-        self._idle = asyncio.Event()
         self._serving: dict[types.RequestId, asyncio.Task[None]] = {}
         self._answering = 0
         self._background: set[asyncio.Task[Any]] = set()
@@ -123,11 +123,6 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._clocks = Clocks(self._loop)
         self._is_closed = False
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether requests may be sent."""
-        return self.error is None and not self._is_closed
 
     @property
     def version(self) -> Version:
@@ -160,8 +155,6 @@ class Connection:
         params: dict[str, Any],
         options: Options,
         *,
-        name: str | None = None,
-        tells_progress: bool = False,
         may_cancel: bool = True,
     ) -> Raw:
         """Send a request and return its result as it came.
@@ -171,93 +164,76 @@ class Connection:
             Timeout: nothing was heard of it in time.
             TransportError: the connection is gone.
         """
-        if not self.is_alive:
-            raise ConnectError(f"The connection to the server has ended: {self.error or 'it was closed'}")
-        id, token = self._next_id(), options.progress_token
-        if token in self._tokens or (token is not None and token in self._peer.waiting):
-            raise ValueError(f"The progress token {token!r} is in use by a request that waits for its answer")
-        meta = self._meta(options.meta, (id if token is None else token) if tells_progress else None)
-        if meta:
-            params = {**params, "_meta": meta}
-        clock = self._clocks.start(options.timeout, stands_still=bool(self._answering))
-        pending = _Pending(self._loop.create_future(), clock, options.on_progress)
-        try:
-            data = self._peer.send_request(id, method, params, pending)
-        except ValidationError:
-            self._clocks.end(clock)
-            raise
-        self._pending.add(pending)
-        if token is not None:
-            self._tokens[token] = pending
-        if options.on_id is not None:
-            options.on_id(id)
-        reason: str | None = "The client does not wait for it any more"
-        message = Outgoing(data, method, id, name, options.headers, pending.future, self._standstill)
-        try:
-            result = await self._in_time(message, pending)
-            reason = None
-        except Timeout:
-            reason = "Request timed out"
-            raise
-        finally:
-            self._forget(pending, token)
-            if reason is not None:
-                self._abandon(message, pending, reason, may_cancel=may_cancel)
-        return result
-
-    def _next_id(self) -> types.RequestId:
-        """Return an id that may be a progress token too."""
-        id = self._peer.next_id()
-        while id in self._tokens:
-            id = self._peer.next_id()
-        return id
-
-    def _forget(self, pending: _Pending, token: types.ProgressToken | None) -> None:
-        self._clocks.end(pending.clock)
-        self._pending.discard(pending)
-        if token is not None:
-            del self._tokens[token]
-        if not self._pending:
-            self._idle.set()
-
-    def _meta(self, given: Mapping[str, Any] | None, token: types.ProgressToken | None) -> dict[str, Any]:
-        meta: dict[str, Any] = {**given, **self._envelope} if given else dict(self._envelope)
-        if token is not None:
-            meta["progressToken"] = token
-        return meta
-
-    async def _in_time(self, message: Outgoing, pending: _Pending) -> Raw:
-        clock = pending.clock
+        message, pending = self._begin(method, params, options)
+        future = pending.future
         try:
             try:
-                await self.link.send(message)
-            except TransportError:
-                # What breaks after the answer came breaks nothing.
-                if not pending.future.done():
+                try:
+                    await self.link.send(message)
+                except TransportError:
+                    # What breaks after the answer came breaks nothing.
+                    if not future.done():
+                        raise
+                result = await future
+            except asyncio.CancelledError:
+                if not pending.is_to_blame():
                     raise
-            result = await pending.future
-        except asyncio.CancelledError:
-            if not clock.is_to_blame():
-                raise
-            if pending.future.done() and not pending.future.cancelled():
-                return pending.future.result()
-            late = f"{message.method} timed out: nothing was heard of it for {clock.seconds:g} seconds"
-            raise Timeout(late, message.id) from None
-        except Exception as error:
-            if clock.has_run_out:
-                clock.is_to_blame()
-            if isinstance(error, TransportError) or not isinstance(error, TimeoutError):
-                raise
-            raise TransportError(f"{message.method} could not be sent: {str(error) or 'it took too long'}") from error
-        if clock.has_run_out:
-            await clock.forgive()
+                result = _result_in_time(message, pending)
+            except Exception as error:
+                if pending.has_run_out:
+                    pending.is_to_blame()
+                if isinstance(error, TransportError) or not isinstance(error, TimeoutError):
+                    raise
+                raise TransportError(f"{method} could not be sent: {str(error) or 'it took too long'}") from error
+            else:
+                if pending.has_run_out:
+                    await pending.forgive()
+        except BaseException as error:
+            self._abandon(message, pending, error, may_cancel=may_cancel)
+            raise
+        finally:
+            self._clocks.end(pending)
+            if options.progress_token is not None:
+                del self._tokens[options.progress_token]
         return result
 
-    def _abandon(self, message: Outgoing, pending: _Pending, reason: str, *, may_cancel: bool) -> None:
+    def _begin(self, method: str, params: dict[str, Any], options: Options) -> tuple[Outgoing, _Pending]:
+        """Return a request that is to be sent, and what waits for its answer from now on."""
+        if not self.is_alive:
+            raise ConnectError(f"The connection to the server has ended: {self.error or 'it was closed'}")
+        peer, tokens, token = self._peer, self._tokens, options.progress_token
+        id = peer.next_id()
+        while id in tokens:  # an id is a progress token too
+            id = peer.next_id()
+        if token is not None and (token in tokens or token in peer.waiting):
+            raise ValueError(f"The progress token {token!r} is in use by a request that waits for its answer")
+        name_from = _NAMES.get(method)
+        name = None if name_from is None else params.get(name_from)
+        meta: dict[str, Any] = {**options.meta, **self._envelope} if options.meta else self._envelope.copy()
+        if method in _PROGRESSING:
+            meta["progressToken"] = id if token is None else token
+        if meta:
+            params = {**params, "_meta": meta}
+        task, future = asyncio.current_task(self._loop), self._loop.create_future()
+        assert task is not None
+        pending = _Pending(options.timeout, task, task.cancelling(), future=future, on_progress=options.on_progress)
+        self._clocks.start(pending)
+        try:
+            data = peer.send_request(id, method, params, pending)
+        except ValidationError:
+            self._clocks.end(pending)
+            raise
+        if token is not None:
+            tokens[token] = pending
+        if options.on_id is not None:
+            options.on_id(id)
+        return Outgoing(data, method, id, name, options.headers, future, self._standstill), pending
+
+    def _abandon(self, message: Outgoing, pending: _Pending, error: BaseException, *, may_cancel: bool) -> None:
         if pending.future.done() and not pending.future.cancelled():
             pending.future.exception()
         assert message.id is not None
-        notice = self._peer.cancel(message.id, reason)
+        notice = self._peer.cancel(message.id, LATE if isinstance(error, Timeout) else UNWANTED)
         closes = self.link.is_http and self._version.stateless
         if notice is not None and may_cancel and self.is_alive and not closes:
             telling = self._start(self._tell(Outgoing(notice, CANCELLED)))
@@ -290,9 +266,12 @@ class Connection:
     def receive(self, data: bytes) -> None:
         """Take a message of the server."""
         for event in self._peer.receive_message(data) or self._second_look(data):
-            self._take(event)
-            if isinstance(event, Reply):
-                self._fail_unreadable(data)
+            if type(event) is Answered:
+                _settle(event.waiter.future, event.outcome)
+            else:
+                self._take(event)
+                if type(event) is Reply:
+                    self._fail_unreadable(data)
 
     def _fail_unreadable(self, data: bytes) -> None:
         """Let nobody wait for an answer that cannot be read, where it plainly says whose it is."""
@@ -319,11 +298,8 @@ class Connection:
 
     def _take(self, event: Event) -> None:
         match event:
-            case Answered(waiter, outcome):
-                _settle(waiter.future, outcome)
             case Progressed(waiter, params):
-                if not self._answering:
-                    self._clocks.wind(waiter.clock)
+                self._clocks.wind(waiter)
                 self._host.progressed(waiter.on_progress, params)
             case jsonrpc.Notification():
                 self._host.notified(event)
@@ -386,6 +362,7 @@ class Connection:
     def _lost(self, error: Exception | None) -> None:
         if not self.is_alive:
             return
+        self.is_alive = False
         self.error = error or TransportError("The server closed the connection")
         if not self.link.is_http:
             self._fail(self.error)
@@ -398,15 +375,14 @@ class Connection:
 
     async def drained(self) -> None:
         """Wait until no request waits for its answer."""
-        while self._pending:
-            self._idle.clear()
-            await self._idle.wait()
+        await self._clocks.ended()
 
     async def close(self) -> None:
         """End the connection; what waits for an answer fails."""
         current = asyncio.current_task()
         if not self._is_closed:
             self._is_closed = True
+            self.is_alive = False
             self._fail(self.error or TransportError("The client was closed while a request waited for its answer"))
             for task in self._background - {current}:
                 task.cancel()
@@ -431,6 +407,18 @@ def broken(error: Exception) -> TransportError:
         fresh = copy.copy(error)
     fresh.__cause__ = error.__cause__ if isinstance(error, TransportError) else error
     return fresh
+
+
+def _result_in_time(message: Outgoing, pending: _Pending) -> Raw:
+    """Return the answer of a request whose time is up, if it came all the same.
+
+    Raises:
+        Timeout: it did not.
+    """
+    if pending.future.done() and not pending.future.cancelled():
+        return pending.future.result()
+    late = f"{message.method} timed out: nothing was heard of it for {pending.seconds:g} seconds"
+    raise Timeout(late, message.id) from None
 
 
 def _settle(future: asyncio.Future[Raw], outcome: Raw | RpcError) -> None:

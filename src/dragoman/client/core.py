@@ -13,7 +13,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Mapping
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -39,7 +39,6 @@ from dragoman.protocol.versions import Version
 from dragoman.types import decode
 
 R = TypeVar("R", bound=types.Result)
-T = TypeVar("T")
 
 MOST_ROUNDS = 10
 TIMEOUT_SECONDS, CONNECT_SECONDS = 60.0, 10.0
@@ -49,7 +48,7 @@ _CHANGED: dict[str, tuple[Any, ...]] = {
     PROMPTS_CHANGED: ("prompts",),
     RESOURCES_CHANGED: ("resources", "resource_templates"),
 }
-_ROWS = {method.name: method for method in METHODS if "client" in method.sender}
+_REPEATABLE = frozenset(method.name for method in METHODS if "client" in method.sender) - {"tools/call"}
 _params = msgspec.json.Decoder(types.Json)
 _logger = logging.getLogger("dragoman.client")
 
@@ -215,6 +214,11 @@ class Core:
 
     # What the client's methods ask for.
 
+    @property
+    def current(self) -> Connection | None:
+        """The connection, if it lives, and in the event loop that runs."""
+        return self.lifeline.current if self._loop is asyncio.get_running_loop() else None
+
     async def start(self) -> Connection:
         """Return the connection, made now if there is none.
 
@@ -239,9 +243,9 @@ class Core:
         threads, self._deliveries = self._deliveries.threads, Deliveries()
         self._deliveries.threads = threads
 
-    async def request(
+    def request(
         self, method: str, params: dict[str, Any], kind: type[R], options: Options, *, is_safe: bool | None = None
-    ) -> R:
+    ) -> Coroutine[Any, Any, R]:
         """Make a request, with as many rounds of input as it takes, and return its result.
 
         Raises:
@@ -250,25 +254,45 @@ class Core:
             TransportError: the connection was lost.
             InputNeeded: the server needs answers that nobody here gives.
         """
+        return self._made(method, params, kind, options, is_safe=is_safe)
 
-        if options.total_timeout is None and self.total_timeout is None:
-            return await self._rounds(method, params, kind, options, is_safe=is_safe)
+    def request_raw(
+        self, method: str, params: dict[str, Any], options: Options, *, is_safe: bool | None = None
+    ) -> Coroutine[Any, Any, Raw]:
+        """Make one request, and return its result as it came.
 
-        async def work(options: Options) -> R:
-            return await self._rounds(method, params, kind, options, is_safe=is_safe)
+        Raises:
+            RpcError: the server refused.
+            Timeout: nothing was heard of it in time.
+            TransportError: the connection was lost.
+        """
+        return self._made(method, params, None, options, is_safe=is_safe)
 
-        return await self._within(method, options, work)
-
-    async def _within(self, method: str, options: Options, work: Callable[[Options], Awaitable[T]]) -> T:
-        """Do something in the total time that it may take."""
+    def _made(
+        self, method: str, params: dict[str, Any], kind: type[R] | None, options: Options, *, is_safe: bool | None
+    ) -> Coroutine[Any, Any, Any]:
+        """Make a request in the total time that it may take, if there is one."""
         total = self.total_timeout if options.total_timeout is None else options.total_timeout
         if total is None:
-            return await work(options)
+            return self._rounds(method, params, kind, options, is_safe=is_safe)
+        return self._in_time(total, method, params, kind, options, is_safe=is_safe)
+
+    async def _in_time(
+        self,
+        total: float,
+        method: str,
+        params: dict[str, Any],
+        kind: type[R] | None,
+        options: Options,
+        *,
+        is_safe: bool | None,
+    ) -> Any:
         ids: list[types.RequestId] = []
+        noting = msgspec.structs.replace(options, on_id=ids.append)
         clock = asyncio.timeout(total)
         try:
             async with clock:
-                return await work(msgspec.structs.replace(options, on_id=ids.append))
+                return await self._rounds(method, params, kind, noting, is_safe=is_safe)
         except TimeoutError:
             if not clock.expired():
                 raise
@@ -276,28 +300,42 @@ class Core:
             raise Timeout(message, ids[-1] if ids else None) from None
 
     async def _rounds(
-        self, method: str, params: dict[str, Any], kind: type[R], options: Options, *, is_safe: bool | None
-    ) -> R:
-        given = params
-        for turn in range(1, MOST_ROUNDS + 2):
-            raw = await self._request_raw(method, given, options, is_safe=is_safe)
-            result = read(raw, kind, method)
-            if not isinstance(result, types.InputRequiredResult):
+        self, method: str, params: dict[str, Any], kind: type[R] | None, options: Options, *, is_safe: bool | None
+    ) -> Any:
+        """Make a request, and again while input is required for it; without a `kind`, return what came first unread."""
+        safe = method in _REPEATABLE if is_safe is None else is_safe
+        turn, given = 1, params
+        while True:
+            filled = self._filled(options)
+            if self._loop is not asyncio.get_running_loop():
+                await self.start()
+            raw = await self.lifeline.run(Connection.request, method, given, filled, is_safe=safe)
+            if not self._deliveries.is_idle:
+                await self._deliveries.settled()
+            result = raw if kind is None else read(raw, kind, method)
+            if type(result) is not types.InputRequiredResult:
                 return result
-            needed = result.input_requests or {}
-            if turn > MOST_ROUNDS:
-                raise InputNeeded(
-                    f"{method} asked for input {MOST_ROUNDS} times, and still does", needed, result.request_state
-                )
-            # MUST (2026-07-28): the retry has the original parameters, the answers, and exactly the state that came.
-            given = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
-            if needed:
-                given["inputResponses"] = await self._answers(method, result)
-            else:
-                await pause(turn)
-            if result.request_state is not None:
-                given["requestState"] = result.request_state
-        raise AssertionError("a round returns or raises")
+            given = await self._next_round(turn, method, params, result)
+            turn += 1
+
+    async def _next_round(
+        self, turn: int, method: str, params: dict[str, Any], result: types.InputRequiredResult
+    ) -> dict[str, Any]:
+        """Return the parameters with which a request is made again, after its result was that input is required."""
+        needed = result.input_requests or {}
+        if turn > MOST_ROUNDS:
+            raise InputNeeded(
+                f"{method} asked for input {MOST_ROUNDS} times, and still does", needed, result.request_state
+            )
+        # MUST (2026-07-28): the retry has the original parameters, the answers, and exactly the state that came.
+        given = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
+        if needed:
+            given["inputResponses"] = await self._answers(method, result)
+        else:
+            await pause(turn)
+        if result.request_state is not None:
+            given["requestState"] = result.request_state
+        return given
 
     async def _answers(self, method: str, result: types.InputRequiredResult) -> dict[str, Any]:
         """Answer everything that is asked, at once."""
@@ -317,48 +355,14 @@ class Core:
         params = request.params
         return await self.handlers.answer(name, b"{}" if params is None else jsonrpc.encode(params))
 
-    async def request_raw(
-        self, method: str, params: dict[str, Any], options: Options, *, is_safe: bool | None = None
-    ) -> Raw:
-        """Make one request, and return its result as it came.
-
-        Raises:
-            RpcError: the server refused.
-            Timeout: nothing was heard of it in time.
-            TransportError: the connection was lost.
-        """
-
-        async def work(options: Options) -> Raw:
-            return await self._request_raw(method, params, options, is_safe=is_safe)
-
-        return await self._within(method, options, work)
-
-    async def _request_raw(self, method: str, params: dict[str, Any], options: Options, *, is_safe: bool | None) -> Raw:
-        row = _ROWS.get(method)
-        name = None if row is None or row.name_from is None else params.get(row.name_from)
-        tells_progress = row is not None and row.input_required
-        filled = self._filled(options)
-        if self._loop is not asyncio.get_running_loop():
-            await self.start()
-
-        async def work(connection: Connection) -> Raw:
-            return await connection.request(method, params, filled, name=name, tells_progress=tells_progress)
-
-        safe = method != "tools/call" and row is not None if is_safe is None else is_safe
-        result = await self.lifeline.run(work, is_safe=safe)
-        if not self._deliveries.is_idle:
-            await self._deliveries.settled()
-        return result
-
     def _filled(self, options: Options) -> Options:
+        """Return options with what the client has in place of what they leave open; to be asked for each request."""
+        if options.timeout is None:
+            options.timeout = self.timeout
         meta = self._meta() if callable(self._meta) else self._meta
-        if meta or "opentelemetry.propagate" in sys.modules:
-            meta = {**_trace_context(), **(meta or {}), **(options.meta or {})}
-        return msgspec.structs.replace(
-            options,
-            timeout=self.timeout if options.timeout is None else options.timeout,
-            meta=meta or options.meta,
-        )
+        if not meta and "opentelemetry.propagate" not in sys.modules:
+            return options
+        return msgspec.structs.replace(options, meta={**_trace_context(), **(meta or {}), **(options.meta or {})})
 
     async def notify(self, method: str, params: Any = jsonrpc.NO_PARAMS) -> None:
         """Send a notification, if there is a connection."""

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from multidict import CIMultiDict
 
@@ -92,34 +92,30 @@ class HttpLink:
         introduces = message.method == "initialize"
         if introduces:
             self.session_id = None
-        answer, in_session = await self._post(message, introduces=introduces)
-        for _ in range(MOST_CHALLENGES):
-            if answer.status not in (UNAUTHORIZED, FORBIDDEN) or not await self._is_authorized_now(message, answer):
-                break
-            answer, in_session = await self._post(message, introduces=introduces)
-        if answer.status >= FAILED:
-            self._refused(message, answer, in_session=in_session)
-        elif message.answered is not None and not message.answered.done():
-            raise self._unanswered(message, answer)
-
-    async def _post(self, message: Outgoing, *, introduces: bool) -> tuple[Answer, bool]:
-        """Post a message; return the answer, and whether the message named a session."""
-        sent = await self._headers(message)
         answered = message.answered
-        try:
-            answer = await self._http.post(
-                message.data,
-                sent,
-                self._receive if answered is None else self._receiver(message, answered),
-                answered=_always if answered is None else answered.done,
-                resume=None if self.version is not None and self.version.stateless else self._resume,
-                heard=self._begin if introduces else None,
-            )
-        except ResumptionRefused as refused:
-            if refused.status == NOT_FOUND and SESSION in sent:
-                self._expire()
-            raise
-        return answer, SESSION in sent
+        for challenges in range(MOST_CHALLENGES + 1):
+            sent = await self._headers(message)
+            try:
+                answer = await self._http.post(
+                    message.data,
+                    sent,
+                    self._receive if answered is None else partial(self._receive_for, message, answered),
+                    answered=_always if answered is None else answered.done,
+                    resume=None if self.version is not None and self.version.stateless else self._resume,
+                    heard=self._begin if introduces else None,
+                )
+            except ResumptionRefused as refused:
+                if refused.status == NOT_FOUND and SESSION in sent:
+                    self._expire()
+                raise
+            if answer.status not in (UNAUTHORIZED, FORBIDDEN) or challenges == MOST_CHALLENGES:
+                break
+            if not await self._is_authorized_now(message, answer):
+                break
+        if answer.status >= FAILED:
+            self._refused(message, answer, in_session=SESSION in sent)
+        elif answered is not None and not answered.done():
+            raise self._unanswered(message, answer)
 
     async def _is_authorized_now(self, message: Outgoing, answer: Answer) -> bool:
         """Let whoever authorizes the requests get what the server asks for, and tell whether to send again."""
@@ -137,17 +133,13 @@ class HttpLink:
         said = jsonrpc.decode(answer, self._limits)
         return isinstance(said, jsonrpc.ErrorResponse) and said.id is None
 
-    def _receiver(self, message: Outgoing, answered: asyncio.Future[object]) -> Receive:
-        """Return what receives on the exchange of a request, where an error that names no request is the answer."""
-
-        def receive(data: bytes) -> None:
-            self._receive(data)
-            if not answered.done() and b'"error"' in data:
-                said = jsonrpc.decode(data, self._limits)
-                if isinstance(said, jsonrpc.ErrorResponse) and said.id is None:
-                    self._answer(message, said.error)
-
-        return receive
+    def _receive_for(self, message: Outgoing, answered: asyncio.Future[object], data: bytes) -> None:
+        """Receive on the exchange of a request, where an error that names no request is the answer."""
+        self._receive(data)
+        if not answered.done() and b'"error"' in data:
+            said = jsonrpc.decode(data, self._limits)
+            if isinstance(said, jsonrpc.ErrorResponse) and said.id is None:
+                self._answer(message, said.error)
 
     def _answer(self, message: Outgoing, error: RpcError) -> None:
         assert message.id is not None
@@ -156,19 +148,25 @@ class HttpLink:
     # Headers.
 
     async def _headers(self, message: Outgoing) -> CIMultiDict[str]:
-        sent = await self._common_headers("POST")
+        sent = self._kept_headers() or await self._common_headers("POST")
         version = self.version
         if version is not None and version.stateless and message.method is not None:
             sent.update(_mirrored(version.name, message.method, message.name))
-        for name, value in (message.headers or {}).items():
-            sent[name] = value
+        if message.headers:
+            for name, value in message.headers.items():
+                sent[name] = value
         return sent
 
+    def _kept_headers(self) -> CIMultiDict[str] | None:
+        """Return what every request carries, as a copy, if it is still as it was."""
+        kept = self._kept
+        if kept is None or kept[0] is not self.version or kept[1] is not self.session_id:
+            return None
+        return kept[2].copy()
+
     async def _common_headers(self, method: str) -> CIMultiDict[str]:
-        """Return what every request carries, as a copy."""
-        version, session, kept = self.version, self.session_id, self._kept
-        if kept is not None and kept[0] is version and kept[1] is session:
-            return kept[2].copy()
+        """Return what every request carries."""
+        version, session = self.version, self.session_id
         sent = CIMultiDict({"Accept": f"{JSON}, {SSE}"})
         sent.update(await self._credentials.headers(method, self._address))
         sent["Content-Type"] = JSON
@@ -181,7 +179,7 @@ class HttpLink:
         return sent
 
     async def _stream_headers(self, last_event_id: str = "", method: str = "GET") -> CIMultiDict[str]:
-        sent = await self._common_headers(method)
+        sent = self._kept_headers() or await self._common_headers(method)
         del sent["Content-Type"]
         sent["Accept"] = SSE
         if last_event_id:

@@ -16,12 +16,13 @@ import copy
 import logging
 import random
 from collections.abc import Awaitable, Callable
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, TypeVarTuple
 
 from dragoman.client.connection import Connection, broken
 from dragoman.errors import AuthError, ConnectError, HttpError, SessionExpired, Timeout, TransportError
 
 T = TypeVar("T")
+Given = TypeVarTuple("Given")
 Status = Literal["new", "connecting", "ready", "lost", "failed", "stopped"]
 
 MOST_ATTEMPTS = 6
@@ -136,10 +137,10 @@ class Lifeline:
             raise broken(connection.error)
         return connection
 
-    async def run(self, work: Callable[[Connection], Awaitable[T]], *, is_safe: bool) -> T:
+    async def run(self, work: Callable[[Connection, *Given], Awaitable[T]], *given: *Given, is_safe: bool) -> T:
         """Do something with the connection, and do it again if it was lost and no harm is done.
 
-        `is_safe` says that it may be done twice.
+        `work` gets the connection and whatever is `given`; `is_safe` says that it may be done twice.
 
         Raises:
             TransportError: it was lost, and cannot be repeated, or was repeated in vain.
@@ -148,7 +149,7 @@ class Lifeline:
         while True:
             connection = self.current or await self.connection()
             try:
-                return await work(connection)
+                return await work(connection, *given)
             except (Timeout, AuthError):
                 raise
             except ConnectError:

@@ -264,8 +264,28 @@ class HttpClient:
         """
         target = self._target if url is None else url
         timeout = self._timeout if idle is None else _timeout(self._network, idle)
+        if self._authorization is not None and "Authorization" not in CIMultiDict(headers):
+            headers = CIMultiDict(headers, Authorization=self._authorization)
         for _ in range(MOST_REDIRECTS + 1):
-            response = await self._send_once(method, target, headers, body, timeout)
+            session = self._session
+            if session is None or session.closed:
+                raise ConnectError(f"The connection to {self.url} is closed")
+            try:
+                response = await session.request(
+                    method,
+                    target,
+                    # aiohttp warns of bytes that are larger than this.
+                    data=body if body is None or len(body) <= TOO_LARGE_BYTES_BODY else io.BytesIO(body),
+                    headers=headers,
+                    allow_redirects=False,
+                    proxy=self._proxy,
+                    timeout=timeout,
+                    ssl=self._ssl,
+                    raise_for_status=False,
+                )
+            except _BROKEN as error:
+                raise self._unanswered(error) from (None if isinstance(error, aiohttp.ClientHttpProxyError) else error)
+            self._open.add(response)
             status = response.status
             if status not in _REDIRECTS:
                 return response
@@ -278,47 +298,22 @@ class HttpClient:
             target = found
         raise HttpError(f"{self.url} redirects in circles, at last to {without_secrets(str(target))}", status)
 
-    async def _send_once(
-        self, method: str, url: URL, headers: Headers, body: bytes | None, timeout: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
-        session = self._session
-        if session is None or session.closed:
-            raise ConnectError(f"The connection to {self.url} is closed")
-        if self._authorization is not None and "Authorization" not in CIMultiDict(headers):
-            headers = CIMultiDict(headers, Authorization=self._authorization)
-        # aiohttp warns of bytes that are larger than this.
-        data = body if body is None or len(body) <= TOO_LARGE_BYTES_BODY else io.BytesIO(body)
-        try:
-            response = await session.request(
-                method,
-                url,
-                data=data,
-                headers=headers,
-                allow_redirects=False,
-                proxy=self._proxy,
-                timeout=timeout,
-                ssl=self._ssl,
-                raise_for_status=False,
-            )
-        except (
-            aiohttp.ClientConnectorError,
-            aiohttp.ConnectionTimeoutError,
-            aiohttp.InvalidURL,
-        ) as error:
-            raise ConnectError(f"There is no connection to {self.url}: {_text(error)}; {_remedy(error)}") from error
-        except aiohttp.ClientHttpProxyError as error:
-            raise ConnectError(f"There is no connection to {self.url}: {_text(error)}; {_remedy(error)}") from None
-        except aiohttp.ClientConnectionResetError as error:
-            # Raised before anything is written to a connection that was kept alive and is closing.
-            raise ConnectError(
-                f"There is no connection to {self.url}: {_text(error)}; it may be tried again"
-            ) from error
-        except aiohttp.ServerDisconnectedError as error:
-            raise TransportError(f"{self.url} closed the connection without an answer") from error
-        except _BROKEN as error:
-            raise self._broken(error) from error
-        self._open.add(response)
-        return response
+    def _unanswered(self, error: Exception) -> TransportError:
+        """Return what to raise for a request that got no response."""
+        match error:
+            case (
+                aiohttp.ClientConnectorError()
+                | aiohttp.ConnectionTimeoutError()
+                | aiohttp.InvalidURL()
+                | aiohttp.ClientHttpProxyError()
+            ):
+                return ConnectError(f"There is no connection to {self.url}: {_text(error)}; {_remedy(error)}")
+            case aiohttp.ClientConnectionResetError():
+                # Raised before anything is written to a connection that was kept alive and is closing.
+                return ConnectError(f"There is no connection to {self.url}: {_text(error)}; it may be tried again")
+            case aiohttp.ServerDisconnectedError():
+                return TransportError(f"{self.url} closed the connection without an answer")
+        return self._broken(error)
 
     def _broken(self, error: BaseException) -> TransportError:
         return TransportError(f"The connection to {self.url} broke: {_text(error)}")

@@ -256,7 +256,7 @@ class Http1Connection(asyncio.Protocol):
             return
         if self._in_line:
             self._begin(self._in_line.popleft())
-        elif self._incoming is None:
+        elif self._url:
             self._wait_for_head(len(data))
 
     def _decline(self, rest: bytes) -> None:
@@ -344,7 +344,7 @@ class Http1Connection(asyncio.Protocol):
         self._headers = []
         exchange.complete()
         if exchange.ended and self._current is None:
-            self._follow(exchange)
+            self._ended(exchange)
 
     # One request after the other.
 
@@ -382,17 +382,11 @@ class Http1Connection(asyncio.Protocol):
         if self._is_closing:
             return
         self._current = None
-        if exchange.is_whole or exchange.is_late:
-            self._follow(exchange)
-        else:
-            self.resume_reading()
+        if not exchange.is_whole and not exchange.is_late:
             self._rest(self.site.pace.read)
-
-    def _follow(self, exchange: Http1Exchange) -> None:
-        if not exchange.keeps_alive:
+        elif not exchange.keeps_alive:
             self._close()
-            return
-        if self._in_line:
+        elif self._in_line:
             self._begin(self._in_line.popleft())
         else:
             self._rest(self._keep_alive_seconds)
@@ -440,6 +434,7 @@ class Http1Connection(asyncio.Protocol):
         """Wait for the rest of a head, so long, and for so many bytes."""
         if self._head_bytes == 0:
             self._rest(self.site.pace.read)
+            count = len(self._url)  # what came before it in the same chunk is no part of it
         self._head_bytes += count
         if self._head_bytes > MOST_HEAD_BYTES:
             self._refuse(_HEAD_TOO_LARGE)

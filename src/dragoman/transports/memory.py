@@ -19,7 +19,7 @@ class Connection(Protocol):
         """Take a message of the client."""
 
     def close(self) -> None:
-        """Give up what is still served."""
+        """Give up what is still served; nothing is sent any more."""
 
     async def drain(self) -> None:
         """Wait until nothing is served."""
@@ -35,7 +35,6 @@ class Memory:
     def __init__(self, connect: Callable[[Callable[[bytes], None]], Connection]) -> None:
         self._connect = connect
         self._connection: Connection | None = None
-        self._receive: Callable[[bytes], None] | None = None
 
     async def open(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:  # noqa: ARG002
         """Connect.
@@ -45,12 +44,7 @@ class Memory:
         """
         if self._connection is not None:
             raise ConnectError("The transport is open already; close it first")
-        self._receive = receive
-        self._connection = self._connect(self._take)
-
-    def _take(self, data: bytes) -> None:
-        if self._receive is not None:
-            self._receive(data)
+        self._connection = self._connect(receive)
 
     async def send(self, message: bytes) -> None:
         """Hand a message over.
@@ -64,7 +58,7 @@ class Memory:
 
     async def close(self) -> None:
         """End the connection."""
-        connection, self._connection, self._receive = self._connection, None, None
+        connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
             with suppress(TimeoutError):

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from dragoman.client.clocks import Clocks
+from dragoman.client.clocks import Clock, Clocks
 from scenarios.http_peer import scenario
 
 
@@ -55,16 +55,21 @@ class Task:
 
 
 @pytest.fixture
-def timers(monkeypatch):
+def timers():
     timers = Timers()
     timers.task = Task()
-    monkeypatch.setattr(asyncio, "current_task", lambda _loop: timers.task)
     return timers
+
+
+def started(clocks, timers, seconds):
+    clock = Clock(seconds, timers.task, timers.task.cancelling())
+    clocks.start(clock)
+    return clock
 
 
 def test_a_task_is_cancelled_when_its_time_is_up(timers):
     clocks = Clocks(timers)
-    clock = clocks.start(60, stands_still=False)
+    clock = started(clocks, timers, 60)
     timers.move(59)
     assert timers.task.cancelled == 0
     timers.move(1)
@@ -75,14 +80,14 @@ def test_a_task_is_cancelled_when_its_time_is_up(timers):
 def test_many_clocks_of_the_same_length_take_one_timer(timers):
     clocks = Clocks(timers)
     for _ in range(100):
-        clocks.end(clocks.start(60, stands_still=False))
+        clocks.end(started(clocks, timers, 60))
         timers.move(0.1)
     assert len(timers.due) == 1
 
 
 def test_a_clock_that_is_wound_up_counts_anew(timers):
     clocks = Clocks(timers)
-    clock = clocks.start(10, stands_still=False)
+    clock = started(clocks, timers, 10)
     timers.move(9)
     clocks.wind(clock)
     timers.move(9)
@@ -95,8 +100,8 @@ def test_a_clock_that_is_wound_up_counts_anew(timers):
 
 def test_a_shorter_clock_is_not_late_behind_a_longer_one(timers):
     clocks = Clocks(timers)
-    clocks.start(60, stands_still=False)
-    short = clocks.start(1, stands_still=False)
+    started(clocks, timers, 60)
+    short = started(clocks, timers, 1)
     timers.move(1)
     assert short.has_run_out
     assert len(timers.due) == 1
@@ -104,14 +109,16 @@ def test_a_shorter_clock_is_not_late_behind_a_longer_one(timers):
 
 def test_clocks_that_stand_still_do_not_run_out(timers):
     clocks = Clocks(timers)
-    clock = clocks.start(5, stands_still=False)
-    resting = clocks.start(5, stands_still=True)
-    endless = clocks.start(None, stands_still=False)
+    clock = started(clocks, timers, 5)
+    endless = started(clocks, timers, None)
     clocks.stop_all()
+    late = started(clocks, timers, 5)
+    clocks.wind(clock)
+    assert (clock.deadline, late.deadline) == (None, None)
     timers.move(300)
     assert not clock.has_run_out
     clocks.wind_all()
-    assert (clock.deadline, resting.deadline, endless.deadline) == (305, 305, None)
+    assert (clock.deadline, late.deadline, endless.deadline) == (305, 305, None)
     clocks.close()
     clocks.close()
     assert timers.due == []
@@ -119,7 +126,7 @@ def test_clocks_that_stand_still_do_not_run_out(timers):
 
 def test_a_clock_is_not_to_blame_for_what_somebody_else_cancelled(timers):
     clocks = Clocks(timers)
-    clock = clocks.start(5, stands_still=False)
+    clock = started(clocks, timers, 5)
     timers.task.cancel()
     assert not clock.is_to_blame()
     timers.move(5)
@@ -128,9 +135,32 @@ def test_a_clock_is_not_to_blame_for_what_somebody_else_cancelled(timers):
 
 @scenario
 async def test_a_cancellation_that_came_too_late_is_taken_in():
-    clock = Clocks(asyncio.get_running_loop()).start(5, stands_still=True)
-    clock.run_out()
-    await clock.forgive()
     task = asyncio.current_task()
     assert task is not None
+    clock = Clock(5, task, task.cancelling())
+    clock.run_out()
+    await clock.forgive()
     assert task.cancelling() == 0
+
+
+@scenario
+async def test_whoever_waits_for_the_end_of_all_clocks_is_told_when_the_last_is_needed_no_more():
+    clocks, task = Clocks(asyncio.get_running_loop()), asyncio.current_task()
+    await clocks.ended()
+    first, second = Clock(None, task, 0), Clock(None, task, 0)
+    clocks.start(first)
+    clocks.start(second)
+    waiting = asyncio.create_task(clocks.ended())
+    clocks.end(first)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    clocks.end(second)
+    await asyncio.wait_for(waiting, 10)
+
+
+def test_a_time_that_is_no_number_is_refused_and_counts_for_nobody(timers):
+    clocks = Clocks(timers)
+    with pytest.raises(ValueError, match="number of seconds"):
+        started(clocks, timers, float("nan"))
+    assert (clocks.running, timers.due) == (set(), [])

@@ -92,7 +92,7 @@ async def opened(**options):
 
 
 def start(connection, method="tools/call", **options):
-    return asyncio.create_task(connection.request(method, {}, Options(**options), tells_progress=True))
+    return asyncio.create_task(connection.request(method, {}, Options(**options)))
 
 
 @pytest.mark.covers("CTR-04")
@@ -153,23 +153,23 @@ async def test_every_clock_stands_still_until_the_last_question_is_answered():
     host.answers["elicitation/create"] = answer
     task = start(connection, timeout=300)
     await until(lambda: link.sent)
-    (pending,) = connection._pending
-    before = pending.clock.deadline
+    (pending,) = connection._clocks.running
+    before = pending.deadline
     link.say(id="a", method="elicitation/create", params={})
     link.say(id="b", method="elicitation/create", params={})
     await until(lambda: connection._answering == 2)
-    assert pending.clock.deadline is None
+    assert pending.deadline is None
     link.say(method="notifications/progress", params={"progressToken": link.sent[0]["id"], "progress": 1})
-    assert pending.clock.deadline is None
+    assert pending.deadline is None
     late = start(connection, timeout=300)
     await until(lambda: len(link.sent) == 2)
-    assert [p.clock.deadline for p in connection._pending] == [None, None]
+    assert [p.deadline for p in connection._clocks.running] == [None, None]
     answers[0].set()
     await until(lambda: connection._answering == 1)
-    assert pending.clock.deadline is None
+    assert pending.deadline is None
     answers[1].set()
     await until(lambda: connection._answering == 0)
-    assert before <= pending.clock.deadline <= loop.time() + 300
+    assert before <= pending.deadline <= loop.time() + 300
     for task_ in (task, late):
         task_.cancel()
     await asyncio.gather(task, late, return_exceptions=True)
@@ -182,13 +182,13 @@ async def test_progress_winds_the_clock_of_its_request_alone():
     connection, link, host = await opened()
     tasks = [start(connection, timeout=300, on_progress=n) for n in range(2)]
     await until(lambda: len(link.sent) == 2)
-    first, second = sorted(connection._pending, key=lambda pending: pending.on_progress)
-    before = second.clock.deadline
-    was = first.clock.deadline
+    first, second = sorted(connection._clocks.running, key=lambda pending: pending.on_progress)
+    before = second.deadline
+    was = first.deadline
     await asyncio.sleep(0.01)
     link.say(method="notifications/progress", params={"progressToken": link.sent[0]["id"], "progress": 1})
-    assert first.clock.deadline > was
-    assert second.clock.deadline == before
+    assert first.deadline > was
+    assert second.deadline == before
     assert host.progress == [(0, 1)]
     await connection.close()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -369,10 +369,10 @@ async def test_a_link_may_let_the_clocks_stand_still_while_it_waits_for_somebody
     seen = []
 
     async def send(message):
-        (pending,) = connection._pending
+        (pending,) = connection._clocks.running
         with message.standstill():
-            seen.append(pending.clock.deadline)
-        seen.append(pending.clock.deadline is not None)
+            seen.append(pending.deadline)
+        seen.append(pending.deadline is not None)
         link.say(id=message.id, result={})
 
     link.send = send

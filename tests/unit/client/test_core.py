@@ -5,6 +5,7 @@ import sys
 import threading
 import types as python
 
+import msgspec
 import pytest
 
 from dragoman import AsyncClient, DragomanError, RpcError, Server, Timeout
@@ -44,11 +45,12 @@ def test_ten_rounds_are_the_most():
 async def test_a_time_out_of_an_authors_function_is_not_that_of_the_call():
     async with AsyncClient(notes(), total_timeout=30) as client:
 
-        async def work(options):
+        async def answer(*given, is_safe):
             raise TimeoutError("of somebody else")
 
+        client._core._rounds = answer
         with pytest.raises(TimeoutError, match="of somebody else") as caught:
-            await client._core._within("x", Options(), work)
+            await client.read_resource("memo://a")
         assert not isinstance(caught.value, Timeout)
 
 
@@ -131,6 +133,30 @@ async def test_the_trace_that_is_under_way_travels_with_each_request(monkeypatch
     async with AsyncClient(notes(), meta=lambda: {"tenant": 1}) as client:
         filled = client._core._filled(Options(meta={"mine": 2}))
         assert filled.meta == {"traceparent": "00-1-2-01", "tenant": 1, "mine": 2}
+
+
+@pytest.mark.covers("CLF-08")
+@scenario
+async def test_options_are_asked_for_what_the_client_adds_anew_for_each_request():
+    turns = iter(range(10))
+    async with AsyncClient(notes(), meta=lambda: {"turn": next(turns)}, timeout=7) as client:
+        options = Options(meta={"mine": 2})
+        first, second = (client._core._filled(options) for _ in range(2))
+        assert second.meta["turn"] == first.meta["turn"] + 1
+        assert (first.timeout, options.meta) == (7, {"mine": 2})
+        assert client._core._filled(Options(timeout=3)).timeout == 3
+
+
+@scenario
+async def test_a_result_that_is_wanted_as_it_came_is_not_read_even_where_it_asks_for_input():
+    asks = msgspec.Raw(b'{"resultType":"input_required","inputRequests":{}}')
+
+    async def run(work, *given, is_safe):
+        return asks
+
+    async with AsyncClient(notes()) as client:
+        client._core.lifeline.run = run
+        assert await client._core.request_raw("notes/count", {}, Options()) is asks
 
 
 @pytest.mark.covers("CTR-01")

@@ -161,6 +161,22 @@ async def test_a_connection_that_cannot_be_welcomed_or_dies_of_it_is_closed():
 
 
 @pytest.mark.covers("HEAL-03")
+@scenario
+async def test_work_gets_the_connection_and_what_is_given_each_time_it_is_done():
+    line, done = Maker().lifeline(), []
+
+    async def work(connection, first, second):
+        done.append((connection, first, second))
+        if len(done) == 1:
+            raise ConnectError("no")
+        return second
+
+    assert await line.run(work, 1, "two", is_safe=False) == "two"
+    assert done == [(line.current, 1, "two")] * 2
+    await line.stop()
+
+
+@pytest.mark.covers("HEAL-03")
 @pytest.mark.parametrize("error", [ConnectError("no"), SessionExpired("old")])
 @scenario
 async def test_what_the_server_did_not_serve_is_done_again_whatever_it_is(error):
