@@ -2,10 +2,12 @@
 
 import asyncio
 import gc
+import inspect
 from contextvars import ContextVar, copy_context
 
 import pytest
 
+from dragoman.runtime import relay
 from dragoman.runtime.relay import Relay
 
 DEADLINE = 30
@@ -77,18 +79,15 @@ def test_each_is_made_when_the_one_before_has_ended_or_waits():
                 yield jobs.counted(name, pause if name == "second" else None)
 
         jobs.relay.run(made())
-        assert order == ["made first"]
-        assert jobs.relay.is_pending
-        await pause()
         assert order == ["made first", "made second", "made third"]
-        assert list(jobs.ended) == ["first"]
+        assert list(jobs.ended) == ["first", "third"]
         assert not jobs.relay.is_pending
         await jobs.done()
 
     run(scenario())
 
 
-def test_what_comes_later_waits_for_its_turn_even_in_another_context():
+def test_what_comes_while_one_is_begun_waits_for_its_turn_even_in_another_context():
     async def scenario():
         jobs = Jobs()
         order = []
@@ -96,35 +95,115 @@ def test_what_comes_later_waits_for_its_turn_even_in_another_context():
         def made(*names):
             for name in names:
                 order.append(name)
-                yield jobs.counted(name)
+                yield jobs.counted(name, bring if name == "first" else None)
 
         def start(name):
             MINE.set(name)
             jobs.relay.run(made(name))
 
+        async def bring():
+            jobs.relay.run(made("third"))
+            copy_context().run(start, "fourth")
+            assert jobs.relay.is_pending
+            assert order == ["first"]
+
         jobs.relay.run(made("first", "second"))
-        jobs.relay.run(made("third"))
-        copy_context().run(start, "fourth")
-        assert order == ["first"]
-        await jobs.done()
         assert order == ["first", "second", "third", "fourth"]
+        assert jobs.failed == {}
         assert len(set(jobs.began.values())) == 1
+        await jobs.done()
 
     run(scenario())
 
 
-def test_it_is_told_when_a_task_has_run_everything_and_nothing_of_it_waited():
+def test_it_is_told_when_all_that_came_has_begun():
     async def scenario():
         told = []
         jobs = Jobs()
         jobs.relay = Relay(asyncio.get_running_loop(), lambda: told.append(list(jobs.ended)))
-        jobs.start("one")
-        jobs.start("two")
-        await jobs.done()
+        jobs.relay.run(jobs.counted(name) for name in ("one", "two"))
         assert told == [["one", "two"]]
         jobs.start("waits", pause)
+        assert told == [["one", "two"]] * 2
         await jobs.done()
-        assert told == [["one", "two"]]
+
+    run(scenario())
+
+
+def test_whoever_brings_them_is_the_current_task_again():
+    async def scenario():
+        jobs = Jobs()
+        mine = asyncio.current_task()
+        for number in range(4):
+            jobs.start(number, pause if number % 2 else None)
+            assert asyncio.current_task() is mine
+        asyncio.get_running_loop().call_soon(jobs.start, "from a callback")
+        await jobs.done()
+        assert mine not in jobs.began.values()
+
+    run(scenario())
+
+
+def test_who_comes_after_more_than_a_moment_waits_for_a_turn_of_the_loop(monkeypatch):
+    async def scenario():
+        jobs = Jobs()
+        jobs.start("first")
+        monkeypatch.setattr(relay, "MOMENT_SECONDS", -1)
+        jobs.start("second")
+        jobs.start("third", pause)
+        jobs.start("fourth")
+        assert list(jobs.ended) == ["first"]
+        assert jobs.relay.is_pending
+        await jobs.done()
+        assert sorted(jobs.ended) == ["first", "fourth", "second", "third"]
+        assert jobs.began["first"] is jobs.began["second"] is jobs.ended["third"]
+        assert jobs.began["fourth"] is not jobs.began["third"]
+        assert not jobs.relay.is_pending
+
+    run(scenario())
+
+
+def test_what_is_brought_by_one_that_was_begun_at_once_waits_for_a_turn_of_the_loop():
+    async def scenario():
+        depths = []
+
+        async def deepen(levels):
+            depths.append(len(inspect.stack(0)))
+            if levels:
+                ended = asyncio.get_running_loop().create_future()
+
+                async def inner():
+                    await deepen(levels - 1)
+                    ended.set_result(None)
+
+                Relay(asyncio.get_running_loop()).run(iter((inner(),)))
+                await ended
+
+        jobs = Jobs()
+        jobs.start("outermost", lambda: deepen(50))
+        await jobs.done()
+        assert jobs.failed == {}
+        assert len(depths) == 51
+        assert max(depths) < min(depths) + 20
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("when", ["before its task began", "later"])
+def test_one_that_cancels_its_own_task_notices_where_it_waits(when):
+    async def scenario():
+        jobs = Jobs()
+
+        async def cancel_oneself():
+            if when == "later":
+                await pause()
+            asyncio.current_task().cancel()
+            await asyncio.Event().wait()
+
+        jobs.start("cancels itself", cancel_oneself)
+        jobs.start("next")
+        await jobs.done()
+        assert jobs.failed == {"cancels itself": asyncio.CancelledError}
 
     run(scenario())
 
@@ -158,7 +237,7 @@ def test_one_that_waits_keeps_its_task_and_the_others_have_another():
     run(scenario())
 
 
-def test_those_after_one_that_waits_begin_together_in_the_next_turn_of_the_loop():
+def test_of_many_that_wait_each_has_a_task():
     async def scenario():
         jobs = Jobs()
         released = asyncio.Event()
@@ -174,19 +253,14 @@ def test_those_after_one_that_waits_begin_together_in_the_next_turn_of_the_loop(
     run(scenario())
 
 
-def test_a_task_is_shared_again_once_one_did_not_wait():
+def test_those_after_one_that_waits_share_a_task_again():
     async def scenario():
         jobs = Jobs()
         jobs.start("waits", pause)
-        await jobs.done()
-        jobs.start("alone")
-        jobs.start("alone too")
-        await jobs.done()
         jobs.start("with another")
         jobs.start("the other")
         await jobs.done()
-        assert jobs.began["alone"] is not jobs.began["alone too"]
-        assert jobs.began["with another"] is jobs.began["the other"]
+        assert jobs.began["with another"] is jobs.began["the other"] is not jobs.began["waits"]
 
     run(scenario())
 
@@ -354,21 +428,24 @@ def test_a_task_that_is_cancelled_before_it_began_keeps_nothing_from_being_run()
     run(scenario())
 
 
-def test_what_cannot_be_made_harms_nobody_who_waits():
+def test_what_cannot_be_made_harms_nobody_who_waits(monkeypatch):
     async def scenario():
         jobs = Jobs()
         reported = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
 
-        def made():
-            yield jobs.counted("waits", pause)
+        def made(name):
+            yield jobs.counted(name, pause)
             raise LookupError("nothing more")
 
-        jobs.relay.run(made())
-        await jobs.done()
+        with pytest.raises(LookupError):
+            jobs.relay.run(made("at once"))
+        monkeypatch.setattr(relay, "MOMENT_SECONDS", -1)
+        jobs.start("first")
+        jobs.relay.run(made("later"))
         jobs.start("next")
         await jobs.done()
-        assert list(jobs.ended) == ["waits", "next"]
+        assert sorted(jobs.ended) == ["at once", "first", "later", "next"]
         assert [type(error) for error in reported] == [LookupError]
 
     run(scenario())
@@ -398,10 +475,9 @@ def test_one_that_still_waits_when_its_loop_is_gone_is_closed():
             raise
 
     loop = asyncio.new_event_loop()
-    relay = Relay(loop)
 
     async def scenario():
-        relay.run(iter((wait(),)))
+        Relay(loop).run(iter((wait(),)))
         await pause()
 
     loop.run_until_complete(scenario())
