@@ -39,7 +39,7 @@ class Caller(Struct, frozen=True):
     log_level: types.LoggingLevel | None = None
 
 
-class Request(Struct, frozen=True):
+class Request(Struct, frozen=True, gc=False):
     """A request of either era, ready to be served."""
 
     id: types.RequestId
@@ -51,9 +51,6 @@ class Request(Struct, frozen=True):
     meta: Raw | UnsetType = UNSET
     raw_params: Raw = jsonrpc.NO_PARAMS
     """As they came, for methods that the protocol does not know."""
-
-
-_NOTHING: Mapping[str, Method] = {}
 
 
 class Offer(Struct, frozen=True):
@@ -89,10 +86,10 @@ class Offer(Struct, frozen=True):
         Raises:
             MethodNotFound: the version has no such request, or its capability is not offered.
         """
-        found = self.methods.get(version.name, _NOTHING).get(method)
-        if found is None:
-            raise MethodNotFound(f"Method not found: {method}", {"method": method})
-        return found
+        try:
+            return self.methods[version.name][method]
+        except KeyError:
+            raise MethodNotFound(f"Method not found: {method}", {"method": method}) from None
 
 
 class _Head(Struct):
@@ -103,6 +100,15 @@ class _Claim(Struct):
     version: Any = field(default=None, name=types.PROTOCOL_VERSION)
 
 
+class _Decoders(dict[type[types.Params], msgspec.json.Decoder[types.Params]]):
+    """The decoders of parameters, each from when it is first needed; `decoder` itself takes longer to find them."""
+
+    def __missing__(self, kind: type[types.Params]) -> msgspec.json.Decoder[types.Params]:
+        self[kind] = found = decoder(kind)
+        return found
+
+
+_params = _Decoders()
 _head = msgspec.json.Decoder(_Head)
 _claim = msgspec.json.Decoder(_Claim)
 _request_meta = msgspec.json.Decoder(types.RequestMeta)
@@ -149,7 +155,7 @@ def read(message: jsonrpc.Request, offer: Offer) -> Read:
     """
     method = offer.known.get(message.method)
     try:
-        params = None if method is None else decoder(method.params).decode(message.params)
+        params = None if method is None else _params[method.params].decode(message.params)
     except (msgspec.DecodeError, RecursionError):
         params = None
     if params is None:

@@ -202,7 +202,7 @@ def _structured_object(result: Structured) -> Structured:
 
 
 def _is_object(value: Any) -> bool:
-    return bytes(memoryview(value)[:1]) == b"{" if isinstance(value, Raw) else isinstance(value, dict)
+    return isinstance(value, dict) or (isinstance(value, Raw) and bytes(memoryview(value)[:1]) == b"{")
 
 
 def wrap_result(result: Structured) -> Structured:

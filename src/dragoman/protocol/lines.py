@@ -13,6 +13,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+# As numbers, which `in` finds in bytes at once; anything else it first tries to take for a number, and fails slowly.
+_NEWLINE, _RETURN = b"\n\r"
+(_CLOSING,) = b"}"
+
 
 class Oversized(Struct, frozen=True):
     """What stands in the place of a line or an event that is larger than the limit.
@@ -26,10 +30,15 @@ class Oversized(Struct, frozen=True):
 
 def encode(message: bytes) -> bytes:
     """Return a JSON message as one line."""
-    # MUST NOT: "embedded newlines in a message". In JSON they can only be white space between tokens.
-    if b"\n" in message or b"\r" in message:
-        message = message.replace(b"\n", b" ").replace(b"\r", b" ")
+    if _NEWLINE in message or _RETURN in message:
+        message = flat(message)
     return message + b"\n"
+
+
+def flat(message: bytes) -> bytes:
+    """Return JSON without newlines."""
+    # MUST NOT: "embedded newlines in a message". In JSON they can only be white space between tokens.
+    return message.replace(b"\n", b" ").replace(b"\r", b" ")
 
 
 class LineDecoder:
@@ -57,8 +66,9 @@ class LineDecoder:
         if lines and (self._discarding or self._unended):
             self._extend(lines[0], found)
             lines[0] = self._take()
+        limit = self._limit
         for line in lines:
-            if len(line) <= self._limit and line[-1:] == b"}":
+            if line and line[-1] == _CLOSING and len(line) <= limit:
                 found.append(line)
             else:
                 self._report(line, found)

@@ -83,6 +83,12 @@ class _Batch:
         return jsonrpc.encode_batch(self._answers) if self._expected == 0 and self._answers else None
 
 
+_UNKNOWN = _Batch(0)
+"""Stands for the batch of a request that is not served."""
+_HANDSHAKE = _Batch(1)
+"""Stands for the batch of `initialize`, which is part of none."""
+
+
 class Peer:
     """The state of one connection.
 
@@ -107,7 +113,6 @@ class Peer:
         self._lines = LineDecoder(limits.message_bytes)
         self._served: dict[types.RequestId, _Batch | None] = {}
         self._cancelled: set[types.RequestId] = set()
-        self._initializing: set[types.RequestId] = set()
         self._waiting: dict[types.RequestId, Any] = {}
 
     @property
@@ -136,14 +141,16 @@ class Peer:
         return list(self._events(self._lines.finish()))
 
     def _events(self, lines: list[bytes | Oversized]) -> Iterator[Event]:
+        limits, served = self._limits, self._served
         for line in lines:
             if not isinstance(line, bytes):
-                limit = self._limits.message_bytes
-                yield self._refuse(None, ParseError(f"A message must not have more than {limit} bytes"))
+                refusal = ParseError(f"A message must not have more than {limits.message_bytes} bytes")
+                yield self._refuse(None, refusal)
                 continue
-            message = jsonrpc.decode(line, self._limits, batches=self.version.batches)
-            if type(message) is jsonrpc.Request and message.id not in self._served:
-                yield self._begin(message, None)
+            message = jsonrpc.decode(line, limits, batches=self.version.batches)
+            if type(message) is jsonrpc.Request and message.id not in served:
+                served[message.id] = _HANDSHAKE if message.method == INITIALIZE else None
+                yield message
             else:
                 yield from self._brought(message)
 
@@ -153,7 +160,7 @@ class Peer:
 
     def _brought(self, message: jsonrpc.Message | jsonrpc.Batch) -> list[Event]:
         events: list[Event] = []
-        if isinstance(message, jsonrpc.Batch):
+        if type(message) is jsonrpc.Batch:
             self._accept_batch(message.messages, events)
         else:
             self.accept(message, events)
@@ -161,30 +168,25 @@ class Peer:
 
     def accept(self, message: jsonrpc.Message, events: list[Event]) -> None:
         """Add what a decoded message brings to the events."""
-        match message:
-            case jsonrpc.Request():
-                self._accept_request(message, events, None)
-            case jsonrpc.Notification():
-                self._accept_notification(message, events)
-            case jsonrpc.ResultResponse(id, result):
-                self._accept_answer(id, result, message, events)
-            case jsonrpc.ErrorResponse(id, error):
-                self._accept_answer(id, error, message, events)
-            case jsonrpc.Invalid(id, error, True):
-                events.append(self._refuse(id, error))
+        # A Struct takes long to tell that something is no instance of it.
+        if type(message) is jsonrpc.Request:
+            self._accept_request(message, events, None)
+        elif type(message) is jsonrpc.ResultResponse:
+            self._accept_answer(message.id, message.result, message, events)
+        elif type(message) is jsonrpc.Notification:
+            self._accept_notification(message, events)
+        elif type(message) is jsonrpc.ErrorResponse:
+            self._accept_answer(message.id, message.error, message, events)
+        elif type(message) is jsonrpc.Invalid and message.answer:
+            events.append(self._refuse(message.id, message.error))
 
     def _accept_request(self, request: jsonrpc.Request, events: list[Event], batch: _Batch | None) -> None:
         if request.id in self._served:
             refusal = InvalidRequest(f"The request id {request.id!r} is in use by a request that is still served")
             self._settle(self._refuse(request.id, refusal).data, batch, events)
         else:
-            events.append(self._begin(request, batch))
-
-    def _begin(self, request: jsonrpc.Request, batch: _Batch | None) -> jsonrpc.Request:
-        self._served[request.id] = batch
-        if request.method == INITIALIZE:
-            self._initializing.add(request.id)
-        return request
+            self._served[request.id] = _HANDSHAKE if request.method == INITIALIZE else batch
+            events.append(request)
 
     def _accept_batch(self, messages: list[jsonrpc.Message], events: list[Event]) -> None:
         answered = [
@@ -221,7 +223,7 @@ class Peer:
         # SHOULD: "Ignore unknown/completed/malformed cancellations"; MUST NOT (2025-11-25): cancel initialize.
         if params is None or id is None or id not in self._served:
             return
-        if id in self._initializing or id in self._cancelled:
+        if self._served[id] is _HANDSHAKE or id in self._cancelled:
             return
         self._cancelled.add(id)
         events.append(Cancelled(id, params.reason))
@@ -254,6 +256,13 @@ class Peer:
         """
         return self._finish(id, jsonrpc.encode_result(id, result))
 
+    def send_encoded(self, id: types.RequestId, result: Raw) -> bytes | tuple[bytes, Raw, bytes] | None:
+        """Return what `send_result` does, but outside of a batch in parts, so that a large result is not copied."""
+        if self._served.get(id) is not None:
+            return self.send_result(id, result)
+        head, tail = jsonrpc.encode_result_around(id)
+        return None if self._finish(id, head) is None else (head, result, tail)
+
     def send_error(self, id: types.RequestId, error: RpcError) -> bytes | None:
         """Return the refusal of a request that was served, under the same rules.
 
@@ -267,14 +276,13 @@ class Peer:
         return self._finish(id, None)
 
     def _finish(self, id: types.RequestId, data: bytes | None) -> bytes | None:
-        if id not in self._served:
+        batch = self._served.pop(id, _UNKNOWN)
+        if batch is _UNKNOWN:
             return None
-        batch = self._served.pop(id)
-        self._initializing.discard(id)
-        if id in self._cancelled:
+        if self._cancelled and id in self._cancelled:
             self._cancelled.discard(id)
             data = None
-        return data if batch is None else batch.settle(data)
+        return data if batch is None or batch is _HANDSHAKE else batch.settle(data)
 
     def next_id(self) -> types.RequestId:
         """Return an id that no request of ours has had."""
@@ -312,7 +320,6 @@ class Peer:
         """Forget everything; return the waiters of our requests, which no answer will reach."""
         self._served.clear()
         self._cancelled.clear()
-        self._initializing.clear()
         return self.abandon()
 
 

@@ -131,12 +131,6 @@ class Call(Struct, eq=False):
     driven: set[Future[Any]] = field(default_factory=set)
     """What a blocking handler waits for in the loop."""
 
-    def begin(self, task: asyncio.Task[Any] | None) -> None:
-        """Be served by a task from now on."""
-        self.task = task
-        if self.cancelled:
-            self._cancel_soon()
-
     def give_up(self) -> None:
         """Let the handler know that nobody wants its outcome: its task is cancelled, and what a thread waits for."""
         self.cancelled = True

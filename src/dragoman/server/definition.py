@@ -97,6 +97,7 @@ class Definition(Generic[Parameters, Returned]):
         self._function = function
         self.signature = Signature.of(function)
         self.start = function if self.signature.is_async or self.inline else self._offload
+        self._make_context = _context_maker(self.signature)
         self.name = self.name or snake_case(source)
         if self.description is None:
             self.description = documentation or self.signature.description
@@ -132,9 +133,8 @@ class Definition(Generic[Parameters, Returned]):
         Raises:
             ArgumentsRejected: the arguments do not fit.
         """
-        signature = self.signature
-        context = None if signature.context is None else (Context if signature.is_async else BlockingContext)(call)
-        return signature.bind(arguments, context)
+        make_context = self._make_context
+        return self.signature.bind(arguments, None if make_context is None else make_context(call))
 
     def _offload(self, *args: Any, **kwargs: Any) -> Any:
         from dragoman.runtime.offload import offload
@@ -145,6 +145,12 @@ class Definition(Generic[Parameters, Returned]):
 def snake_case(name: str) -> str:
     """Return a class or function name in the spelling of tool names: `HTTPFetch` is `http_fetch`."""
     return _WORD_STARTS.sub("_", name).replace("-", "_").lower()
+
+
+def _context_maker(signature: Signature) -> Callable[[Call], Context | BlockingContext] | None:
+    if signature.context is None:
+        return None
+    return Context if signature.is_async else BlockingContext
 
 
 def _name_of(function: Any) -> str:

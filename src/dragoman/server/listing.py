@@ -13,6 +13,7 @@ from msgspec import Raw
 
 from dragoman import types
 from dragoman.errors import InvalidParams
+from dragoman.protocol import lines
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.versions import Version
 
@@ -38,7 +39,7 @@ class Listing:
         self._pages = {}
 
     def page(self, cursor: str | None, version: Version, seal: Seal) -> Raw:
-        """Return the result of one page, sealed and encoded.
+        """Return the result of one page, sealed and encoded, without newlines.
 
         Raises:
             InvalidParams: the cursor is none that this list gave out.
@@ -48,7 +49,7 @@ class Listing:
         page = pages.get((version.name, offset))
         if page is None:
             result = paginate(self._result, list(self._entries()), offset, self.page_size)
-            page = Raw(encode(seal(result, version)))
+            page = Raw(lines.flat(encode(seal(result, version))))
             if self._begins_page(offset):
                 pages[version.name, offset] = page
         return page

@@ -122,11 +122,11 @@ def call_tool(server: Server, call: Call) -> Any:
         raise InsufficientScope(tool.scopes)
 
     try:
-        outcome = tool.begin(call, params.arguments, validate=call.settings.validates_arguments)
+        outcome = tool.begin(call, params.arguments)
         if isinstance(outcome, CoroutineType):
             return _finish_tool(server, call, tool, outcome)
         result = tool.output.result(outcome)
-        if call.asking is None and not isinstance(result, InputRequired):
+        if call.asking is None and (type(result) is types.CallToolResult or not isinstance(result, InputRequired)):
             return _tool_result(server, call, tool, result)
     except BaseException as error:
         if call.asking is None and not isinstance(error, UrlElicitationRequired):
@@ -146,7 +146,7 @@ async def _raise(error: BaseException) -> None:
 async def _finish_tool(server: Server, call: Call, tool: Tool[..., Any], outcome: CoroutineType[Any, Any, Any]) -> Any:
     try:
         result = tool.output.result(await outcome)
-        if call.asking is None and not isinstance(result, InputRequired):
+        if call.asking is None and (type(result) is types.CallToolResult or not isinstance(result, InputRequired)):
             return _tool_result(server, call, tool, result)
     except BaseException as error:
         if call.asking is None and not isinstance(error, UrlElicitationRequired):
@@ -157,10 +157,9 @@ async def _finish_tool(server: Server, call: Call, tool: Tool[..., Any], outcome
 
 async def _settle_tool(server: Server, call: Call, tool: Tool[..., Any], outcome: Any) -> Any:
     """Finish a call that has asked the client, or is to."""
-    arguments, validate = call.request.params.arguments, call.settings.validates_arguments
 
     async def run_again() -> Any:
-        begun = tool.begin(call, arguments, validate=validate)
+        begun = tool.begin(call, call.request.params.arguments)
         return tool.output.result(await begun if isinstance(begun, CoroutineType) else begun)
 
     try:

@@ -286,7 +286,8 @@ class _Inspection:
             fields.append((f"argument_{index}", kind, *_struct_default(slot.default)))
         names = {f"argument_{index}": slot.key for index, slot in enumerate(self.slots)}
         return Shape(
-            kind=msgspec.defstruct("Arguments", fields, rename=names, kw_only=True),
+            # Values are taken out of it at once, so that the garbage collector need not know of it.
+            kind=msgspec.defstruct("Arguments", fields, rename=names, kw_only=True, gc=False),
             schema={"type": "object"},
             fields={slot.key: slot.shape for slot in self.slots},
             required=[slot.key for slot in self.slots if slot.default is _EMPTY],

@@ -69,11 +69,11 @@ class Tool(Definition[Parameters, Returned]):
         self.mirrored = HeaderPlan.of(self.definition.input_schema)
         self.wraps = self.output.schema is not None and fields.wraps(self.output.schema)
 
-    def begin(self, call: Call, arguments: Raw | UnsetType, *, validate: bool = True) -> Any:
+    def begin(self, call: Call, arguments: Raw | UnsetType) -> Any:
         """Call the tool with a client's arguments; the outcome is for `output`, or a coroutine that gives it."""
         try:
             if self._given_schema is not None:
-                arguments = _fitting(self._given_schema, arguments, validate=validate)
+                arguments = _fitting(self._given_schema, arguments, validate=call.settings.validates_arguments)
             args, kwargs = self.bind(call, arguments)
         except (ValidationError, ArgumentsRejected) as rejected:
             return failure(str(rejected))

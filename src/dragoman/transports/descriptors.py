@@ -4,7 +4,8 @@ Theory of operation: pipes and sockets are watched by the loop. Regular files, t
 refuses or hangs, uvloop aborts), so a daemon thread reads or writes those. Readers hand over one chunk at a time and
 can be paused; a thread does not read on before its chunk was taken.
 
-What is sent in one turn of the loop leaves in one write. While much is unwritten the writer pauses its source, until
+What is sent in one turn of the loop leaves in one write: small messages are joined, and a large one that is given in
+parts stays a segment of its own, which is not copied. While much is unwritten the writer pauses its source, until
 most of it is gone. What is sent nevertheless is kept; but an other side that takes nothing for seconds while very much
 waits for it counts as gone.
 """
@@ -24,6 +25,8 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Protocol
 
+from msgspec import Raw
+
 from dragoman.protocol import lines
 
 CHUNK_BYTES = 64 * 1024
@@ -32,6 +35,10 @@ RELIEVED_BYTES = CONGESTED_BYTES // 4
 UNREAD_BYTES = 64 * 1024 * 1024
 UNREAD_SECONDS = 5.0
 WIDE_PIPE_BYTES = 1024 * 1024
+MOST_SEGMENTS = 16
+"""That are handed to the system in one write; it would take a thousand."""
+
+Segment = bytes | Raw
 
 _STDERR = 2
 _logger = logging.getLogger(__name__)
@@ -206,7 +213,9 @@ class Writer(ABC):
         self._loop = asyncio.get_running_loop()
         self._descriptor = descriptor
         self._flow = flow
+        self._segments: list[Segment] = []
         self._ready: list[bytes] = []
+        """What is to be joined, and follows the segments."""
         self._unwritten = 0
         self._since = 0.0
         self._congested = False
@@ -234,6 +243,17 @@ class Writer(ABC):
             self._since = self._loop.time()
             self._loop.call_soon(self._write_ready)
 
+    def send_parts(self, head: bytes, large: Raw, tail: bytes) -> None:
+        """Send one encoded message whose large part, which must not hold a newline, is not to be copied."""
+        if not self._closed:
+            if not self._unwritten:
+                self._since = self._loop.time()
+            self._ready.append(head)
+            self._segments += (b"".join(self._ready), large)
+            self._ready.clear()
+            self._unwritten += len(head) + len(large)
+            self(tail)
+
     def write_now(self) -> None:
         """Write what was sent in this turn of the loop, of which nothing more is to come."""
         if self._scheduled:
@@ -258,6 +278,7 @@ class Writer(ABC):
     def close(self) -> None:
         """Drop what is unwritten and write nothing any more; the descriptor stays open."""
         self._closed = True
+        self._segments.clear()
         self._ready.clear()
         self._unwritten = 0
         self._congested = False
@@ -266,13 +287,14 @@ class Writer(ABC):
     def _write_ready(self) -> None:
         self._scheduled = False
         if self._ready and not self._writing:
-            batch = b"".join(self._ready)
+            batch, self._segments = self._segments, []
+            batch.append(b"".join(self._ready))
             self._ready.clear()
             self._writing = True
             self._write(batch)
 
     @abstractmethod
-    def _write(self, batch: bytes) -> None:
+    def _write(self, batch: list[Segment]) -> None:
         """Start to write; `_written` is to follow until the batch is, or `_break`."""
 
     def _written(self, count: int, *, whole: bool) -> None:
@@ -300,6 +322,8 @@ class _WatchingWriter(Writer):
     def __init__(self, descriptor: int, flow: Flow) -> None:
         super().__init__(descriptor, flow)
         self._rest = memoryview(b"")
+        self._following: list[Segment] = []
+        """The segments after that of which a rest is unwritten."""
         self._watching = False
         self._is_wide = False
         self._was_blocking = os.get_blocking(descriptor)
@@ -308,28 +332,36 @@ class _WatchingWriter(Writer):
     def close(self) -> None:
         super().close()
         self._rest = memoryview(b"")
+        self._following = []
         self._watch(wanted=False)
         if self._was_blocking:  # whoever else has this pipe, a shell perhaps, would stumble
             os.set_blocking(self._descriptor, True)
 
-    def _write(self, batch: bytes) -> None:
-        self._rest = memoryview(batch)
+    def _write(self, batch: list[Segment]) -> None:
+        self._rest = memoryview(batch.pop(0))
+        self._following = batch
         self._write_rest()
 
     def _write_rest(self) -> None:
         try:
-            count = os.write(self._descriptor, self._rest)
+            count = os.writev(self._descriptor, [self._rest, *self._following[:MOST_SEGMENTS]])
         except BlockingIOError:
             self._watch(wanted=True)
             return
         except OSError:
             self._break()
             return
-        self._rest = self._rest[count:]
+        self._advance(count)
         if self._rest:
             self._widen()
         self._watch(wanted=len(self._rest) > 0)
         self._written(count, whole=not self._rest)
+
+    def _advance(self, count: int) -> None:
+        while self._following and count >= len(self._rest):
+            count -= len(self._rest)
+            self._rest = memoryview(self._following.pop(0))
+        self._rest = self._rest[count:]
 
     def _widen(self) -> None:
         """Let a pipe that was full hold more, so that its two ends wait less for each other."""
@@ -353,22 +385,24 @@ class _ThreadWriter(Writer):
 
     def __init__(self, descriptor: int, flow: Flow) -> None:
         super().__init__(descriptor, flow)
-        self._batches: SimpleQueue[bytes | None] = SimpleQueue()
+        self._batches: SimpleQueue[list[Segment] | None] = SimpleQueue()
         threading.Thread(target=self._run, name="dragoman-writer", daemon=True).start()
 
     def close(self) -> None:
         super().close()
         self._batches.put(None)
 
-    def _write(self, batch: bytes) -> None:
+    def _write(self, batch: list[Segment]) -> None:
         self._batches.put(batch)
 
     def _run(self) -> None:
         with suppress(RuntimeError):  # the loop is closed
             while (batch := self._batches.get()) is not None:
-                self._write_blocking(memoryview(batch))
+                while batch:
+                    segment = memoryview(batch.pop(0))
+                    self._write_blocking(segment, is_last=not batch)
 
-    def _write_blocking(self, rest: memoryview) -> None:
+    def _write_blocking(self, rest: memoryview, *, is_last: bool) -> None:
         while rest and not self._closed:
             try:
                 count = os.write(self._descriptor, rest[:CHUNK_BYTES])
@@ -379,4 +413,4 @@ class _ThreadWriter(Writer):
                 self._loop.call_soon_threadsafe(self._break)
                 return
             rest = rest[count:]
-            self._loop.call_soon_threadsafe(partial(self._written, count, whole=not rest))
+            self._loop.call_soon_threadsafe(partial(self._written, count, whole=is_last and not rest))

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Protocol
 
+from msgspec import Raw
+
 from dragoman.runtime.program import GRACE_SECONDS, refuse_a_running_loop, run
 from dragoman.transports.descriptors import open_reader, open_writer
 from dragoman.transports.streams import Streams, claim
@@ -28,6 +30,9 @@ class Send(Protocol):
 
     def __call__(self, message: bytes) -> None:
         """Send one encoded message, without its newline; never blocks, and does nothing once the client is gone."""
+
+    def send_parts(self, head: bytes, large: Raw, tail: bytes) -> None:
+        """Send one encoded message whose large part, which must not hold a newline, is not to be copied."""
 
     def write_now(self) -> None:
         """Write at once what else would leave at the end of this turn of the loop."""

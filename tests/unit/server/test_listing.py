@@ -1,3 +1,7 @@
+import json
+
+from msgspec import Raw
+
 from dragoman import types
 from dragoman.protocol.versions import V2025_11_25, V2026_07_28
 from dragoman.server.listing import Listing
@@ -35,6 +39,15 @@ def test_a_page_is_made_anew_when_the_list_has_changed():
     counted.names = "abcd"
     counted.listing.clear()
     assert counted.page() != before
+
+
+def test_a_page_holds_no_newline_whatever_an_author_gave():
+    schema = {"type": "object", "properties": {"a": Raw(b'{\r\n"type": "string"\n}')}}
+    listing = Listing(types.ListToolsResult, lambda: [types.Tool(name="a", input_schema=schema)])
+    page = bytes(listing.page(None, V2025_11_25, lambda result, version: result))
+    assert b"\n" not in page
+    assert b"\r" not in page
+    assert json.loads(page)["tools"][0]["inputSchema"]["properties"] == {"a": {"type": "string"}}
 
 
 def test_only_pages_that_begin_where_a_cursor_of_the_list_points_are_kept():

@@ -11,6 +11,7 @@ import tty
 
 import pytest
 import uvloop
+from msgspec import Raw
 
 from dragoman.transports import descriptors
 from dragoman.transports.descriptors import (
@@ -345,14 +346,17 @@ OUTPUTS = pytest.mark.parametrize("conduit", [pipe, sockets, terminal_output])
 def writes(monkeypatch):
     """The sizes of all writes."""
     sizes = []
-    real_write = os.write
 
-    def write(descriptor, data):
-        count = real_write(descriptor, data)
-        sizes.append(count)
-        return count
+    def recorded(write):
+        def record(descriptor, data):
+            count = write(descriptor, data)
+            sizes.append(count)
+            return count
 
-    monkeypatch.setattr(os, "write", write)
+        return record
+
+    monkeypatch.setattr(os, "write", recorded(os.write))
+    monkeypatch.setattr(os, "writev", recorded(os.writev))
     return sizes
 
 
@@ -407,6 +411,81 @@ def test_what_does_not_fit_at_once_leaves_whole_and_in_order(run, conduit):
             await asyncio.gather(sink.take(len(expected)), sending.flush(DEADLINE))
             assert sink.read == expected
             sending.close()
+
+    run(main())
+
+
+LARGE = Raw(b"x" * 300_000)
+
+
+@OUTPUTS
+def test_a_message_in_parts_is_one_line_in_its_place(run, conduit):
+    async def main():
+        with conduit() as (reader, writer):
+            sending = open_writer(writer.fileno(), Recorder())
+            sink = Sink(reader)
+            expected = bytearray()
+            for number in range(30):
+                sending(b"before %d" % number)
+                sending.send_parts(b"{%d:" % number, LARGE, b"}")
+                sending(b"after")
+                expected += b"before %d\n{%d:%b}\nafter\n" % (number, number, bytes(LARGE))
+                if number % 7 == 0:
+                    await asyncio.sleep(0)
+            await asyncio.gather(sink.take(len(expected)), sending.flush(DEADLINE))
+            assert sink.read == expected
+            sending.close()
+
+    run(main())
+
+
+def test_a_message_in_parts_leaves_in_one_write_where_there_is_room(run, writes):
+    async def main():
+        with pipe() as (_, writer):
+            fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, WIDE_PIPE_BYTES)
+            sending = open_writer(writer.fileno(), Recorder())
+            sending(b"one")
+            sending.send_parts(b"{", LARGE, b"}")
+            sending.write_now()
+            assert writes == [4 + 300_003]
+            sending.close()
+
+    run(main())
+
+
+def test_parts_that_are_very_much_are_no_sign_that_the_other_side_is_gone(run, monkeypatch):
+    monkeypatch.setattr(descriptors, "UNREAD_BYTES", 1000)
+
+    async def main():
+        with pipe() as (reader, writer):
+            flow = Recorder()
+            sending = open_writer(writer.fileno(), flow)
+            sink = Sink(reader)
+            sending.send_parts(b"{", LARGE, b"}")
+            await asyncio.gather(sink.take(300_003), sending.flush(DEADLINE))
+            assert flow.told == []
+            sending.close()
+
+    run(main())
+
+
+@OUTPUTS
+def test_the_parts_of_a_message_count_as_unwritten(run, conduit):
+    async def main():
+        with conduit() as (reader, writer):
+            flow = Recorder()
+            sending = open_writer(writer.fileno(), flow)
+            sink = Sink(reader)
+            for _ in range(3):
+                sending.send_parts(b"{", LARGE, b"}")
+            assert flow.told == []
+            sending.send_parts(b"{", LARGE, b"}")
+            assert flow.told == ["pause"]
+            await asyncio.gather(sink.take(4 * 300_003), sending.flush(DEADLINE))
+            await flow.until("pause", "resume")
+            sending.close()
+            sending.send_parts(b"{", LARGE, b"}")
+            await sending.flush(0)
 
     run(main())
 
