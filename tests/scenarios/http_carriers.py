@@ -100,6 +100,9 @@ class _Client(asyncio.Transport):
 
     abort = close
 
+    def is_closing(self) -> bool:
+        return self._is_lost
+
     def pause_reading(self) -> None: ...
 
     def resume_reading(self) -> None: ...

@@ -54,12 +54,8 @@ class InSession(Struct, frozen=True):
 
     messages: list[jsonrpc.Message]
     batch: bool = False
-
-    @property
-    def is_initialize(self) -> bool:
-        """Whether this begins a session."""
-        first = self.messages[0]
-        return not self.batch and isinstance(first, jsonrpc.Request) and first.method == "initialize"
+    is_initialize: bool = False
+    """Whether this begins a session."""
 
 
 Exchange = eras.Request | jsonrpc.Notification | InSession | Rejection
@@ -152,11 +148,6 @@ def _header_version(sent: RequestHeaders) -> Version | None:
     return ASSUMED_OVER_HTTP if sent.protocol_version is None else find_version(sent.protocol_version)
 
 
-def _speaks_stateless(sent: RequestHeaders) -> bool:
-    version = _header_version(sent)
-    return version is not None and version.stateless
-
-
 def _receive_batch(sent: RequestHeaders, messages: list[jsonrpc.Message], offer: eras.Offer) -> Exchange:
     version = _header_version(sent)
     if version is None or not version.batches or version not in offer.versions:
@@ -168,15 +159,17 @@ def _receive_batch(sent: RequestHeaders, messages: list[jsonrpc.Message], offer:
 
 
 def _receive_response(sent: RequestHeaders, message: jsonrpc.Message, offer: eras.Offer) -> Exchange:
-    if _speaks_stateless(sent):
+    version = _header_version(sent)
+    if version is not None and version.stateless:
         raise InvalidRequest("Clients send no responses in this protocol version")
-    return _in_session(sent, message, offer)
+    return _in_session(sent, version, message, offer)
 
 
 def _receive_notification(sent: RequestHeaders, message: jsonrpc.Notification, offer: eras.Offer) -> Exchange:
-    if _speaks_stateless(sent) or eras.claims_stateless(message):
+    version = _header_version(sent)
+    if (version is not None and version.stateless) or eras.claims_stateless(message):
         return message
-    return _in_session(sent, message, offer)
+    return _in_session(sent, version, message, offer)
 
 
 _CLAIM = types.PROTOCOL_VERSION.encode()
@@ -194,15 +187,18 @@ def _receive_request(sent: RequestHeaders, message: jsonrpc.Request, offer: eras
             if read[0].protocol_version is not None:
                 return _climb(sent, message, offer, read)
     if message.method == "initialize":
-        return InSession([message])
-    if _speaks_stateless(sent):
+        return InSession([message], is_initialize=True)
+    version = _header_version(sent)
+    if version is not None and version.stateless:
         return _climb(sent, message, offer, eras.read(message, offer))
-    return _in_session(sent, message, offer)
+    return _in_session(sent, version, message, offer)
 
 
-def _in_session(sent: RequestHeaders, message: jsonrpc.Message, offer: eras.Offer) -> InSession:
+def _in_session(
+    sent: RequestHeaders, version: Version | None, message: jsonrpc.Message, offer: eras.Offer
+) -> InSession:
     # MUST (2025-11-25): "respond with 400 Bad Request" to an invalid or unsupported version header.
-    if sent.protocol_version is not None and find_version(sent.protocol_version) not in offer.versions:
+    if sent.protocol_version is not None and version not in offer.versions:
         raise UnsupportedVersion(sent.protocol_version, version_names(offer.versions))
     # A session knows its version; without one, only a server of 2025-03-26 may assume it.
     if sent.protocol_version is None and sent.session_id is None and ASSUMED_OVER_HTTP not in offer.versions:

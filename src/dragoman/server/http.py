@@ -2,8 +2,8 @@
 
 A POST is judged by `protocol.exchange`, served as any other call, and answered as JSON, or as an event stream once the
 handler says something on the way. A stateless request runs in the task of its exchange, and is cancelled when its
-client goes away. A request of the handshake era belongs to a session and runs in a task of its own, which a broken
-connection does not end; without sessions each such request stands alone too.
+client goes away. A request of the handshake era belongs to a session and is not ended by a broken connection: it runs
+in the task of its exchange if that lasts, and else in one of its own. Without sessions such a request stands alone too.
 """
 
 from __future__ import annotations

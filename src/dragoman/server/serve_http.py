@@ -1,4 +1,4 @@
-"""Serving an ASGI application with uvicorn, in one process or several, until a signal ends it quietly.
+"""Serving HTTP with uvicorn, in one process or several, until a signal ends it quietly.
 
 With several workers the first process binds the socket, forks, and then only looks after the others: a signal is passed
 on to them, and one that dies is replaced, unless they die as fast as they are started. A second signal ends those that
@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from importlib.util import find_spec
 from types import FrameType
 from typing import Any
 
@@ -101,10 +102,10 @@ def run_http(app: AsgiApp, *, host: str, port: int, workers: int = 1) -> None:
 
 
 def _http_protocol() -> Any:
-    try:
-        from dragoman.transports.http1 import Http1Connection
-    except ImportError:  # httptools is not to be had everywhere
+    if find_spec("httptools") is None:  # which is not to be had everywhere
         return "h11"
+    from dragoman.transports.http1 import Http1Connection
+
     return Http1Connection
 
 

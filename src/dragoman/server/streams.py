@@ -12,6 +12,7 @@ from dragoman.stores import EventLog, Store
 from dragoman.transports.exchange import Exchange
 
 RETRY_MILLISECONDS = 1000
+PART_SECONDS = 1.0
 
 
 class EventStream:
@@ -32,12 +33,12 @@ class EventStream:
     _let_go: asyncio.Future[None] | None = None
     _writing: asyncio.Lock | None = None
     _flushing: asyncio.Task[None] | None = None
-    _parting: asyncio.Task[None] | None = None
 
     def __init__(self, name: str, store: Store, *, primes: bool) -> None:
         self.name = name
         self._store = store
         self._primes = primes
+        self._parting: set[asyncio.Task[None]] = set()
 
     def attach(
         self, exchange: Exchange, after: int | None = None, *, let_go: asyncio.Future[None] | None = None
@@ -55,6 +56,8 @@ class EventStream:
         exchange.on_gone = lambda: self.detach(exchange)
         self.reader = exchange
         self._let_go = let_go
+        if exchange.gone:  # and does not tell so again
+            self.detach(exchange)
 
     def detach(self, exchange: Exchange | None = None) -> None:
         """Let go of whoever reads the stream, or of this exchange if it does."""
@@ -66,7 +69,9 @@ class EventStream:
             if not self._let_go.done():
                 self._let_go.set_result(None)
         elif not reader.ended and not reader.gone:
-            self._parting = reader.loop.create_task(part(reader))
+            parting = reader.loop.create_task(part(reader))
+            self._parting.add(parting)
+            parting.add_done_callback(self._parting.discard)
 
     def add(self, message: bytes, *, last: bool = False) -> None:
         """Add a message to the stream, to be written soon."""
@@ -107,8 +112,10 @@ class EventStream:
         if self._flushing is not None:
             self._flushing.cancel()
             await asyncio.wait([self._flushing])
-        if self._parting is not None:
-            await asyncio.wait([self._parting])
+        if self._parting:
+            _, late = await asyncio.wait(self._parting, timeout=PART_SECONDS)
+            for parting in late:
+                parting.cancel()
 
 
 async def part(exchange: Exchange) -> None:

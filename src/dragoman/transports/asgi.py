@@ -113,7 +113,8 @@ class AsgiExchange(Exchange):
                 await self._send({"type": "http.response.start", "status": 200, "headers": [*head]})
             await self._send({"type": "http.response.body", "body": data, "more_body": not last})
 
-    def _is_reading(self) -> bool:
+    def is_reading(self) -> bool:
+        """Tell whether the body is waited for."""
         return self._reading is not None
 
     def _hurry(self) -> None:

@@ -89,7 +89,7 @@ class Exchange(ABC):
     lasts = False
     """Whether its task goes on, undisturbed, when the client is gone."""
     task: asyncio.Task[Any] | None = None
-    """Who serves it, once its body is read."""
+    """Who serves it, from when its body is read at the latest."""
 
     method: str
     headers: Iterable[Header]
@@ -124,7 +124,7 @@ class Exchange(ABC):
         """Send a part of a stream, after its head if there is one, in the time that there is for it."""
 
     @abstractmethod
-    def _is_reading(self) -> bool:
+    def is_reading(self) -> bool:
         """Tell whether the body is waited for."""
 
     @abstractmethod
@@ -165,7 +165,7 @@ class Exchange(ABC):
 
     def look_after(self, now: float) -> Coroutine[Any, Any, None] | None:
         """Watch for the client's leaving, and return what must be sent to keep it waiting."""
-        if self._is_reading():
+        if self.is_reading():
             # Its time begins when it is read, which a check may precede.
             if self._read_until is None:
                 self._read_until = now + self._pace.read

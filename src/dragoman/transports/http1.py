@@ -1,13 +1,14 @@
 """HTTP/1.1 by a connection of uvicorn's, without ASGI between: what `server.run("http")` serves with.
 
 Uvicorn listens, watches for signals and ends connections; httptools parses; this file holds what lies between a socket
-and an exchange. Requests that come while one is served wait in line, and reading pauses until it is their turn. A
-request is begun when its chunk has been read to the end, so that the body of most is there before it is asked for; a
-body that nobody reads is held up after 64 kB, and what is left of it after the response is dropped. One timer, wound up
-only when it goes off, ends connections on which nothing is asked for.
+and an exchange. Requests that come while one is served wait in line, and reading pauses until it is their turn, which
+comes when the response before theirs is written and taken. A request is begun when its chunk has been read to the end,
+so that the body of most is there before it is asked for; a body that nobody reads is held up after 64 kB, and what is
+left of it after the response is dropped. One timer, wound up only when it goes off, ends connections on which nothing
+is asked for, or nothing taken.
 
-ASGI makes a mapping of every request, awaits two messages for every response, and sets a timer after each. A call costs
-less than half as much without.
+ASGI makes a mapping of every request, awaits two messages for every response, and sets a timer after each: a third of
+what a call costs.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 HIGH_WATER_BYTES = 65_536
 MOST_HEAD_BYTES = 131_072
 """More than is accepted, so that what is only a little too large is refused with its reason."""
+MOST_FRAMING = 16
+"""Bytes of framing for each byte of a body, beyond so many."""
 _BAD_REQUEST, _HEAD_TOO_LARGE, _FAILED = 400, 431, 500
 _NO_CONTENT = 204
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -53,10 +56,12 @@ class Http1Exchange(Exchange):
     is_late = False
     """Whether its body did not come in time."""
     keeps_alive = False
-    is_chunked = True
-    """Whether its response may be, if it is streamed."""
+    http_version = "1.1"
+    size = 0
+    """How many bytes of its body came."""
+    framing = 0
+    """How many bytes came that were none of its body, after the first chunk."""
 
-    _size = 0
     _arrived: asyncio.Future[None] | None = None
 
     def __init__(self, connection: Http1Connection, method: str, url: bytes, headers: list[Header]) -> None:
@@ -78,7 +83,7 @@ class Http1Exchange(Exchange):
         return {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": "1.1" if self.is_chunked else "1.0",
+            "http_version": self.http_version,
             "method": self.method,
             "scheme": self._connection.scheme,
             "path": self.path,
@@ -93,13 +98,13 @@ class Http1Exchange(Exchange):
 
     def take(self, chunk: bytes) -> None:
         """Take a part of the body; what comes after the response is dropped."""
+        self.size += len(chunk)
         if self.ended:
             return
         self._chunks.append(chunk)
-        self._size += len(chunk)
         if self._arrived is not None:
             self._wake()
-        elif self._size > HIGH_WATER_BYTES:
+        elif self.size > HIGH_WATER_BYTES:
             self._connection.pause_reading()
 
     def complete(self) -> None:
@@ -125,18 +130,23 @@ class Http1Exchange(Exchange):
             TooSlow: it did not come in time.
             Gone: the client went away.
         """
-        if not self.is_whole and not self._size and (b"expect", b"100-continue") in self.headers:
+        if not self.is_whole and not self.size and self._expects_continue():
             self._connection.write(_CONTINUE)
-        while not self.is_whole and self._size <= limit and not self.gone:
+        while not self.is_whole and self.size <= limit and not self.gone:
             self._connection.resume_reading()
             self._arrived = self.loop.create_future()
             await self._arrived
+        chunks, self._chunks = self._chunks, []
         if self.gone:
             raise Gone
-        if self._size > limit:
+        if self.size > limit:
             raise TooLarge
-        chunks, self._chunks = self._chunks, []
+        if self.size > HIGH_WATER_BYTES:
+            self._connection.resume_reading()
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def _expects_continue(self) -> bool:
+        return any(name == b"expect" and value.lower() == b"100-continue" for name, value in self.headers)
 
     async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
         """Answer with one body, unless something was answered before."""
@@ -166,7 +176,8 @@ class Http1Exchange(Exchange):
         super().lose()
         self._wake(Gone())
 
-    def _is_reading(self) -> bool:
+    def is_reading(self) -> bool:
+        """Tell whether the body is waited for."""
         return self._arrived is not None
 
     def _watch(self) -> None:
@@ -182,7 +193,7 @@ def _split(url: bytes) -> tuple[bytes, bytes]:
     try:
         parsed = httptools.parse_url(url)
     except httptools.HttpParserInvalidURLError:
-        return b"", b""
+        return b"*", b""
     return parsed.path or b"/", parsed.query or b""
 
 
@@ -206,14 +217,18 @@ class Http1Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._url = b""
         self._headers: list[Header] = []
+        self._body_bytes = 0
+        """Of the chunk that is being parsed."""
         self._incoming: Http1Exchange | None = None
         self._current: Http1Exchange | None = None
+        self._answered: Http1Exchange | None = None
+        """Whose response was written last, while nothing else is served."""
         self._in_line: deque[Http1Exchange] = deque()
         self._head_bytes = 0
         self._is_closing = False
         self._is_reading_paused = False
         self._drained: asyncio.Future[None] | None = None
-        self._idle_until = 0.0
+        self._idle_until = self._goes_off = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._default_headers: list[Header] = []
         self._default_lines = b""
@@ -238,6 +253,7 @@ class Http1Connection(asyncio.Protocol):
             self._timer.cancel()
         self.resume_writing()
         current, self._current = self._current, None
+        self._answered = None
         self._in_line.clear()
         if current is not None and not current.ended:
             current.give_up()
@@ -246,18 +262,28 @@ class Http1Connection(asyncio.Protocol):
         """Parse, and begin what has come."""
         if self._parser is None or self._is_closing:
             return
+        incoming, self._body_bytes = self._incoming, 0
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as offer:
-            self._decline(data[offer.args[0] :])
-        except httptools.HttpParserError:
-            self._hear_no_more()
-        if self._current is not None or self._is_closing:
-            return
-        if self._in_line:
-            self._begin(self._in_line.popleft())
-        elif self._url:
+        except (httptools.HttpParserUpgrade, httptools.HttpParserError) as problem:
+            self._overcome(problem, data)
+        if self._url:
             self._wait_for_head(len(data))
+        if incoming is not None and incoming is self._incoming:
+            self._check_framing(incoming, len(data) - self._body_bytes)
+        if self._current is None and self._answered is None and self._in_line and not self._is_closing:
+            self._begin(self._in_line.popleft())
+
+    def _overcome(self, problem: Exception, data: bytes) -> None:
+        while isinstance(problem, httptools.HttpParserUpgrade):
+            data = data[problem.args[0] :]
+            try:
+                self._decline(data)
+            except (httptools.HttpParserUpgrade, httptools.HttpParserError) as another:
+                problem = another
+            else:
+                return
+        self._hear_no_more(_BAD_REQUEST)
 
     def _decline(self, rest: bytes) -> None:
         """Go on after an offer to speak another protocol, which need not be taken.
@@ -265,27 +291,21 @@ class Http1Connection(asyncio.Protocol):
         The parser takes what follows the head for the other protocol, but it is the body, as clients of HTTP/2 send it
         with their first request.
         """
-        while True:
-            assert self._incoming is not None
-            framing = b"".join(b"%b: %b\r\n" % header for header in self._incoming.headers if header[0] in _FRAMING)
-            self._parser = httptools.HttpRequestParser(self)
-            self._parser.feed_data(b"POST / HTTP/1.1\r\n" + framing + b"\r\n")
-            try:
-                self._parser.feed_data(rest)
-            except httptools.HttpParserUpgrade as offer:
-                rest = rest[offer.args[0] :]
-            except httptools.HttpParserError:
-                self._hear_no_more()
-                return
-            else:
-                return
+        assert self._incoming is not None
+        framing = b"".join(b"%b: %b\r\n" % header for header in self._incoming.headers if header[0] in _FRAMING)
+        self._parser = httptools.HttpRequestParser(self)
+        self._parser.feed_data(b"POST / HTTP/1.1\r\n" + framing + b"\r\n")
+        self._parser.feed_data(rest)
 
     def shutdown(self) -> None:
         """End when nothing is served any more."""
-        if self._current is None:
+        current = self._current
+        if current is None:
             self._close()
+        elif current.is_reading():
+            current.lose()
         else:
-            self._current.keeps_alive = False
+            current.keeps_alive = False
 
     def pause_writing(self) -> None:
         """Let who streams wait."""
@@ -296,6 +316,8 @@ class Http1Connection(asyncio.Protocol):
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():
             drained.set_result(None)
+        if self._answered is not None:
+            self._go_on(self._answered)
 
     # What the parser calls.
 
@@ -305,25 +327,27 @@ class Http1Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header."""
-        self._headers.append((name.lower(), value))
+        # Fields that follow a chunked body are no headers, neither of its request nor of the next one.
+        if self._incoming is None:
+            self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """Put the request in line."""
         parser = self._parser
         assert parser is not None
         if self._incoming is not None:
-            self._url, self._headers = b"", []
+            self._url = b""
             return
         method = parser.get_method()
         exchange = Http1Exchange(self, _METHODS.get(method) or method.decode("ascii"), self._url, self._headers)
         if self._url != self._served_url:
             exchange.path = unquote(_split(self._url)[0].decode("latin-1"))
-        # Fields that follow a chunked body are no headers, neither of this request nor of the next one.
         self._url, self._headers, self._head_bytes = b"", [], 0
-        if parser.get_http_version() == "1.1":
+        version = parser.get_http_version()
+        if version == "1.1":
             exchange.keeps_alive = parser.should_keep_alive()
         else:
-            exchange.is_chunked = False
+            exchange.http_version = version
         self._incoming = exchange
         self._in_line.append(exchange)
         if self._current is not None or len(self._in_line) > 1:
@@ -332,6 +356,7 @@ class Http1Connection(asyncio.Protocol):
     def on_body(self, chunk: bytes) -> None:
         """Take a part of a body."""
         assert self._incoming is not None
+        self._body_bytes += len(chunk)
         self._incoming.take(chunk)
 
     def on_message_complete(self) -> None:
@@ -341,27 +366,27 @@ class Http1Connection(asyncio.Protocol):
         if self._parser.should_upgrade():
             return
         exchange, self._incoming = self._incoming, None
-        self._headers = []
         exchange.complete()
-        if exchange.ended and self._current is None:
-            self._ended(exchange)
+        if exchange is self._answered:
+            self._go_on(exchange)
 
     # One request after the other.
 
     def _begin(self, exchange: Http1Exchange) -> None:
-        self._current = exchange
-        task = self.loop.create_task(self._serve(exchange), context=self._context.copy())
-        exchange.task = task
-        self._state.tasks.add(task)
+        self._current, self._answered = exchange, None
+        exchange.task = task = self.loop.create_task(self._serve(exchange), context=self._context.copy())
+        if not task.done():  # at once (Python 3.12: eager tasks)
+            self._state.tasks.add(task)
 
     async def _serve(self, exchange: Http1Exchange) -> None:
+        task = exchange.task = exchange.task or asyncio.current_task(self.loop)
+        assert task is not None
         try:
             await self.site.serve(exchange, exchange.path)
         except Exception:
             _logger.exception("A request could not be served")
         finally:
-            assert exchange.task is not None
-            self._state.tasks.discard(exchange.task)
+            self._state.tasks.discard(task)
             if not exchange.ended and not exchange.gone:
                 self._break_off(exchange)
 
@@ -374,14 +399,18 @@ class Http1Connection(asyncio.Protocol):
         else:
             self.respond(exchange, _FAILED, (), b"")
 
-    def _ended(self, exchange: Http1Exchange) -> None:
-        """Turn to what follows a response that is written; the rest of its request must be taken first.
+    def _go_on(self, exchange: Http1Exchange) -> None:
+        """Turn to what follows a response that is written; it must be taken first, and so must the rest of its request.
 
         A connection that is closed with something unread loses what was written last.
         """
-        if self._is_closing:
+        if self._is_closing or self._transport.is_closing():
             return
-        self._current = None
+        self._current, self._answered = None, exchange
+        if self._drained is not None:
+            self.pause_reading()
+            self._rest(self.site.pace.send)
+            return
         if not exchange.is_whole and not exchange.is_late:
             self._rest(self.site.pace.read)
         elif not exchange.keeps_alive:
@@ -389,37 +418,51 @@ class Http1Connection(asyncio.Protocol):
         elif self._in_line:
             self._begin(self._in_line.popleft())
         else:
+            self._answered = None
             self._rest(self._keep_alive_seconds)
-        if self._is_reading_paused and not self._in_line:
+        if self._is_reading_paused:
             self.resume_reading()
 
-    def _hear_no_more(self) -> None:
+    def _hear_no_more(self, status: int) -> None:
         """Take no further request; one whose body is cut off by what cannot be read is given up."""
-        self._parser = None
+        self._parser, self._url = None, b""
         broken, self._incoming = self._incoming, None
-        if broken is not None and broken is self._current:
+        if broken is None:
+            pass
+        elif broken.ended:
+            self._close()
+        elif broken.streaming:
+            broken.lose()
+        elif broken is self._current:
             self._current = None
             broken.give_up()
-        elif broken is not None and self._in_line:
-            self._in_line.pop()
-        latest = self._in_line[-1] if self._in_line else self._current
-        if latest is None:
-            self._refuse(_BAD_REQUEST)
         else:
+            self._in_line.pop()
+        latest = self._in_line[-1] if self._in_line else self._current or self._answered
+        if latest is not None:
             latest.keeps_alive = False
+        elif not self._is_closing:
+            self._refuse(status)
+
+    def _check_framing(self, exchange: Http1Exchange, count: int) -> None:
+        """Count what came that is no part of a body: sizes of chunks, and what may stand beside and after them."""
+        exchange.framing += count
+        if exchange.framing > MOST_HEAD_BYTES + MOST_FRAMING * exchange.size:
+            self._hear_no_more(_BAD_REQUEST)
 
     # Waiting.
 
     def _rest(self, seconds: float) -> None:
         """Wait so long for something to be asked."""
         self._idle_until = self.loop.time() + seconds
-        if self._timer is None or self._timer.when() > self._idle_until:
+        if self._timer is None or self._goes_off > self._idle_until:
             self._wind_up()
 
     def _wind_up(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self.loop.call_at(self._idle_until, self._look)
+        self._goes_off = self._idle_until
+        self._timer = self.loop.call_at(self._goes_off, self._look)
 
     def _look(self) -> None:
         self._timer = None
@@ -427,6 +470,8 @@ class Http1Connection(asyncio.Protocol):
             return
         if self.loop.time() < self._idle_until:
             self._wind_up()
+        elif self._drained is not None:
+            self.abort()
         else:
             self._close()
 
@@ -437,7 +482,7 @@ class Http1Connection(asyncio.Protocol):
             count = len(self._url)  # what came before it in the same chunk is no part of it
         self._head_bytes += count
         if self._head_bytes > MOST_HEAD_BYTES:
-            self._refuse(_HEAD_TOO_LARGE)
+            self._hear_no_more(_HEAD_TOO_LARGE)
 
     def pause_reading(self) -> None:
         """Let the client wait."""
@@ -446,8 +491,8 @@ class Http1Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Let the client go on."""
-        if self._is_reading_paused and not self._is_closing:
+        """Let the client go on, unless more of its requests than one are here."""
+        if self._is_reading_paused and not self._in_line and not self._is_closing:
             self._is_reading_paused = False
             self._transport.resume_reading()
 
@@ -478,23 +523,22 @@ class Http1Connection(asyncio.Protocol):
         if exchange.method != "HEAD":
             parts.append(body)
         self.write(b"".join(parts))
-        self._ended(exchange)
+        self._go_on(exchange)
 
     def stream(self, exchange: Http1Exchange, head: Sequence[Header] | None, data: bytes, *, last: bool) -> None:
-        """Write a part of a response."""
+        """Write a part of a response; one of HTTP/1.0 ends with its connection."""
+        is_chunked = exchange.http_version == "1.1"
         parts = []
         if head is not None:
-            if not exchange.is_chunked:
-                exchange.keeps_alive = False
             parts = self._head(exchange, 200, head)
-            parts.append(b"transfer-encoding: chunked\r\n\r\n" if exchange.is_chunked else b"\r\n")
+            parts.append(b"transfer-encoding: chunked\r\n\r\n" if is_chunked else b"\r\n")
         if data:
-            parts += (b"%x\r\n" % len(data), data, b"\r\n") if exchange.is_chunked else (data,)
-        if last and exchange.is_chunked:
+            parts += (b"%x\r\n" % len(data), data, b"\r\n") if is_chunked else (data,)
+        if last and is_chunked:
             parts.append(b"0\r\n\r\n")
         self.write(b"".join(parts))
         if last:
-            self._ended(exchange)
+            self._go_on(exchange)
 
     def _head(self, exchange: Http1Exchange, status: int, headers: Iterable[Header]) -> list[bytes]:
         if self._state.default_headers is not self._default_headers:
@@ -516,9 +560,13 @@ class Http1Connection(asyncio.Protocol):
         self._close()
 
     def _close(self) -> None:
+        """End when all is written, or is not taken in time."""
         if not self._is_closing:
             self._is_closing = True
             self._transport.close()
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self.loop.call_later(self.site.pace.send, self._transport.abort)
 
     def abort(self) -> None:
         """End at once, though something may be unwritten."""

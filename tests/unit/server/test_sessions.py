@@ -8,6 +8,7 @@ import pytest
 from dragoman import Server
 from dragoman.protocol.eras import Caller
 from dragoman.protocol.versions import find_version
+from dragoman.server import streams
 from dragoman.server.sessions import MOST_STREAMS, HttpSession, SessionRefused, Sessions, SharedSession
 from dragoman.server.streams import EventStream
 from dragoman.server.workers import Workers
@@ -87,6 +88,29 @@ async def test_a_stream_keeps_the_newest_events():
     stream.attach(reader, 0)
     await stream.flush()
     assert reader.numbers == list(range(6, MOST_EVENTS + 6))
+
+
+@scenario
+async def test_one_who_is_gone_before_it_reads_is_let_go():
+    stream, reader = EventStream("s", Memory(), primes=False), Reader()
+    reader.gone = True
+    let_go = asyncio.get_running_loop().create_future()
+    stream.attach(reader, let_go=let_go)
+    await asyncio.wait_for(let_go, DEADLINE)
+    assert stream.reader is None
+
+
+@scenario
+async def test_one_who_is_let_go_and_does_not_read_holds_up_no_end(monkeypatch):
+    monkeypatch.setattr(streams, "PART_SECONDS", 0.01)
+    stream, first, second = EventStream("s", Memory(), primes=False), Reader(), Reader()
+    for reader in (first, second):
+        reader.streaming = True
+        reader.may_take.clear()
+        stream.attach(reader)
+    await asyncio.wait_for(stream.close(), DEADLINE)
+    await asyncio.sleep(0)
+    assert first.parts == second.parts == []
 
 
 @scenario

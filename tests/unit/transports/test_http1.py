@@ -61,6 +61,9 @@ class Recorder(asyncio.Transport):
         assert self.paused
         self.paused = False
 
+    def is_closing(self) -> bool:
+        return self.closed
+
     def close(self) -> None:
         self.closed = True
 
@@ -308,8 +311,9 @@ async def test_one_path_is_served_however_it_is_written_and_others_are_not_found
     await peer.end()
 
 
+@pytest.mark.parametrize("expectation", ["100-continue", "100-Continue"])
 @scenario
-async def test_a_client_that_waits_to_be_told_is_told_when_its_body_is_read():
+async def test_a_client_that_waits_to_be_told_is_told_when_its_body_is_read(expectation):
     may_read = asyncio.Event()
 
     async def serve(exchange: Exchange) -> None:
@@ -317,7 +321,7 @@ async def test_a_client_that_waits_to_be_told_is_told_when_its_body_is_read():
         await echo(exchange)
 
     peer = Peer(serve)
-    head, _, body = post(b"ping", headers="Expect: 100-continue\r\n").partition(b"ping")
+    head, _, body = post(b"ping", headers=f"Expect: {expectation}\r\n").partition(b"ping")
     peer.send(head)
     for _ in range(5):
         await asyncio.sleep(0)
@@ -329,14 +333,54 @@ async def test_a_client_that_waits_to_be_told_is_told_when_its_body_is_read():
     await peer.end()
 
 
+@pytest.mark.parametrize("is_busy", [False, True], ids=["alone", "behind another request"])
+@pytest.mark.parametrize("begun", [b"POST /mcp HTTP/1.1\r\nHost: a\r\nX-Long: ", b"POST /"], ids=["header", "address"])
 @scenario
-async def test_a_head_has_a_bound_in_bytes():
-    peer = Peer(echo)
-    peer.send(b"POST /mcp HTTP/1.1\r\nHost: a\r\nX-Long: ")
+async def test_a_head_has_a_bound_in_bytes(begun, is_busy):
+    may_go = asyncio.Event()
+
+    async def serve(exchange: Exchange) -> None:
+        await may_go.wait()
+        await exchange.reply(200)
+
+    peer = Peer(serve)
+    if is_busy:
+        peer.send(post())
+        await asyncio.sleep(0)
+    peer.send(begun)
     for _ in range(MOST_HEAD_BYTES // 1000 + 1):
         peer.send(b"x" * 1000)
-    assert peer.transport.written.startswith(b"HTTP/1.1 431 ")
+    assert peer.transport.closed == (not is_busy)
+    peer.send(b"x" * 1000 + b"\r\n\r\n" + post())
+    may_go.set()
+    await peer.until(lambda: peer.transport.closed)
+    assert peer.transport.written.startswith(b"HTTP/1.1 200 " if is_busy else b"HTTP/1.1 431 ")
+    assert peer.transport.written.count(b"HTTP/1.1") == 1
+    await peer.end()
+
+
+@pytest.mark.parametrize(
+    "filler", [b"x" * 1000, b"X: y\r\n" * 100, b"1;" + b"e" * 1000], ids=["field", "fields", "size"]
+)
+@scenario
+async def test_what_stands_around_a_body_has_a_bound_in_bytes(filler):
+    peer = Peer(echo)
+    peer.send(CHUNKED + b"1\r\na\r\n", b"" if filler.startswith(b"1;") else b"0\r\nX-Long: ")
+    for _ in range(MOST_HEAD_BYTES // len(filler) + 2):
+        peer.send(filler)
+    assert peer.transport.written.startswith(b"HTTP/1.1 400 ")
     assert peer.transport.closed
+    await peer.end()
+
+
+@scenario
+async def test_a_body_of_many_small_chunks_is_read():
+    peer = Peer(echo)
+    peer.send(CHUNKED)
+    for _ in range(1000):
+        peer.send(b"1\r\na\r\n" * 100)
+    peer.send(b"0\r\n\r\n")
+    assert await peer.heard(b"a" * 100_000) == answer(b"a" * 100_000)
     await peer.end()
 
 
@@ -380,6 +424,131 @@ async def test_a_body_that_nobody_reads_is_held_up_and_what_is_left_of_it_is_dro
     assert not peer.transport.paused
     peer.send(post(b"next")[10:])
     assert await peer.heard(b"next") == answer(b"next")
+    await peer.end()
+
+
+@scenario
+async def test_the_next_request_may_follow_a_large_body_that_was_dropped():
+    async def serve(exchange: Exchange) -> None:
+        await exchange.reply(401)
+
+    refused = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n"
+    peer = Peer(serve)
+    large = post(b"x" * (3 * MOST_HEAD_BYTES))
+    peer.send(large[:1000])
+    assert await peer.heard() == refused
+    peer.send(large[1000:])
+    assert not peer.transport.closed
+    assert peer.transport.written == b""
+    peer.send(post())
+    assert await peer.heard() == refused
+    await peer.end()
+
+
+@scenario
+async def test_nobody_is_answered_who_does_not_take_the_answers_before():
+    served = 0
+
+    async def serve(exchange: Exchange) -> None:
+        nonlocal served
+        served += 1
+        await exchange.reply(200, b"a")
+
+    peer = Peer(serve)
+    peer.connection.pause_writing()
+    peer.send(post() * 3)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert served == 1
+    assert peer.transport.paused
+    peer.connection.resume_writing()
+    await peer.heard(answer(b"a") * 3)
+    assert served == 3
+    assert not peer.transport.paused
+    await peer.end()
+
+
+@pytest.mark.parametrize("closes", [False, True])
+@scenario
+async def test_one_who_does_not_take_its_last_answer_is_given_up(closes):
+    async def serve(exchange: Exchange) -> None:
+        await exchange.reply(200, b"a")
+
+    peer = Peer(serve, pace=BRISK)
+    if not closes:
+        peer.connection.pause_writing()
+    peer.send(post(headers="Connection: close\r\n" if closes else ""))
+    await peer.until(lambda: peer.transport.aborted)
+    await peer.end()
+
+
+@scenario
+async def test_nothing_is_begun_for_one_who_has_left():
+    begun = 0
+
+    async def serve(exchange: Exchange) -> None:
+        nonlocal begun
+        begun += 1
+        await exchange.read(10)
+        peer.transport.closed = True  # by an error, of which the connection is told later
+        await exchange.reply(200)
+
+    peer = Peer(serve)
+    peer.send(post() * 2)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert begun == 1
+    await peer.end()
+
+
+@pytest.mark.parametrize("framing", ["Transfer-Encoding: gzip", "Transfer-Encoding: identity"])
+@pytest.mark.parametrize("method", [b"POST", b"CONNECT"])
+@scenario
+async def test_an_offer_with_a_body_that_cannot_be_read_is_refused(method, framing):
+    peer = Peer(echo)
+    offering = f" a:80 HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n{framing}\r\n\r\n"
+    peer.send(method + offering.encode() + b"whatever")
+    assert await peer.heard() == b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+    assert peer.transport.closed
+    await peer.end()
+
+
+@pytest.mark.parametrize("way", ["answered", "streaming"])
+@scenario
+async def test_a_body_that_breaks_off_after_its_answer_gets_no_other(way):
+    async def serve(exchange: Exchange) -> None:
+        if way == "answered":
+            await exchange.reply(404)
+        else:
+            await exchange.stream(b"a")
+            await asyncio.Event().wait()
+
+    peer = Peer(serve)
+    peer.send(CHUNKED)
+    await peer.until(lambda: peer.transport.written)
+    peer.send(b"zz\r\n")
+    assert peer.transport.written.count(b"HTTP/1.1") == 1
+    assert (peer.transport.closed, peer.transport.aborted) == (True, way == "streaming")
+    for task in peer.state.tasks:
+        task.cancel()
+    await peer.end()
+
+
+@scenario
+async def test_one_who_leaves_after_a_large_body_is_noticed():
+    gone, read = asyncio.Event(), asyncio.Event()
+
+    async def serve(exchange: Exchange) -> None:
+        exchange.on_gone = gone.set
+        await exchange.read(2**20)
+        read.set()
+        await gone.wait()
+
+    peer = Peer(serve)
+    peer.send(post(b"x" * 2 * HIGH_WATER_BYTES))
+    assert peer.transport.paused
+    await asyncio.wait_for(read.wait(), DEADLINE)
+    assert not peer.transport.paused
     await peer.end()
 
 
@@ -597,6 +766,16 @@ async def test_a_shutdown_closes_what_is_idle_and_lets_what_is_served_end():
     assert busy.transport.written == answer(b"", closes=True)
     await idle.end()
     await busy.end()
+
+
+@scenario
+async def test_a_shutdown_does_not_wait_for_the_rest_of_a_body():
+    peer = Peer(echo)
+    peer.send(post(b"a")[:-1])
+    await peer.until(lambda: peer.connection._current is not None and peer.connection._current.is_reading())
+    peer.connection.shutdown()
+    assert peer.transport.closed
+    await peer.end()
 
 
 @scenario
