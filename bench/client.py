@@ -13,11 +13,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from types import TracebackType
 from typing import NamedTuple
 
-from processes import DEADLINE, ENVIRONMENT, HERE, free_port, python, stop, wait_until_it_listens
+from processes import DEADLINE, ENVIRONMENT, HERE, free_port, on_one_core, python, stop, wait_until_it_listens
 from rows import Effort, Held, Row, Wanted, alternate, at_least
 
 MANY = 64
@@ -64,6 +64,10 @@ class Side:
             self._child.kill()
             self._child.communicate()
 
+    @property
+    def process(self) -> int:
+        return self._child.pid
+
     def rate(self, seconds: float, at_once: int) -> float:
         """Return the calls per second of a round."""
         assert self._child.stdin is not None
@@ -77,8 +81,8 @@ class Side:
 
 
 @contextmanager
-def http_server() -> Iterator[str]:
-    """Serve with dragoman over HTTP, in both eras."""
+def http_server() -> Iterator[tuple[str, int]]:
+    """Serve with dragoman over HTTP, in both eras; give its address and its process."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="bench") as folder:
         child = subprocess.Popen(
@@ -87,18 +91,28 @@ def http_server() -> Iterator[str]:
         )
         try:
             wait_until_it_listens(child, port)
-            yield f"http://127.0.0.1:{port}/mcp"
+            yield f"http://127.0.0.1:{port}/mcp", child.pid
         finally:
             stop(child, ask=True)
 
 
-def rows_of(name: str, place: Place, effort: Effort, *where: str) -> Iterator[Row]:
-    """Measure the clients at one place: one call at a time, and many at once."""
+def rows_of(name: str, place: Place, effort: Effort, server: int | None, *where: str) -> Iterator[Row]:
+    """Measure the clients at one place: one call at a time, and many at once.
+
+    One call at a time over HTTP, where both ends only wait for each other, they share a core.
+    """
     names = SIDES[:-1] if place.kind == "memory" else SIDES
     with ExitStack() as stack:
         sides = {side: stack.enter_context(Side(side, place.era, place.kind, *where)) for side in names}
         for at_once in (1, MANY):
-            samples = alternate(effort.rounds, names, lambda side, many=at_once: sides[side].rate(effort.seconds, many))  # type: ignore[misc]
+            alone = at_once == 1 and server is not None
+            both = (server or 0, *(side.process for side in sides.values()))
+            with on_one_core(both) if alone else nullcontext():
+                samples = alternate(
+                    effort.rounds,
+                    names,
+                    lambda side, many=at_once: sides[side].rate(effort.seconds, many),  # type: ignore[misc]
+                )
             blocking = {"dragoman": samples.pop("blocking")}
             others = {side: values for side, values in samples.items() if side != "dragoman"}
             manner = "one call at a time" if at_once == 1 else f"{MANY} at once"
@@ -116,11 +130,11 @@ def measure(effort: Effort, wanted: Wanted) -> Iterator[Row]:
     }
     with ExitStack() as stack:
         over_http = any(place.kind == "http" for place in chosen.values())
-        url = stack.enter_context(http_server()) if over_http else ""
-        wheres = {
-            "http": (url,),
-            "stdio": (sys.executable, str(HERE / "stdio_servers.py"), "dragoman"),
-            "memory": (),
+        url, server = stack.enter_context(http_server()) if over_http else ("", None)
+        wheres: dict[str, tuple[int | None, *tuple[str, ...]]] = {
+            "http": (server, url),
+            "stdio": (None, sys.executable, str(HERE / "stdio_servers.py"), "dragoman"),
+            "memory": (None,),
         }
         for name, place in chosen.items():
             for row in rows_of(name, place, effort, *wheres[place.kind]):

@@ -16,11 +16,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from processes import DEADLINE, ENVIRONMENT, HERE, node, python, resident_megabytes, stop
+from processes import DEADLINE, ENVIRONMENT, HERE, node, on_one_core, python, resident_megabytes, stop
 from rows import Effort, Held, Row, Samples, Wanted, alternate, at_least, at_most
 
 SIDES = ("dragoman", "typescript", "mcp", "fastmcp", "bare")
@@ -167,23 +167,6 @@ def median_microseconds(server: Server, requests: Iterable[bytes], holds: bytes)
     return statistics.median(durations) * 1e6
 
 
-@contextmanager
-def on_one_core(servers: Iterable[Server]) -> Iterator[None]:
-    """Let both ends of a conversation share a core: how long another one takes to wake up is no program's doing."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    cores = os.sched_getaffinity(0)
-    everyone = [0, *(server.child.pid for server in servers)]
-    try:
-        for process in everyone:
-            os.sched_setaffinity(process, {min(cores)})
-        yield
-    finally:
-        for process in everyone:
-            os.sched_setaffinity(process, cores)
-
-
 class Workloads:
     """The servers, and what is asked of them."""
 
@@ -221,7 +204,7 @@ class Workloads:
 
         held = at_most(1.6, "bare-asyncio")
         sides = (*SIDES, "bare-asyncio")
-        with on_one_core(self._servers.values()):
+        with on_one_core((os.getpid(), *(server.child.pid for server in self._servers.values()))):
             return self._row("stdio_sequential", "stdio, tools/call, one at a time, p50", "us", sides, measure, held)
 
     def payload(self) -> Row:
@@ -267,7 +250,7 @@ def listing(effort: Effort) -> Row:
             few = requests if side in ("dragoman", "typescript") else requests[: max(5, effort.calls // 10)]
             return median_microseconds(servers[side], few, b'"tool_999"')
 
-        with on_one_core(servers.values()):
+        with on_one_core((os.getpid(), *(server.child.pid for server in servers.values()))):
             samples = alternate(effort.rounds, (*WITHOUT_BARE, "ping"), measure)
     title = "stdio, tools/list of 1,000 tools, p50"
     return Row("stdio_list", title, "us", samples, (at_most(2, "ping"),), more_is_better=False)

@@ -76,7 +76,8 @@ HELD = (at_least(8, "mcp"), at_least(0.85, "bare"))
 WORKLOADS = {
     "http_stateless": Workload(
         "HTTP, tools/call, stateless",
-        PYTHON_STATELESS | {"typescript": Side("typescript", STATELESS)},
+        PYTHON_STATELESS
+        | {"typescript": Side("typescript", STATELESS), "dragoman-asgi": Side("dragoman-asgi", STATELESS)},
         "add",
         ADD,
         HELD,
@@ -85,6 +86,7 @@ WORKLOADS = {
         "HTTP, tools/call, in sessions",
         {
             "dragoman": Side("dragoman", HANDSHAKE, sessions=True),
+            "dragoman-asgi": Side("dragoman-asgi", HANDSHAKE, sessions=True),
             "typescript": Side("typescript", HANDSHAKE),
             "mcp": Side("mcp", HANDSHAKE, sessions=True),
             "mcp-stateless": Side("mcp-stateless", HANDSHAKE),

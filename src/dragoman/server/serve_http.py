@@ -24,6 +24,9 @@ from dragoman.errors import DefinitionError, DragomanError
 from dragoman.transports.asgi import AsgiApp
 
 GRACE_SECONDS = 5
+KEEP_ALIVE_SECONDS = 75
+"""Longer than proxies and clients keep a connection on which nothing is asked for: whoever closes first must not be us,
+for a request may be on its way."""
 SHORTEST_LIFE = 1.0
 MOST_EARLY_DEATHS = 5
 _ENDING = (signal.SIGINT, signal.SIGTERM)
@@ -88,6 +91,7 @@ def run_http(app: AsgiApp, *, host: str, port: int, workers: int = 1) -> None:
         log_level="warning",
         lifespan="off",
         proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
     if workers == 1:
