@@ -25,7 +25,7 @@ from typing import Any
 
 Job = Coroutine[Any, Any, None]
 
-MOMENT_SECONDS = 0.001
+MOMENT_SECONDS = 0.005
 _ENDED = object()
 
 

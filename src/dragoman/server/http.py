@@ -398,10 +398,10 @@ class HttpService:
         if reader is not None and not reader.streaming and (json or not data):
             await reader.reply(status if data else ACCEPTED, data, _JSON_HEADERS if data else ())
             session.forget(stream)
-        elif data:
+        elif data and (reader is not None or stream.is_named):
             stream.add(data, last=True)
             await stream.flush()
-        else:
+        else:  # cancelled, or nobody can come back for it
             session.forget(stream)
             if reader is not None:
                 await part(reader)

@@ -161,7 +161,9 @@ class Sessions:
             raise SessionRefused(BAD_REQUEST, InvalidRequest("The header Mcp-Session-Id is missing; initialize first"))
         now = self._clock()
         self._expire(now)
-        session = self._known.get(id) or await self._adopt(id, principal)
+        session = self._known.get(id)
+        if session is None:
+            session = await self._adopt(id, principal)
         if session is None or session.data.principal != principal:
             raise SessionRefused(NOT_FOUND, InvalidRequest("The session is not known here, or has ended"))
         session.last_used = now
@@ -305,18 +307,23 @@ class HttpSession:
         return bool(self.running) or (self._standalone is not None and self._standalone.reader is not None)
 
     def open_stream(self) -> EventStream:
-        """Return a new stream; the oldest finished one is forgotten when there are too many."""
-        stream = EventStream(self._mint(), self._workers.store, primes=self._primes)
-        self._streams[stream.name] = stream
+        """Return a new stream, which is kept from when it has a name."""
+        return EventStream(self._workers.store, self._keep, primes=self._primes)
+
+    def _keep(self, stream: EventStream) -> str:
+        """Keep a stream, and return its name; the oldest finished one is forgotten when there are too many."""
+        name = self._mint()
+        self._streams[name] = stream
         if len(self._streams) > MOST_STREAMS:
             oldest = next((kept for kept in self._streams.values() if kept.finished), None)
             if oldest is not None:
                 self.forget(oldest)
-        return stream
+        return name
 
     def forget(self, stream: EventStream) -> None:
         """Keep a stream no longer: nobody can come back to it."""
-        self._streams.pop(stream.name, None)
+        if stream.is_named:
+            self._streams.pop(stream.name, None)
 
     def _mint(self) -> str:
         self._minted += 1
@@ -423,13 +430,20 @@ class HttpSession:
         for waiting in self._asked.values():
             if not waiting.done():
                 waiting.set_exception(TransportError("The session has ended"))
-        for stream in self._streams.values():
+        for stream in self._open():
             stream.detach()
+
+    def _open(self) -> set[EventStream]:
+        """Return the streams that are kept, and those of requests, which may have no name yet."""
+        open = set(self._streams.values())
+        open.update(call.channel.stream for call in self.running.values() if isinstance(call.channel, SessionChannel))
+        return open if self._standalone is None else open | {self._standalone}
 
     async def close(self) -> None:
         """End the session, and wait until nothing of it is left."""
+        streams = self._open()
         self.end()
-        for stream in list(self._streams.values()):
+        for stream in streams:
             await stream.close()
 
     # Encoded by whoever tells, so that what cannot be JSON fails there, and what changes later is told as it was.
@@ -486,25 +500,27 @@ class HttpSession:
 class SessionChannel:
     """The way back to the client of one request in a session: the request's own stream."""
 
+    __slots__ = ("_session", "_streams", "stream")
+
     def __init__(self, session: HttpSession, stream: EventStream, *, streams: bool) -> None:
         self._session = session
-        self._stream = stream
+        self.stream = stream
         self._streams = streams
 
     def notify(self, method: str, params: Any) -> None:
         """Send a notification on the request's stream, from any thread."""
         if self._streams:
-            self._session.later(self._stream, jsonrpc.encode_notification(method, params))
+            self._session.later(self.stream, jsonrpc.encode_notification(method, params))
 
     async def room(self) -> None:
         """Let what was said be written."""
-        await self._stream.flush()
+        await self.stream.flush()
 
     async def request(self, method: str, params: Any, timeout: float) -> Raw:
         """Ask the client, on the request's stream."""
         if not self._streams:
             raise DragomanError(f"{method} cannot be asked here: the response is JSON alone")
-        return await self._session.ask(self._stream, method, params, timeout)
+        return await self._session.ask(self.stream, method, params, timeout)
 
     async def listen(self, subscription: Subscription) -> None:  # noqa: ARG002
         """Refuse: sessions have no subscriptions of that kind."""
@@ -517,4 +533,4 @@ class SessionChannel:
     async def close_stream(self) -> None:
         """Let the connection go; the client comes back for the rest (2025-11-25)."""
         if self._streams:
-            await self._stream.let_go()
+            await self.stream.let_go()

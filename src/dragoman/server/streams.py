@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from dragoman.errors import InvalidRequest
 from dragoman.protocol import jsonrpc, sse
@@ -19,7 +20,8 @@ class EventStream:
     """The events of one request, or of none, in order; written to whoever reads them now.
 
     What is added is kept and numbered; `flush` writes what the reader has not got yet. So it makes no difference
-    whether a reader is there, is slow, or comes back: it gets the events after the last number that it has.
+    whether a reader is there, is slow, or comes back: it gets the events after the last number that it has. Most never
+    have an event, and are given no name, by which they could be found.
     """
 
     is_empty = True
@@ -27,18 +29,31 @@ class EventStream:
     finished = False
     reader: Exchange | None = None
 
+    is_named = False
+
+    _name = ""
     _sequence = 0
     _written = 0
+    _first = 0
     _log: EventLog | None = None
     _let_go: asyncio.Future[None] | None = None
     _writing: asyncio.Lock | None = None
     _flushing: asyncio.Task[None] | None = None
 
-    def __init__(self, name: str, store: Store, *, primes: bool) -> None:
-        self.name = name
+    _parting: set[asyncio.Task[None]] | None = None
+
+    def __init__(self, store: Store, name: Callable[[EventStream], str], *, primes: bool) -> None:
         self._store = store
+        self._give_name = name
         self._primes = primes
-        self._parting: set[asyncio.Task[None]] = set()
+
+    @property
+    def name(self) -> str:
+        """What it is called, from when it is first asked for."""
+        if not self.is_named:
+            self.is_named = True
+            self._name = self._give_name(self)
+        return self._name
 
     def attach(
         self, exchange: Exchange, after: int | None = None, *, let_go: asyncio.Future[None] | None = None
@@ -51,27 +66,35 @@ class EventStream:
             self.detach()
         self._written = self._sequence if after is None else min(after, self._sequence)
         if self._primes and after is None:
-            first = self._written
-            exchange.opening = lambda: sse.prime(EventId(self.name, first).encode(), RETRY_MILLISECONDS)
-        exchange.on_gone = lambda: self.detach(exchange)
+            self._first = self._written
+            exchange.opening = self._opening
+        exchange.on_gone = self.detach
         self.reader = exchange
         self._let_go = let_go
         if exchange.gone:  # and does not tell so again
-            self.detach(exchange)
+            self.detach()
 
-    def detach(self, exchange: Exchange | None = None) -> None:
-        """Let go of whoever reads the stream, or of this exchange if it does."""
+    def _opening(self) -> bytes:
+        return sse.prime(EventId(self.name, self._first).encode(), RETRY_MILLISECONDS)
+
+    def detach(self) -> None:
+        """Let go of whoever reads the stream."""
         reader = self.reader
-        if reader is None or (exchange is not None and exchange is not reader):
+        if reader is None:
             return
         self.reader = reader.on_gone = reader.opening = None
         if self._let_go is not None:
             if not self._let_go.done():
                 self._let_go.set_result(None)
         elif not reader.ended and not reader.gone:
-            parting = reader.loop.create_task(part(reader))
-            self._parting.add(parting)
-            parting.add_done_callback(self._parting.discard)
+            self._part(reader)
+
+    def _part(self, reader: Exchange) -> None:
+        if self._parting is None:
+            self._parting = set()
+        parting = reader.loop.create_task(part(reader))
+        self._parting.add(parting)
+        parting.add_done_callback(self._parting.discard)
 
     def add(self, message: bytes, *, last: bool = False) -> None:
         """Add a message to the stream, to be written soon."""
@@ -95,8 +118,8 @@ class EventStream:
                 reader, last, missed = self.reader, self.finished, self._log.after(self._written)
                 self._written = self._sequence
                 await reader.stream(await missed, last=last)
-                if last:
-                    self.detach(reader)
+                if last and self.reader is reader:
+                    self.detach()
 
     async def let_go(self) -> None:
         """Let the client go without its response, if it was told how to come back for it."""
@@ -104,7 +127,8 @@ class EventStream:
         if self._primes and reader is not None:
             await reader.stream(b"")
             await self.flush()
-            self.detach(reader)
+            if self.reader is reader:
+                self.detach()
 
     async def close(self) -> None:
         """Write no more."""

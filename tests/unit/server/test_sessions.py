@@ -43,7 +43,7 @@ class Reader:
 
 @scenario
 async def test_what_is_added_while_a_reader_is_slow_follows_in_order():
-    stream, reader = EventStream("s", Memory(), primes=False), Reader()
+    stream, reader = EventStream(Memory(), lambda _: "s", primes=False), Reader()
     stream.attach(reader)
     reader.may_take.clear()
     for _ in range(3):
@@ -57,7 +57,7 @@ async def test_what_is_added_while_a_reader_is_slow_follows_in_order():
 
 @scenario
 async def test_who_attaches_while_another_is_written_to_gets_everything_after_its_number():
-    stream, slow, newer = EventStream("s", Memory(), primes=False), Reader(), Reader()
+    stream, slow, newer = EventStream(Memory(), lambda _: "s", primes=False), Reader(), Reader()
     stream.attach(slow)
     slow.may_take.clear()
     stream.add(b"{}")
@@ -72,7 +72,7 @@ async def test_who_attaches_while_another_is_written_to_gets_everything_after_it
 
 @scenario
 async def test_a_number_that_was_never_given_is_taken_for_the_last():
-    stream, reader = EventStream("s", Memory(), primes=False), Reader()
+    stream, reader = EventStream(Memory(), lambda _: "s", primes=False), Reader()
     stream.attach(reader, 99)
     stream.add(b"{}", last=True)
     await stream.flush()
@@ -82,7 +82,7 @@ async def test_a_number_that_was_never_given_is_taken_for_the_last():
 
 @scenario
 async def test_a_stream_keeps_the_newest_events():
-    stream, reader = EventStream("s", Memory(), primes=False), Reader()
+    stream, reader = EventStream(Memory(), lambda _: "s", primes=False), Reader()
     for _ in range(MOST_EVENTS + 5):
         stream.add(b"{}")
     stream.attach(reader, 0)
@@ -92,7 +92,7 @@ async def test_a_stream_keeps_the_newest_events():
 
 @scenario
 async def test_one_who_is_gone_before_it_reads_is_let_go():
-    stream, reader = EventStream("s", Memory(), primes=False), Reader()
+    stream, reader = EventStream(Memory(), lambda _: "s", primes=False), Reader()
     reader.gone = True
     let_go = asyncio.get_running_loop().create_future()
     stream.attach(reader, let_go=let_go)
@@ -103,7 +103,7 @@ async def test_one_who_is_gone_before_it_reads_is_let_go():
 @scenario
 async def test_one_who_is_let_go_and_does_not_read_holds_up_no_end(monkeypatch):
     monkeypatch.setattr(streams, "PART_SECONDS", 0.01)
-    stream, first, second = EventStream("s", Memory(), primes=False), Reader(), Reader()
+    stream, first, second = EventStream(Memory(), lambda _: "s", primes=False), Reader(), Reader()
     for reader in (first, second):
         reader.streaming = True
         reader.may_take.clear()
@@ -118,6 +118,7 @@ async def test_a_session_forgets_its_oldest_finished_streams():
     server = Server()
     session = HttpSession(server, SharedSession(Caller(NEWEST)), workers=Workers(server))
     open_one = session.open_stream()
+    assert session.find_stream(open_one.name) is open_one
     first = session.open_stream()
     first.add(b"{}", last=True)
     for _ in range(MOST_STREAMS):
