@@ -6,6 +6,7 @@ import contextvars
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
+from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any
 
@@ -418,7 +419,7 @@ async def test_a_body_that_nobody_reads_is_held_up_and_what_is_left_of_it_is_dro
     peer.send(post(b"x" * size)[: -2 * HIGH_WATER_BYTES + 1])
     assert peer.transport.paused
     answered.set()
-    assert await peer.heard() == b"HTTP/1.1 413 Request Entity Too Large\r\ncontent-length: 0\r\n\r\n"
+    assert await peer.heard() == f"HTTP/1.1 413 {HTTPStatus(413).phrase}\r\ncontent-length: 0\r\n\r\n".encode()
     assert not peer.transport.paused
     peer.send(b"x" * HIGH_WATER_BYTES, b"x" * (HIGH_WATER_BYTES - 1) + post(b"next")[:10])
     assert not peer.transport.paused
