@@ -8,7 +8,7 @@ coroutine has a context of its own, a copy of that in which it came, as it would
 
 A spare task that nobody kept ends in the loop's next turn. Until then it tells how long the loop has not had one:
 whoever comes after more than a moment waits for it. And so does whoever is called by a coroutine that was itself begun
-at once, lest their stacks grow.
+at once, lest their stacks grow, or while an exception is handled, which would be seen as the cause of theirs.
 
 What an author ties to the current task (a session of a database by its task, a callback when it is done) may thus be
 shared by the calls of one connection, and by nobody else: a relay belongs to one client.
@@ -17,6 +17,7 @@ shared by the calls of one connection, and by nobody else: a relay belongs to on
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextvars import Context, copy_context
@@ -32,13 +33,14 @@ _ENDED = object()
 class _Runner(Coroutine[Any, Any, None]):
     """What a task runs: one coroutine that was begun already and waits, or what came too late to be begun at once."""
 
-    __slots__ = ("_awaited", "_context", "_job", "_relay", "has_begun", "made", "task")
+    __slots__ = ("_awaited", "_context", "_is_future", "_job", "_relay", "has_begun", "made", "task")
 
     def __init__(self, relay: Relay, loop: asyncio.AbstractEventLoop) -> None:
         self._relay = relay
         self._job: Job | None = None
         self._context: Context | None = None
         self._awaited: Any = None
+        self._is_future = False
         self.has_begun = False
         self.made = loop.time()
         # Not by the loop's factory, which may begin a task at once (Python 3.12: eager tasks).
@@ -47,6 +49,10 @@ class _Runner(Coroutine[Any, Any, None]):
     def keep(self, context: Context, job: Job, awaited: Any) -> None:
         """Go on with a coroutine that waits for something."""
         self._context, self._job, self._awaited = context, job, awaited
+        if getattr(awaited, "_asyncio_future_blocking", False):
+            # A task takes this mark off what it waits for; others may wait for the same before ours has its turn.
+            awaited._asyncio_future_blocking = False
+            self._is_future = True
 
     def send(self, value: Any) -> Any:
         """Go on, as a task does."""
@@ -57,7 +63,13 @@ class _Runner(Coroutine[Any, Any, None]):
         if self._job is None:
             del self.task
             raise StopIteration
-        return self._awaited
+        return self._wait()
+
+    def _wait(self) -> Any:
+        awaited, self._awaited = self._awaited, None
+        if self._is_future:
+            awaited._asyncio_future_blocking = True
+        return awaited
 
     def throw(self, *error: Any) -> Any:
         """Go on with an error, as a task does that is cancelled, maybe before it has begun."""
@@ -67,6 +79,9 @@ class _Runner(Coroutine[Any, Any, None]):
         if self._job is None:
             del self.task
             raise error[0]
+        if self._is_future and self._awaited is not None and self._awaited.cancel():
+            # As when a task is cancelled that waits: what it waits for is, and tells so.
+            return self._wait()
         return self._go_on("throw", *error)
 
     def _go_on(self, how: str, *given: Any) -> Any:
@@ -128,11 +143,11 @@ class Relay:
                 context, jobs = pending.popleft()
                 while (job := context.run(next, jobs, None)) is not None:
                     runner = self._spare
-                    if runner is None:
+                    if runner is None or _is_cancelled(runner.task):
                         runner = self._spare = _Runner(self, loop)
                     task = runner.task
                     if task is not current:
-                        if current is outer and _is_begun_at_once(outer):
+                        if current is outer and (sys.exc_info()[0] is not None or _is_begun_at_once(outer)):
                             pending.appendleft((context, chain((job,), jobs)))
                             return
                         current = _switch(loop, current, task)
@@ -142,9 +157,6 @@ class Relay:
                     awaited = own.run(next, job.__await__(), _ENDED)
                     if awaited is not _ENDED:
                         runner.keep(own, job, awaited)
-                        self._spare = None
-                    elif task.cancelling():
-                        # A cancellation that came too late for this one is not for the next.
                         self._spare = None
         finally:
             self._is_running = False
@@ -176,6 +188,11 @@ class Relay:
         """Begin nothing more in a task; what is pending has another."""
         if self._spare is runner:
             self._spare = _Runner(self, self._loop) if self._pending else None
+
+
+def _is_cancelled(task: Any) -> bool:
+    """Tell whether a task is to be cancelled: that came too late for one coroutine, and is not for the next."""
+    return bool(task.cancelling() or task._must_cancel)
 
 
 def _is_begun_at_once(task: asyncio.Task[Any] | None) -> bool:

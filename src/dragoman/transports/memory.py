@@ -10,6 +10,8 @@ from typing import Protocol
 from dragoman.errors import ConnectError
 
 CLOSE_SECONDS = 1.0
+MOST_AT_ONCE = 64
+"""Messages until others have their turn of the loop, which answers that are there at once would keep from them."""
 
 
 class Connection(Protocol):
@@ -35,6 +37,7 @@ class Memory:
     def __init__(self, connect: Callable[[Callable[[bytes], None]], Connection]) -> None:
         self._connect = connect
         self._connection: Connection | None = None
+        self._sent = 0
 
     async def open(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:  # noqa: ARG002
         """Connect.
@@ -52,6 +55,9 @@ class Memory:
         Raises:
             ConnectError: there is no connection.
         """
+        self._sent += 1
+        if self._sent % MOST_AT_ONCE == 0:
+            await asyncio.sleep(0)
         if self._connection is None:
             raise ConnectError("The transport to the server of this process is not open")
         self._connection.receive_message(message)

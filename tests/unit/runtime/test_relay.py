@@ -1,8 +1,10 @@
 """Coroutines share a task until one of them waits; none notices the others."""
 
 import asyncio
+import contextlib
 import gc
 import inspect
+import sys
 from contextvars import ContextVar, copy_context
 
 import pytest
@@ -317,6 +319,79 @@ def test_a_cancellation_that_came_too_late_for_one_is_not_for_the_next():
         await jobs.done()
         assert jobs.failed == {}
         assert jobs.began["next"] is not jobs.began["cancels itself"]
+
+    run(scenario())
+
+
+def test_many_may_wait_for_the_same():
+    async def scenario():
+        jobs = Jobs()
+        shared = asyncio.ensure_future(asyncio.sleep(0.01, "shared"))
+        got = []
+
+        async def wait():
+            got.append(await shared)
+
+        for number in range(4):
+            jobs.start(number, wait)
+        jobs.start("another", lambda: asyncio.wait_for(shared, DEADLINE))
+        await jobs.done()
+        assert jobs.failed == {}
+        assert got == ["shared"] * 4
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("takes_it_back", [False, True])
+def test_a_task_that_is_cancelled_when_nothing_runs_in_it_is_not_for_the_next(takes_it_back):
+    async def scenario():
+        jobs = Jobs()
+        jobs.start("first")
+        jobs.began["first"].cancel()
+        if takes_it_back:
+            jobs.began["first"].uncancel()
+        jobs.start("next", pause)
+        await jobs.done()
+        assert jobs.failed == {}
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("turns", range(3))
+def test_whoever_waits_for_a_task_cancels_it_when_it_is_cancelled(turns):
+    async def scenario():
+        jobs = Jobs()
+        child = asyncio.ensure_future(asyncio.sleep(DEADLINE))
+
+        async def wait():
+            await child
+
+        jobs.start("waits", wait)
+        for _ in range(turns):
+            await pause()
+        jobs.began["waits"].cancel()
+        await jobs.done()
+        assert jobs.failed == {"waits": asyncio.CancelledError}
+        assert child.cancelled()
+
+    run(scenario())
+
+
+def test_an_exception_of_whoever_brings_them_is_not_seen():
+    async def scenario():
+        jobs = Jobs()
+        seen = []
+
+        async def look():
+            seen.append(sys.exc_info()[1])
+
+        with contextlib.suppress(ValueError):
+            try:
+                int("not theirs")
+            finally:
+                jobs.start("in a handler", look)
+                await jobs.done()
+        assert seen == [None]
 
     run(scenario())
 

@@ -38,3 +38,14 @@ async def test_nothing_is_received_after_the_end_and_nothing_is_lost_in_silence(
     with pytest.raises(ConnectError):
         await transport.send(PING)
     assert received == []
+
+
+@scenario
+async def test_whoever_sends_without_end_lets_others_have_their_turn():
+    transport = Memory(Server("x").connect)
+    await transport.open(lambda _: None, print)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            while True:
+                await transport.send(PING)
+    await transport.close()
