@@ -44,8 +44,11 @@ async def test_nothing_is_received_after_the_end_and_nothing_is_lost_in_silence(
 async def test_whoever_sends_without_end_lets_others_have_their_turn():
     transport = Memory(Server("x").connect)
     await transport.open(lambda _: None, print)
+
+    async def send_on():
+        while True:
+            await transport.send(PING)
+
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.01):
-            while True:
-                await transport.send(PING)
+        await asyncio.wait_for(send_on(), 0.01)
     await transport.close()
