@@ -48,9 +48,10 @@ class KnownTool:
         hints = self.tool.annotations
         return hints is not None and bool(hints.idempotent_hint or hints.read_only_hint)
 
-    def misfit(self, structured: Any) -> ValidationError | None:
-        """Return how structured content, or UNSET, does not fit the output schema, if it does not."""
-        if self.tool.output_schema is None:
+    def misfit(self, result: types.CallToolResult) -> ValidationError | None:
+        """Return how the structured content of a result does not fit the output schema, if it does not."""
+        schema, structured = self.tool.output_schema, result.structured_content
+        if schema is None or result.is_error:
             return None
         # MUST (2025-06-18 on): a server with an output schema provides structured results that fit it.
         if structured is UNSET:
@@ -59,7 +60,7 @@ class KnownTool:
             import jsonschema_rs
 
             try:
-                self._validator = jsonschema_rs.validator_for(self.tool.output_schema, offline=True)
+                self._validator = jsonschema_rs.validator_for(schema, offline=True)
             except ValueError as error:
                 return ValidationError(f"The output schema of {self.tool.name!r} is no schema: {error}")
         if self._validator.is_valid(structured):
@@ -86,7 +87,8 @@ class Catalog:
         self.has_looked = False
         """Whether the tools were listed for the sake of one that was not known."""
         self._lists: dict[tuple[Kind, Hashable], _Listed] = {}
-        self._tools: dict[str, KnownTool] = {}
+        self.tools: dict[str, KnownTool] = {}
+        """What is known of tools, by name."""
         self._editions: Counter[Kind] = Counter()
 
     def find(
@@ -132,7 +134,7 @@ class Catalog:
         self._editions.update(gone)
         self._lists = {key: listed for key, listed in self._lists.items() if key[0] not in gone}
         if "tools" in gone:
-            self._tools.clear()
+            self.tools.clear()
             self.has_looked = False
 
     def learn(self, tools: list[types.Tool], *, mirrors: bool) -> list[types.Tool]:
@@ -141,7 +143,7 @@ class Catalog:
         return tools if len(usable) == len(tools) else usable
 
     def _learn(self, tool: types.Tool, *, mirrors: bool) -> bool:
-        known = self._tools.get(tool.name)
+        known = self.tools.get(tool.name)
         if known is None or known.tool != tool:
             known = KnownTool(tool)
         if mirrors:
@@ -150,12 +152,8 @@ class Catalog:
             except DefinitionError as error:
                 _logger.warning("tools/list: %r was left out: %s", tool.name, error)
                 return False
-        self._tools[tool.name] = known
+        self.tools[tool.name] = known
         return True
-
-    def tool(self, name: str) -> KnownTool | None:
-        """Return what is known of a tool."""
-        return self._tools.get(name)
 
 
 def shortest(first: int | None, second: int | None) -> int | None:

@@ -14,7 +14,7 @@ from dragoman import types
 from dragoman.client.approval import Approval, decide
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
 from dragoman.client.catalog import Kind, KnownTool, shortest
-from dragoman.client.connection import Connection, OnProgress, Options
+from dragoman.client.connection import OnProgress, Options
 from dragoman.client.core import CONNECT_SECONDS, TIMEOUT_SECONDS, Core, Watcher, Watchers, offers, seconds
 from dragoman.client.ending import Ending
 from dragoman.client.face import Face
@@ -159,7 +159,7 @@ class AsyncClient(Face):
         try:
             connection = await self._core.start()
             method = "server/discover" if connection.version.stateless else "ping"
-            await self._core.request_raw(method, {}, Options(timeout=timeout))
+            await self._core.request(method, {}, None, Options(timeout=timeout))
         except (TransportError, RpcError):
             return False
         return True
@@ -219,8 +219,7 @@ class AsyncClient(Face):
             TransportError: the connection was lost, and the call may have run.
             ValidationError: the structured content does not fit its schema, and the client is strict.
         """
-        name = tool if isinstance(tool, str) else str(tool.name)
-        given = dict(arguments or {})
+        name, given = tool if isinstance(tool, str) else str(tool.name), dict(arguments or {})
         if self._on_approval is not None:
             given = await self._approved(name, given)
         params: dict[str, Any] = {"name": name, "arguments": given}
@@ -236,21 +235,23 @@ class AsyncClient(Face):
             headers=headers,
             meta=meta,
         )
-        core = self._core
         try:
-            result = await self._call(core.current or await core.start(), params, options, idempotent=idempotent)
+            result = await self._call(name, params, options, idempotent=idempotent)
         except HeaderMismatch:
             # The tool may mirror arguments in headers that are not known here, or not any more.
             await self._all("tools", refresh=True)
-            result = await self._call(await core.start(), params, options, idempotent=idempotent)
-        outcome = await self._checked(name, result)
+            result = await self._call(name, params, options, idempotent=idempotent)
+        known = self._core.catalog.tools.get(name)
+        if known is None or known.misfit(result) is not None:
+            known = await self._judged(name, known, result)
+        outcome = CallResult.of(result, wrapped=known is not None and known.is_wrapped)
         if outcome.is_error and raise_on_error:
             outcome.raise_for_error()
         return outcome
 
     async def _approved(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Let the author decide about a call, and return the arguments that were approved."""
-        known = self._core.catalog.tool(name)
+        known = self._core.catalog.tools.get(name)
         approval = Approval(name, arguments, tool=None if known is None else known.tool, server=self._server_name())
         await decide(self._on_approval, approval, self._approval_timeout)
         return dict(approval.arguments)
@@ -260,33 +261,30 @@ class AsyncClient(Face):
         return None if info is None else info.name
 
     def _call(
-        self, connection: Connection, params: dict[str, Any], options: Options, *, idempotent: bool | None
+        self, name: str, params: dict[str, Any], options: Options, *, idempotent: bool | None
     ) -> Coroutine[Any, Any, types.CallToolResult]:
-        known = self._core.catalog.tool(params["name"])
-        if known is not None and connection.link.is_http and connection.version.stateless:
-            mirrored = known.plan.build(params["arguments"])
-            if mirrored:
-                options = msgspec.structs.replace(options, headers={**mirrored, **(options.headers or {})})
+        known = self._core.catalog.tools.get(name)
+        if known is not None:
+            options.mirrored = known.plan
         is_safe = self.trusted and known is not None and known.is_idempotent if idempotent is None else idempotent
         return self._core.request("tools/call", params, types.CallToolResult, options, is_safe=is_safe)
 
-    async def _checked(self, name: str, result: types.CallToolResult) -> CallResult:
-        """Return the result of a call, with its structured content as the output schema has it."""
-        catalog, structured = self._core.catalog, result.structured_content
-        known = catalog.tool(name)
-        if known is None and structured is not UNSET and not result.is_error and not catalog.has_looked:
+    async def _judged(self, name: str, known: KnownTool | None, result: types.CallToolResult) -> KnownTool | None:
+        """Return what is known of a tool whose result is to be compared with its schema, listed again if need be.
+
+        Raises:
+            ValidationError: the result does not fit, and the client is strict.
+        """
+        catalog = self._core.catalog
+        if known is None and result.structured_content is not UNSET and not result.is_error and not catalog.has_looked:
             await self._look_up()
             catalog.has_looked = True
-            known = catalog.tool(name)
-        if known is None or result.is_error:
-            return CallResult.of(result)
-        misfit = known.misfit(structured)
-        if misfit is not None:
-            known = await self._fitting(known, structured, misfit)
-        return CallResult.of(result, wrapped=known.is_wrapped)
+            known = catalog.tools.get(name)
+        misfit = None if known is None else known.misfit(result)
+        return known if known is None or misfit is None else await self._fitting(known, result, misfit)
 
-    async def _fitting(self, known: KnownTool, structured: Any, misfit: ValidationError) -> KnownTool:
-        """Return the tool as it is now, if what is known of it is out of date and structured content fits it now.
+    async def _fitting(self, known: KnownTool, result: types.CallToolResult, misfit: ValidationError) -> KnownTool:
+        """Return the tool as it is now, if what is known of it is out of date and its result fits it now.
 
         Raises:
             ValidationError: it does not fit, and the client is strict.
@@ -294,9 +292,9 @@ class AsyncClient(Face):
         if not known.is_doubted:
             await self._look_up()
             known.is_doubted = True
-            latest = self._core.catalog.tool(known.tool.name)
+            latest = self._core.catalog.tools.get(known.tool.name)
             if latest is not None and latest is not known:
-                later = latest.misfit(structured)
+                later = latest.misfit(result)
                 if later is None:
                     return latest
                 misfit = later
@@ -468,7 +466,7 @@ class AsyncClient(Face):
         Raises:
             RpcError: the server refused.
         """
-        raw = await self._core.request_raw(method, dict(params or {}), Options(timeout=timeout))
+        raw = await self._core.request(method, dict(params or {}), None, Options(timeout=timeout))
         return cast("types.Json", msgspec.json.decode(raw))
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:

@@ -54,7 +54,8 @@ class Clocks:
         self.running: set[Clock] = set()
         self._loop = loop
         self._now = loop.time
-        self._idle = asyncio.Event()
+        self._idle: asyncio.Event | None = None
+        """Somebody waits until no clock is needed."""
         self._stand_still = False
         self._timer: asyncio.TimerHandle | None = None
         self._goes_off = 0.0
@@ -69,11 +70,12 @@ class Clocks:
         if clock.seconds is not None and math.isnan(clock.seconds):
             raise ValueError(f"A time-out must be a number of seconds, not {clock.seconds:g}")
         self.running.add(clock)
-        self.wind(clock)
+        if not self._stand_still:
+            self.wind(clock)
 
     def wind(self, clock: Clock) -> None:
         """Let a clock count from now, unless all stand still."""
-        if self._stand_still or self._is_closed or clock.seconds is None or clock.has_run_out:
+        if clock.seconds is None or self._stand_still or self._is_closed or clock.has_run_out:
             return
         deadline = clock.deadline = self._now() + clock.seconds
         if self._timer is None or deadline < self._goes_off:
@@ -94,12 +96,13 @@ class Clocks:
     def end(self, clock: Clock) -> None:
         """Need a clock no longer."""
         self.running.discard(clock)
-        if not self.running:
+        if self._idle is not None and not self.running:
             self._idle.set()
 
     async def ended(self) -> None:
         """Wait until no clock is needed."""
         while self.running:
+            self._idle = self._idle or asyncio.Event()
             self._idle.clear()
             await self._idle.wait()
 

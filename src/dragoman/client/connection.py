@@ -33,6 +33,7 @@ from dragoman.errors import (
 )
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.fields import trim
+from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.methods import METHODS
 from dragoman.protocol.peer import CANCELLED, PROGRESS, Answered, Cancelled, Event, Peer, Progressed, Reply
@@ -41,7 +42,6 @@ from dragoman.protocol.versions import LATEST_HANDSHAKE, Version
 CLOSE_SECONDS = 5.0
 LATE, UNWANTED = "Request timed out", "The client does not wait for it any more"
 OnProgress = Callable[..., Any]
-_NAMES = {method.name: method.name_from for method in METHODS if method.name_from is not None}
 _PROGRESSING = frozenset(method.name for method in METHODS if method.input_required)
 _progress = msgspec.json.Decoder(types.ProgressNotificationParams)
 _ANSWER_BEGINS = re.compile(rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15})\s*,\s*"(?:result|error)"')
@@ -61,6 +61,8 @@ class Options(Struct, kw_only=True):
     progress_token: types.ProgressToken | None = None
     headers: Mapping[str, str] | None = None
     meta: Mapping[str, Any] | None = None
+    mirrored: HeaderPlan | None = None
+    """Which of the arguments are headers too, where there are headers."""
     on_id: Callable[[types.RequestId], Any] | None = None
     """Told the id of each request before it is sent."""
 
@@ -92,8 +94,32 @@ class Host(Protocol):
 class _Pending(Clock, eq=False, kw_only=True):
     """A request that waits for its answer, and how long it does."""
 
-    future: asyncio.Future[Raw]
     on_progress: OnProgress | None
+    outcome: Raw | Exception | None = None
+    waiter: asyncio.Future[None] | None = None
+    """There only if the answer was not there when the request was sent: over HTTP and in memory it mostly is."""
+
+    def is_answered(self) -> bool:
+        """Tell whether there is an outcome."""
+        return self.outcome is not None
+
+    def settle(self, outcome: Raw | Exception) -> None:
+        """Have an outcome, if there was none."""
+        if self.outcome is None:
+            self.outcome = outcome
+            if self.waiter is not None and not self.waiter.done():
+                self.waiter.set_result(None)
+
+    def result(self) -> Raw:
+        """Return the outcome, or raise it; ask for it once."""
+        outcome, self.outcome = self.outcome, None
+        try:
+            if type(outcome) is Raw:
+                return outcome
+            assert isinstance(outcome, Exception)
+            raise outcome
+        finally:
+            del outcome  # which would hold on to this frame, which would hold on to it
 
 
 class Connection:
@@ -114,8 +140,9 @@ class Connection:
         self._limits = limits
         self._peer = Peer(limits)
         self._version = LATEST_HANDSHAKE
-        self._envelope: dict[str, Any] = {}
-        self._tokens: dict[types.ProgressToken, _Pending] = {}
+        self._envelope: dict[str, Raw] = {}
+        self._meta_begins = b"{"
+        self._tokens: dict[types.ProgressToken | None, _Pending] = {}
         self._serving: dict[types.RequestId, asyncio.Task[None]] = {}
         self._answering = 0
         self._background: set[asyncio.Task[Any]] = set()
@@ -139,6 +166,7 @@ class Connection:
         self.link.version = version
         self._peer.version = version
         self._envelope = self._introduction(version) if version.stateless else {}
+        self._meta_begins = jsonrpc.encode(self._envelope)[:-1] + b"," if self._envelope else b"{"
 
     def _introduction(self, version: Version) -> dict[str, Raw]:
         said = {
@@ -165,23 +193,25 @@ class Connection:
             TransportError: the connection is gone.
         """
         message, pending = self._begin(method, params, options)
-        future = pending.future
         try:
             try:
                 try:
                     await self.link.send(message)
                 except TransportError:
                     # What breaks after the answer came breaks nothing.
-                    if not future.done():
+                    if pending.outcome is None:
                         raise
-                result = await future
+                if pending.outcome is None:
+                    pending.waiter = self._loop.create_future()
+                    await pending.waiter
             except asyncio.CancelledError:
                 if not pending.is_to_blame():
                     raise
-                result = _result_in_time(message, pending)
+                if pending.outcome is None:
+                    late = f"{method} timed out: nothing was heard of it for {pending.seconds:g} seconds"
+                    raise Timeout(late, message.id) from None
             except Exception as error:
-                if pending.has_run_out:
-                    pending.is_to_blame()
+                pending.is_to_blame()
                 if isinstance(error, TransportError) or not isinstance(error, TimeoutError):
                     raise
                 raise TransportError(f"{method} could not be sent: {str(error) or 'it took too long'}") from error
@@ -189,13 +219,12 @@ class Connection:
                 if pending.has_run_out:
                     await pending.forgive()
         except BaseException as error:
-            self._abandon(message, pending, error, may_cancel=may_cancel)
+            self._abandon(message, error, may_cancel=may_cancel)
             raise
         finally:
             self._clocks.end(pending)
-            if options.progress_token is not None:
-                del self._tokens[options.progress_token]
-        return result
+            self._tokens.pop(options.progress_token, None)
+        return pending.result()
 
     def _begin(self, method: str, params: dict[str, Any], options: Options) -> tuple[Outgoing, _Pending]:
         """Return a request that is to be sent, and what waits for its answer from now on."""
@@ -207,19 +236,13 @@ class Connection:
             id = peer.next_id()
         if token is not None and (token in tokens or token in peer.waiting):
             raise ValueError(f"The progress token {token!r} is in use by a request that waits for its answer")
-        name_from = _NAMES.get(method)
-        name = None if name_from is None else params.get(name_from)
-        meta: dict[str, Any] = {**options.meta, **self._envelope} if options.meta else self._envelope.copy()
-        if method in _PROGRESSING:
-            meta["progressToken"] = id if token is None else token
-        if meta:
-            params = {**params, "_meta": meta}
-        task, future = asyncio.current_task(self._loop), self._loop.create_future()
+        meta = self._meta(method, id, options)
+        task = asyncio.current_task(self._loop)
         assert task is not None
-        pending = _Pending(options.timeout, task, task.cancelling(), future=future, on_progress=options.on_progress)
+        pending = _Pending(options.timeout, task, task.cancelling(), on_progress=options.on_progress)
         self._clocks.start(pending)
         try:
-            data = peer.send_request(id, method, params, pending)
+            data = peer.send_request(id, method, {**params, "_meta": meta} if meta else params, pending)
         except ValidationError:
             self._clocks.end(pending)
             raise
@@ -227,11 +250,20 @@ class Connection:
             tokens[token] = pending
         if options.on_id is not None:
             options.on_id(id)
-        return Outgoing(data, method, id, name, options.headers, future, self._standstill), pending
+        headers = options.headers
+        if self.link.is_http and options.mirrored is not None and self._version.stateless:
+            headers = {**options.mirrored.build(params["arguments"]), **(headers or {})}
+        return Outgoing(data, method, id, params, headers, pending.is_answered, self._standstill), pending
 
-    def _abandon(self, message: Outgoing, pending: _Pending, error: BaseException, *, may_cancel: bool) -> None:
-        if pending.future.done() and not pending.future.cancelled():
-            pending.future.exception()
+    def _meta(self, method: str, id: types.RequestId, options: Options) -> Raw | dict[str, Any]:
+        if method not in _PROGRESSING:
+            return {**(options.meta or {}), **self._envelope}
+        if options.meta or options.progress_token is not None or not isinstance(id, int):
+            token = id if options.progress_token is None else options.progress_token
+            return {**(options.meta or {}), **self._envelope, "progressToken": token}
+        return Raw(b'%b"progressToken":%d}' % (self._meta_begins, id))
+
+    def _abandon(self, message: Outgoing, error: BaseException, *, may_cancel: bool) -> None:
         assert message.id is not None
         notice = self._peer.cancel(message.id, LATE if isinstance(error, Timeout) else UNWANTED)
         closes = self.link.is_http and self._version.stateless
@@ -267,7 +299,7 @@ class Connection:
         """Take a message of the server."""
         for event in self._peer.receive_message(data) or self._second_look(data):
             if type(event) is Answered:
-                _settle(event.waiter.future, event.outcome)
+                event.waiter.settle(event.outcome)
             else:
                 self._take(event)
                 if type(event) is Reply:
@@ -370,8 +402,7 @@ class Connection:
 
     def _fail(self, error: Exception) -> None:
         for pending in self._peer.close():
-            if not pending.future.done():
-                pending.future.set_exception(broken(error))
+            pending.settle(broken(error))
 
     async def drained(self) -> None:
         """Wait until no request waits for its answer."""
@@ -407,24 +438,3 @@ def broken(error: Exception) -> TransportError:
         fresh = copy.copy(error)
     fresh.__cause__ = error.__cause__ if isinstance(error, TransportError) else error
     return fresh
-
-
-def _result_in_time(message: Outgoing, pending: _Pending) -> Raw:
-    """Return the answer of a request whose time is up, if it came all the same.
-
-    Raises:
-        Timeout: it did not.
-    """
-    if pending.future.done() and not pending.future.cancelled():
-        return pending.future.result()
-    late = f"{message.method} timed out: nothing was heard of it for {pending.seconds:g} seconds"
-    raise Timeout(late, message.id) from None
-
-
-def _settle(future: asyncio.Future[Raw], outcome: Raw | RpcError) -> None:
-    if future.done():
-        return
-    if isinstance(outcome, RpcError):
-        future.set_exception(outcome)
-    else:
-        future.set_result(outcome)

@@ -14,7 +14,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Coroutine, Hashable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, overload
 from weakref import WeakSet
 
 import msgspec
@@ -214,11 +214,6 @@ class Core:
 
     # What the client's methods ask for.
 
-    @property
-    def current(self) -> Connection | None:
-        """The connection, if it lives, and in the event loop that runs."""
-        return self.lifeline.current if self._loop is asyncio.get_running_loop() else None
-
     async def start(self) -> Connection:
         """Return the connection, made now if there is none.
 
@@ -243,10 +238,28 @@ class Core:
         threads, self._deliveries = self._deliveries.threads, Deliveries()
         self._deliveries.threads = threads
 
+    @overload
     def request(
         self, method: str, params: dict[str, Any], kind: type[R], options: Options, *, is_safe: bool | None = None
-    ) -> Coroutine[Any, Any, R]:
+    ) -> Coroutine[Any, Any, R]: ...
+
+    @overload
+    def request(
+        self, method: str, params: dict[str, Any], kind: None, options: Options, *, is_safe: bool | None = None
+    ) -> Coroutine[Any, Any, Raw]: ...
+
+    def request(
+        self,
+        method: str,
+        params: dict[str, Any],
+        kind: type[R] | None,
+        options: Options,
+        *,
+        is_safe: bool | None = None,
+    ) -> Coroutine[Any, Any, Any]:
         """Make a request, with as many rounds of input as it takes, and return its result.
+
+        Without a `kind` it is made once, and its result is as it came.
 
         Raises:
             RpcError: the server refused.
@@ -254,24 +267,6 @@ class Core:
             TransportError: the connection was lost.
             InputNeeded: the server needs answers that nobody here gives.
         """
-        return self._made(method, params, kind, options, is_safe=is_safe)
-
-    def request_raw(
-        self, method: str, params: dict[str, Any], options: Options, *, is_safe: bool | None = None
-    ) -> Coroutine[Any, Any, Raw]:
-        """Make one request, and return its result as it came.
-
-        Raises:
-            RpcError: the server refused.
-            Timeout: nothing was heard of it in time.
-            TransportError: the connection was lost.
-        """
-        return self._made(method, params, None, options, is_safe=is_safe)
-
-    def _made(
-        self, method: str, params: dict[str, Any], kind: type[R] | None, options: Options, *, is_safe: bool | None
-    ) -> Coroutine[Any, Any, Any]:
-        """Make a request in the total time that it may take, if there is one."""
         total = self.total_timeout if options.total_timeout is None else options.total_timeout
         if total is None:
             return self._rounds(method, params, kind, options, is_safe=is_safe)
@@ -310,7 +305,7 @@ class Core:
             if self._loop is not asyncio.get_running_loop():
                 await self.start()
             raw = await self.lifeline.run(Connection.request, method, given, filled, is_safe=safe)
-            if not self._deliveries.is_idle:
+            if self._deliveries.delivering is not None:
                 await self._deliveries.settled()
             result = raw if kind is None else read(raw, kind, method)
             if type(result) is not types.InputRequiredResult:
@@ -383,7 +378,7 @@ class Core:
                 await self.listening.acknowledged(self.timeout or TIMEOUT_SECONDS)
                 self._check_heard(uri)
             else:
-                await self.request_raw("resources/subscribe", {"uri": uri}, Options())
+                await self.request("resources/subscribe", {"uri": uri}, None, Options())
         except DragomanError:
             if uri not in self._followers:
                 self.followed.discard(uri)
@@ -404,7 +399,7 @@ class Core:
             await self.listening.replaced()
             await connection.told()
         else:
-            await self.request_raw("resources/unsubscribe", {"uri": uri}, Options())
+            await self.request("resources/unsubscribe", {"uri": uri}, None, Options())
 
     def watch(self, uri: str, watcher: Watcher) -> None:
         """Let somebody forget what a resource held when it changes."""
@@ -422,7 +417,7 @@ class Core:
         if connection.version.stateless:
             connection.speak(connection.version)
         else:
-            await self.request_raw("logging/setLevel", {"level": level}, Options())
+            await self.request("logging/setLevel", {"level": level}, None, Options())
 
     def roots_changed(self) -> None:
         """Tell the server, from any thread, that the roots changed."""

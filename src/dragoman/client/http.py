@@ -100,7 +100,7 @@ class HttpLink:
                     message.data,
                     sent,
                     self._receive if answered is None else partial(self._receive_for, message, answered),
-                    answered=_always if answered is None else answered.done,
+                    answered=_always if answered is None else answered,
                     resume=None if self.version is not None and self.version.stateless else self._resume,
                     heard=self._begin if introduces else None,
                 )
@@ -114,7 +114,7 @@ class HttpLink:
                 break
         if answer.status >= FAILED:
             self._refused(message, answer, in_session=SESSION in sent)
-        elif answered is not None and not answered.done():
+        elif answered is not None and not answered():
             raise self._unanswered(message, answer)
 
     async def _is_authorized_now(self, message: Outgoing, answer: Answer) -> bool:
@@ -133,10 +133,10 @@ class HttpLink:
         said = jsonrpc.decode(answer, self._limits)
         return isinstance(said, jsonrpc.ErrorResponse) and said.id is None
 
-    def _receive_for(self, message: Outgoing, answered: asyncio.Future[object], data: bytes) -> None:
+    def _receive_for(self, message: Outgoing, answered: Callable[[], bool], data: bytes) -> None:
         """Receive on the exchange of a request, where an error that names no request is the answer."""
         self._receive(data)
-        if not answered.done() and b'"error"' in data:
+        if not answered() and b'"error"' in data:
             said = jsonrpc.decode(data, self._limits)
             if isinstance(said, jsonrpc.ErrorResponse) and said.id is None:
                 self._answer(message, said.error)
@@ -213,7 +213,7 @@ class HttpLink:
         if refusal is not None and message.id is not None:
             # Whatever id it names, or none: it came back on the exchange of this request.
             self._answer(message, refusal.error)
-            if message.answered is None or message.answered.done():
+            if message.answered is None or message.answered():
                 return
         text = answer.body.decode("utf-8", "replace").strip()[:200]
         raise HttpError(

@@ -147,7 +147,9 @@ class Lifeline:
         """
         unsent = repetitions = 0
         while True:
-            connection = self.current or await self.connection()
+            connection = self._connection
+            if connection is None or not connection.is_alive:
+                connection = await self.connection()
             try:
                 return await work(connection, *given)
             except (Timeout, AuthError):

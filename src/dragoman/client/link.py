@@ -7,7 +7,6 @@ its request, so that `send` returns when the request is answered.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from inspect import isawaitable
@@ -19,9 +18,12 @@ from msgspec import Struct
 from dragoman import types
 from dragoman.config import is_async
 from dragoman.errors import ConnectError, DragomanError, TransportError
+from dragoman.protocol.methods import METHODS
 from dragoman.protocol.versions import Version
 from dragoman.runtime.offload import offload
 from dragoman.transports.contract import Transport
+
+_NAMED_BY: dict[str | None, str] = {method.name: method.name_from for method in METHODS if method.name_from is not None}
 
 
 class Outgoing(Struct):
@@ -32,14 +34,20 @@ class Outgoing(Struct):
     """None for an answer."""
     id: types.RequestId | None = None
     """None for what is not answered."""
-    name: str | None = None
-    """What the request is about: the name of a tool or prompt, or the URI of a resource."""
+    params: Mapping[str, Any] | None = None
+    """Of a request."""
     headers: Mapping[str, str] | None = None
     """For this message alone, where there are headers."""
-    answered: asyncio.Future[Any] | None = None
-    """Done when the request has its answer."""
+    answered: Callable[[], bool] | None = None
+    """Tells whether the request has its answer."""
     standstill: Callable[[], AbstractContextManager[None]] = nullcontext
     """Entered while somebody else is waited for, such as a user who logs in: the clocks of requests stand still."""
+
+    @property
+    def name(self) -> str | None:
+        """What the request is about: the name of a tool or prompt, or the URI of a resource."""
+        named_by = _NAMED_BY.get(self.method)
+        return None if named_by is None or self.params is None else self.params.get(named_by)
 
 
 class Link(Protocol):

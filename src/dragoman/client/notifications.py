@@ -73,7 +73,8 @@ class Deliveries:
         """Whether plain functions are called in threads."""
         self._most = most
         self._due: deque[tuple[Callable[..., Any], tuple[Any, ...]] | asyncio.Future[None]] = deque()
-        self._delivering: asyncio.Task[None] | None = None
+        self.delivering: asyncio.Task[None] | None = None
+        """None when there is nothing to deliver."""
         self._dropped = 0
 
     def put(self, function: Callable[..., Any], *given: Any) -> None:
@@ -81,8 +82,8 @@ class Deliveries:
         self._due.append((function, given))
         if len(self._due) > self._most:
             self._drop()
-        if self._delivering is None or self._delivering.done():
-            self._delivering = asyncio.get_running_loop().create_task(self._deliver())
+        if self.delivering is None or self.delivering.done():
+            self.delivering = asyncio.get_running_loop().create_task(self._deliver())
 
     def _drop(self) -> None:
         oldest = self._due.popleft()
@@ -107,6 +108,7 @@ class Deliveries:
                     raise
                 _logger.exception("A handler of notifications failed")
         self._dropped = 0
+        self.delivering = None
 
     def _survives(self, error: BaseException) -> bool:
         """Tell whether those that are due are delivered after such an error."""
@@ -125,7 +127,7 @@ class Deliveries:
     @property
     def is_idle(self) -> bool:
         """Whether there is nobody to wait for."""
-        return self._delivering is None or self._delivering.done() or self in _inside.get()
+        return self.delivering is None or self.delivering.done() or self in _inside.get()
 
     async def settled(self) -> None:
         """Wait until everything that is due now was delivered, unless it is a delivery that waits."""
@@ -140,7 +142,7 @@ class Deliveries:
         for due in waiting:
             if isinstance(due, asyncio.Future):
                 _reach(due)
-        delivering = self._delivering
+        delivering = self.delivering
         if delivering is not None and not self.is_idle:
             delivering.cancel()
             await asyncio.wait([delivering], timeout=CLOSE_SECONDS)

@@ -79,13 +79,12 @@ class CallResult(Struct, frozen=True):
     @classmethod
     def of(cls, result: types.CallToolResult, *, wrapped: bool = False) -> CallResult:
         """Return the result of a call; what was wrapped for the sake of an old version is unwrapped."""
-        structured = result.structured_content
-        has_structured = structured is not UNSET
-        if wrapped and isinstance(structured, dict) and structured.keys() == {"result"}:
+        structured, is_error = result.structured_content, bool(result.is_error)
+        if structured is UNSET:
+            return cls(result.content, None, is_error, result.meta)
+        if wrapped and not is_error and isinstance(structured, dict) and structured.keys() == {"result"}:
             structured = structured["result"]
-        return cls(
-            result.content, structured if has_structured else None, bool(result.is_error), result.meta, has_structured
-        )
+        return cls(result.content, structured, is_error, result.meta, has_structured=True)
 
     @property
     def text(self) -> str:

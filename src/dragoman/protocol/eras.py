@@ -22,7 +22,6 @@ from dragoman.protocol.methods import METHODS, Method, offered
 from dragoman.protocol.versions import (
     VERSIONS,
     Version,
-    find_version,
     handshake_versions,
     stateless_versions,
     version_names,
@@ -60,6 +59,8 @@ class Offer(Struct, frozen=True):
     methods: Mapping[str, Mapping[str, Method]]
     known: Mapping[str, Method]
     """Every request of the table, whether it is offered or not."""
+    stateless: Mapping[str, Version]
+    """Those that are served without a handshake, by name."""
     unintroduced: Caller | None
     """A client that sends requests by hand, without a handshake; None where no version has one."""
 
@@ -77,6 +78,7 @@ class Offer(Struct, frozen=True):
             newest_first,
             {version.name: offered(rows, version, "client", capabilities) for version in newest_first},
             {method.name: method for method in rows},
+            {version.name: version for version in newest_first if version.stateless},
             next((Caller(version) for version in handshake_versions(newest_first)), None),
         )
 
@@ -196,33 +198,28 @@ def _decode_meta(raw: Raw) -> types.RequestMeta:
         raise InvalidParams(f"Invalid parameters: {error}") from None
 
 
-def require_envelope(meta: types.RequestMeta, offer: Offer) -> str:
-    """Return the version that a stateless request claims.
-
-    Raises:
-        InvalidParams: the request lacks what every stateless request carries.
-    """
+def lacking(meta: types.RequestMeta, offer: Offer) -> InvalidParams:
+    """Return the refusal of a stateless request that lacks what every one of them carries."""
     # MUST (2026-07-28): "missing required _meta field -> -32602", before the version itself is judged.
-    if meta.protocol_version is None or meta.client_capabilities is None:
-        missing = types.PROTOCOL_VERSION if meta.protocol_version is None else types.CLIENT_CAPABILITIES
-        served = ", ".join(version_names(offer.versions))
-        raise InvalidParams(f"_meta lacks {missing!r}, which every stateless request carries; served are {served}")
-    return meta.protocol_version
+    missing = types.PROTOCOL_VERSION if meta.protocol_version is None else types.CLIENT_CAPABILITIES
+    served = ", ".join(version_names(offer.versions))
+    return InvalidParams(f"_meta lacks {missing!r}, which every stateless request carries; served are {served}")
 
 
-def stateless_caller(meta: types.RequestMeta, offer: Offer, claimed: str | None = None) -> Caller:
-    """Return who sent a stateless request; `claimed` is its version, where `require_envelope` has found it already.
+def stateless_caller(meta: types.RequestMeta, offer: Offer) -> Caller:
+    """Return who sent a stateless request.
 
     Raises:
         InvalidParams: the request lacks what every stateless request carries.
         UnsupportedVersion: its version is not served without a handshake.
     """
-    if claimed is None:
-        claimed = require_envelope(meta, offer)
-    version = find_version(claimed)
-    if version is None or not version.stateless or version not in offer.versions:
+    claimed, capabilities = meta.protocol_version, meta.client_capabilities
+    if claimed is None or capabilities is None:
+        raise lacking(meta, offer)
+    version = offer.stateless.get(claimed)
+    if version is None:
         raise UnsupportedVersion(claimed, version_names(offer.versions))
-    return Caller(version, meta.client_capabilities or types.ClientCapabilities(), meta.client_info, meta.log_level)
+    return Caller(version, capabilities, meta.client_info, meta.log_level)
 
 
 def seal(

@@ -209,12 +209,14 @@ def _in_session(
 def _climb(sent: RequestHeaders, message: jsonrpc.Request, offer: eras.Offer, read: eras.Read) -> eras.Request:
     """The ladder of a stateless request, each rung before the next: `_meta`, version, mirrored headers, method."""
     meta, raw_meta, params = read
-    claimed = eras.require_envelope(meta, offer)
+    claimed = meta.protocol_version
+    if claimed is None or meta.client_capabilities is None:
+        raise eras.lacking(meta, offer)
     if sent.repeated is not None:
         headers.check_single(sent)
     if sent.protocol_version != claimed:
         raise _differs("MCP-Protocol-Version", sent.protocol_version, claimed)
-    caller = eras.stateless_caller(meta, offer, claimed)
+    caller = eras.stateless_caller(meta, offer)
     if sent.method != message.method:
         raise _differs("Mcp-Method", sent.method, message.method)
     _check_name(sent, offer.known.get(message.method), message.params, params)

@@ -89,12 +89,12 @@ WRAPPED = "x-dragoman-wrapped"
 
 def trim(value: T, version: Version) -> T:
     """Return the value as a version can carry it; the same object where nothing has to change."""
-    trimmed: Any = value
     kind = type(value)
     if type(kind) is _STRUCT:  # which is quicker than isinstance
         plan = _plan(kind, version)
-        trimmed = value if plan is None else plan.apply(trimmed)
-    elif isinstance(value, list):
+        return value if plan is None else plan.apply(value)
+    trimmed: Any = value
+    if isinstance(value, list):
         items = [trim(item, version) for item in value]
         trimmed = value if all(map(is_, value, items)) else items
     elif type(value) is dict:
@@ -109,7 +109,7 @@ class _Plan(Struct, frozen=True):
     nested: tuple[str, ...]
     conversions: tuple[Callable[[Any], Any], ...]
 
-    def apply(self, value: Struct) -> Any:
+    def apply(self, value: Any) -> Any:
         changes: dict[str, Any] = {}
         for name, default in self.dropped:
             if getattr(value, name) is not default:

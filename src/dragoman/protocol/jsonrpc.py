@@ -32,6 +32,7 @@ class Limits(Struct, frozen=True):
 DEFAULT_LIMITS = Limits()
 
 
+@final
 class Request(Struct, frozen=True, gc=False):
     """A request: it wants one response with its id."""
 
@@ -40,6 +41,7 @@ class Request(Struct, frozen=True, gc=False):
     params: Raw = NO_PARAMS
 
 
+@final
 class Notification(Struct, frozen=True, gc=False):
     """A notification: it is never answered."""
 
@@ -47,6 +49,7 @@ class Notification(Struct, frozen=True, gc=False):
     params: Raw = NO_PARAMS
 
 
+@final
 class ResultResponse(Struct, frozen=True):
     """The answer to a request of ours."""
 
@@ -54,6 +57,7 @@ class ResultResponse(Struct, frozen=True):
     result: Raw
 
 
+@final
 class ErrorResponse(Struct, frozen=True):
     """The refusal of a request of ours; without an id the peer could not tell which."""
 
@@ -61,6 +65,7 @@ class ErrorResponse(Struct, frozen=True):
     error: RpcError
 
 
+@final
 class Invalid(Struct, frozen=True):
     """What is not a message; `answer` is false where an answer could be taken for another one."""
 
@@ -113,8 +118,11 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS, *, batches: bool = Fals
     """
     size, levels = len(data), limits.nesting
     # A level of nesting takes two bytes; of an object, whose members have names, five.
-    may_nest = size > 2 * levels and (size > 5 * levels or _OPENING in data)
-    if may_nest or size > limits.message_bytes or not data.isascii():
+    if (
+        (size > 2 * levels and (size > 5 * levels or _OPENING in data))
+        or size > limits.message_bytes
+        or not data.isascii()
+    ):
         problem = _over_limits(data, limits)
         if problem is not None:
             return Invalid(None, ParseError(problem))
@@ -180,10 +188,11 @@ def _decode_one(data: bytes | Raw) -> Message:
         return _diagnose(data, error)
     except (msgspec.DecodeError, RecursionError) as error:
         return _unparsable(error)
-    method = envelope.method
+    id, method = envelope.id, envelope.method
     if method is UNSET:
-        return _decode_response(envelope)
-    id = envelope.id
+        if id is UNSET or id is None or envelope.result is UNSET or envelope.error is not UNSET:
+            return _decode_refusal(envelope)
+        return ResultResponse(id, envelope.result)
     params = envelope.params
     if len(params) == _NULL_BYTES and params == _NULL:
         params = NO_PARAMS
@@ -200,15 +209,14 @@ def _unparsable(error: Exception) -> Invalid:
     return Invalid(None, ParseError(f"The message is not JSON: {error}"))
 
 
-def _decode_response(envelope: _Envelope) -> Message:
+def _decode_refusal(envelope: _Envelope) -> ErrorResponse | Invalid:
+    """Return what is neither a request, nor a notification, nor a result."""
+    id = None if envelope.id is UNSET else envelope.id
     if envelope.error is not UNSET:
-        return ErrorResponse(None if envelope.id is UNSET else envelope.id, decode_error(envelope.error))
+        return ErrorResponse(id, decode_error(envelope.error))
     if envelope.result is UNSET:
-        id = None if envelope.id is UNSET else envelope.id
         return Invalid(id, InvalidRequest("A message needs a method, a result or an error"))
-    if envelope.id is UNSET or envelope.id is None:
-        return Invalid(None, InvalidRequest("A result needs the id of its request"), answer=False)
-    return ResultResponse(envelope.id, envelope.result)
+    return Invalid(None, InvalidRequest("A result needs the id of its request"), answer=False)
 
 
 def decode_error(data: bytes | Raw) -> RpcError:
@@ -295,7 +303,10 @@ def _unencodable(error: Exception) -> ValidationError:
 
 def encode_request(id: RequestId, method: str, params: Any = NO_PARAMS) -> bytes:
     """Return the bytes of a request."""
-    return encode(_RequestOut(id, method, params))
+    try:
+        return _encoder.encode(_RequestOut(id, method, params))
+    except _UNENCODABLE as error:
+        raise _unencodable(error) from None
 
 
 def encode_notification(method: str, params: Any = NO_PARAMS) -> bytes:

@@ -144,109 +144,86 @@ class Peer:
         limits, served = self._limits, self._served
         for line in lines:
             if not isinstance(line, bytes):
-                refusal = ParseError(f"A message must not have more than {limits.message_bytes} bytes")
-                yield self._refuse(None, refusal)
+                yield self._refuse(None, ParseError(f"A message must not have more than {limits.message_bytes} bytes"))
                 continue
             message = jsonrpc.decode(line, limits, batches=self.version.batches)
             if type(message) is jsonrpc.Request and message.id not in served:
                 served[message.id] = _HANDSHAKE if message.method == INITIALIZE else None
                 yield message
-            else:
-                yield from self._brought(message)
+            elif type(message) is jsonrpc.Batch:
+                yield from self._accept_batch(message.messages)
+            elif (event := self.accept(message)) is not None:
+                yield event
 
     def receive_message(self, data: bytes) -> list[Event]:
         """Return what one whole message brings."""
-        return self._brought(jsonrpc.decode(data, self._limits, batches=self.version.batches))
-
-    def _brought(self, message: jsonrpc.Message | jsonrpc.Batch) -> list[Event]:
-        events: list[Event] = []
+        message = jsonrpc.decode(data, self._limits, batches=self.version.batches)
         if type(message) is jsonrpc.Batch:
-            self._accept_batch(message.messages, events)
-        else:
-            self.accept(message, events)
-        return events
+            return self._accept_batch(message.messages)
+        event = self.accept(message)
+        return [] if event is None else [event]
 
-    def accept(self, message: jsonrpc.Message, events: list[Event]) -> None:
-        """Add what a decoded message brings to the events."""
+    def accept(self, message: jsonrpc.Message, batch: _Batch | None = None) -> Event | None:
+        """Return what a decoded message brings, if anything."""
         # A Struct takes long to tell that something is no instance of it.
         if type(message) is jsonrpc.Request:
-            self._accept_request(message, events, None)
-        elif type(message) is jsonrpc.ResultResponse:
-            self._accept_answer(message.id, message.result, message, events)
-        elif type(message) is jsonrpc.Notification:
-            self._accept_notification(message, events)
-        elif type(message) is jsonrpc.ErrorResponse:
-            self._accept_answer(message.id, message.error, message, events)
-        elif type(message) is jsonrpc.Invalid and message.answer:
-            events.append(self._refuse(message.id, message.error))
+            if message.id not in self._served:
+                self._served[message.id] = _HANDSHAKE if message.method == INITIALIZE else batch
+                return message
+            refusal = InvalidRequest(f"The request id {message.id!r} is in use by a request that is still served")
+            return self._refuse_in(batch, message.id, refusal)
+        if type(message) is jsonrpc.ResultResponse:
+            if message.id in self._waiting:
+                return Answered(self._waiting.pop(message.id), message.result)
+            return Unmatched(message)
+        if type(message) is jsonrpc.Notification:
+            return self._accept_notification(message)
+        if type(message) is jsonrpc.ErrorResponse:
+            if message.id is not None and message.id in self._waiting:
+                return Answered(self._waiting.pop(message.id), message.error)
+            return Unmatched(message)
+        return self._refuse_in(batch, message.id, message.error) if message.answer else None
 
-    def _accept_request(self, request: jsonrpc.Request, events: list[Event], batch: _Batch | None) -> None:
-        if request.id in self._served:
-            refusal = InvalidRequest(f"The request id {request.id!r} is in use by a request that is still served")
-            self._settle(self._refuse(request.id, refusal).data, batch, events)
-        else:
-            self._served[request.id] = _HANDSHAKE if request.method == INITIALIZE else batch
-            events.append(request)
+    def _accept_batch(self, messages: list[jsonrpc.Message]) -> list[Event]:
+        batch = _Batch(
+            sum(type(one) is jsonrpc.Request or (type(one) is jsonrpc.Invalid and one.answer) for one in messages)
+        )
+        events = [self.accept(_unless_handshake(message), batch) for message in messages]
+        return [event for event in events if event is not None]
 
-    def _accept_batch(self, messages: list[jsonrpc.Message], events: list[Event]) -> None:
-        answered = [
-            m for m in messages if isinstance(m, jsonrpc.Request) or (isinstance(m, jsonrpc.Invalid) and m.answer)
-        ]
-        batch = _Batch(len(answered))
-        for message in messages:
-            if isinstance(message, jsonrpc.Request) and message.method == INITIALIZE:
-                refusal = InvalidRequest("initialize must not be part of a batch")
-                self._settle(self._refuse(message.id, refusal).data, batch, events)
-            elif isinstance(message, jsonrpc.Request):
-                self._accept_request(message, events, batch)
-            elif isinstance(message, jsonrpc.Invalid) and message.answer:
-                self._settle(self._refuse(message.id, message.error).data, batch, events)
-            else:
-                self.accept(message, events)
-
-    def _settle(self, answer: bytes, batch: _Batch | None, events: list[Event]) -> None:
-        data = answer if batch is None else batch.settle(answer)
-        if data is not None:
-            events.append(Reply(data))
-
-    def _accept_notification(self, notification: jsonrpc.Notification, events: list[Event]) -> None:
+    def _accept_notification(self, notification: jsonrpc.Notification) -> Event | None:
         if notification.method == CANCELLED:
-            self._accept_cancelled(notification.params, events)
-        elif notification.method == PROGRESS:
-            self._accept_progress(notification.params, events)
-        else:
-            events.append(notification)
+            return self._accept_cancelled(notification.params)
+        if notification.method == PROGRESS:
+            return self._accept_progress(notification.params)
+        return notification
 
-    def _accept_cancelled(self, raw: Raw, events: list[Event]) -> None:
+    def _accept_cancelled(self, raw: Raw) -> Cancelled | None:
         params = _lenient(_cancelled, raw)
         id = None if params is None else params.request_id
         # SHOULD: "Ignore unknown/completed/malformed cancellations"; MUST NOT (2025-11-25): cancel initialize.
         if params is None or id is None or id not in self._served:
-            return
+            return None
         if self._served[id] is _HANDSHAKE or id in self._cancelled:
-            return
+            return None
         self._cancelled.add(id)
-        events.append(Cancelled(id, params.reason))
+        return Cancelled(id, params.reason)
 
-    def _accept_progress(self, raw: Raw, events: list[Event]) -> None:
+    def _accept_progress(self, raw: Raw) -> Progressed | None:
         params = _lenient(_progress, raw)
-        if params and params.progress_token in self._waiting:
-            events.append(Progressed(self._waiting[params.progress_token], params))
-
-    def _accept_answer(
-        self,
-        id: types.RequestId | None,
-        outcome: Raw | RpcError,
-        message: jsonrpc.ResultResponse | jsonrpc.ErrorResponse,
-        events: list[Event],
-    ) -> None:
-        if id is not None and id in self._waiting:
-            events.append(Answered(self._waiting.pop(id), outcome))
-        else:
-            events.append(Unmatched(message))
+        if params is None or params.progress_token not in self._waiting:
+            return None
+        return Progressed(self._waiting[params.progress_token], params)
 
     def _refuse(self, id: types.RequestId | None, error: RpcError) -> Reply:
         return Reply(jsonrpc.encode_error(id, error, null_id=not self.version.omits_unknown_id))
+
+    def _refuse_in(self, batch: _Batch | None, id: types.RequestId | None, error: RpcError) -> Reply | None:
+        reply = self._refuse(id, error)
+        if batch is None:
+            return reply
+        answers = batch.settle(reply.data)
+        return None if answers is None else Reply(answers)
 
     def send_result(self, id: types.RequestId, result: Any) -> bytes | None:
         """Return the answer to a request that was served, or None when it was cancelled or its batch still waits.
@@ -254,7 +231,11 @@ class Peer:
         Raises:
             ValidationError: the result cannot be JSON; the request is still to be answered.
         """
-        return self._finish(id, jsonrpc.encode_result(id, result))
+        data = jsonrpc.encode_result(id, result)
+        if self._served.get(id, _UNKNOWN) is None and not self._cancelled:
+            del self._served[id]
+            return data
+        return self._finish(id, data)
 
     def send_encoded(self, id: types.RequestId, result: Raw) -> bytes | tuple[bytes, Raw, bytes] | None:
         """Return what `send_result` does, but outside of a batch in parts, so that a large result is not copied."""
@@ -321,6 +302,13 @@ class Peer:
         self._served.clear()
         self._cancelled.clear()
         return self.abandon()
+
+
+def _unless_handshake(message: jsonrpc.Message) -> jsonrpc.Message:
+    """Return a message of a batch, or what says that it must not be part of one."""
+    if type(message) is jsonrpc.Request and message.method == INITIALIZE:
+        return jsonrpc.Invalid(message.id, InvalidRequest("initialize must not be part of a batch"))
+    return message
 
 
 def _lenient(params: msgspec.json.Decoder[T], raw: Raw) -> T | None:

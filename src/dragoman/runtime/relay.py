@@ -19,15 +19,18 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextvars import Context, copy_context
-from itertools import chain
-from typing import Any
+from time import monotonic
+from typing import Any, Generic, TypeVar
 
 Job = Coroutine[Any, Any, None]
+Came = TypeVar("Came")
 
 MOMENT_SECONDS = 0.005
 _ENDED = object()
+# What asyncio has for tasks of others, which tell it themselves that they are the current one.
+_enter_task, _leave_task = asyncio._enter_task, asyncio._leave_task
 
 
 class _Runner(Coroutine[Any, Any, None]):
@@ -35,14 +38,14 @@ class _Runner(Coroutine[Any, Any, None]):
 
     __slots__ = ("_awaited", "_context", "_is_future", "_job", "_relay", "has_begun", "made", "task")
 
-    def __init__(self, relay: Relay, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, relay: Relay[Any], loop: asyncio.AbstractEventLoop) -> None:
         self._relay = relay
         self._job: Job | None = None
         self._context: Context | None = None
         self._awaited: Any = None
         self._is_future = False
         self.has_begun = False
-        self.made = loop.time()
+        self.made = monotonic()
         # Not by the loop's factory, which may begin a task at once (Python 3.12: eager tasks).
         self.task: asyncio.Task[None] = asyncio.Task(self, loop=loop)
 
@@ -103,110 +106,123 @@ class _Runner(Coroutine[Any, Any, None]):
         return self
 
 
-class Relay:
+class Relay(Generic[Came]):
     """Runs coroutines in as few tasks as they need.
 
     Example:
-        relay = Relay(asyncio.get_running_loop())
-        relay.run(answer(message) for message in messages)
+        relay = Relay(asyncio.get_running_loop(), answer)
+        relay.run(iter(messages))
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, rested: Callable[[], None] | None = None) -> None:
-        """Make one; `rested` is called when all that came has been begun."""
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        begin: Callable[[Came], Job | None],
+        rested: Callable[[], None] | None = None,
+    ) -> None:
+        """Make one.
+
+        `begin` makes a coroutine of something that came, or does all that is to be done itself; the coroutine must not
+        raise. `rested` is called when all that came has been begun.
+        """
         self._loop = loop
+        self._begin = begin
         self._rested = rested
         self._spare: _Runner | None = None
-        self._pending: deque[tuple[Context, Iterator[Job]]] = deque()
+        self._pending: deque[tuple[Context, Iterator[Came]]] = deque()
         self._is_running = False
+        self._outer: asyncio.Task[Any] | None = None
         self.task: asyncio.Task[None] | None = None
         """The task that runs a coroutine, while that begins."""
 
     @property
     def is_pending(self) -> bool:
-        """Whether some of what was to be run is still to be made."""
+        """Whether some of what came is still to be begun."""
         return bool(self._pending)
 
-    def run(self, jobs: Iterator[Job]) -> None:
-        """Begin coroutines, which must not raise, after those that came before; each is made when the last was begun.
+    def run(self, came: Iterable[Came]) -> None:
+        """Begin what came, after what came before, one after another.
 
         Raises:
-            Exception: one could not be made; those that came with it are not.
+            Exception: one could not be begun; those that came with it are not.
         """
-        loop, pending = self._loop, self._pending
-        pending.append((copy_context(), jobs))
-        if self._is_running or self._must_wait():
+        spare, outer = self._spare, asyncio.current_task(self._loop)
+        if (
+            self._is_running
+            or (spare is not None and (self._pending or monotonic() - spare.made > MOMENT_SECONDS))
+            or sys.exc_info()[0] is not None
+            or (outer is not None and type(runner := outer.get_coro()) is _Runner and not runner.has_begun)
+        ):
+            self._pending.append((copy_context(), iter(came)))
+            self._await_turn()
             return
-        outer = current = asyncio.current_task(loop)
-        self._is_running = True
+        self._is_running, self._outer = True, outer
         try:
-            while pending:
-                context, jobs = pending.popleft()
-                while (job := context.run(next, jobs, None)) is not None:
-                    runner = self._spare
-                    if runner is None or _is_cancelled(runner.task):
-                        runner = self._spare = _Runner(self, loop)
-                    task = runner.task
-                    if task is not current:
-                        if current is outer and (sys.exc_info()[0] is not None or _is_begun_at_once(outer)):
-                            pending.appendleft((context, chain((job,), jobs)))
-                            return
-                        current = _switch(loop, current, task)
-                    self.task = task
-                    own = context.copy()
-                    # Unlike `send`, this ends without an exception.
-                    awaited = own.run(next, job.__await__(), _ENDED)
-                    if awaited is not _ENDED:
-                        runner.keep(own, job, awaited)
-                        self._spare = None
+            self._begin_each(came)
+            if self._pending:
+                self._begin_pending()
         finally:
-            self._is_running = False
+            self._rest()
+
+    def _await_turn(self) -> None:
+        if self._pending and self._spare is None and not self._is_running:
+            self._spare = _Runner(self, self._loop)
+
+    def _rest(self) -> None:
+        """Let whoever was the current task be so again."""
+        self._is_running = False
+        if self.task is not None:
+            _leave_task(self._loop, self.task)
             self.task = None
-            if current is not outer:
-                _switch(loop, current, outer)
-            if pending and self._spare is None:
-                self._spare = _Runner(self, loop)
+            if self._outer is not None:
+                _enter_task(self._loop, self._outer)
+        if self._pending:
+            self._await_turn()
         if self._rested is not None:
             self._rested()
 
-    def _must_wait(self) -> bool:
-        """Tell whether it is the loop's turn, since there has been none for more than a moment."""
-        spare = self._spare
-        if spare is None or spare.has_begun:
-            return False
-        return len(self._pending) > 1 or self._loop.time() - spare.made > MOMENT_SECONDS
+    def _begin_pending(self) -> None:
+        while self._pending:
+            context, came = self._pending.popleft()
+            context.run(self._begin_each, came)
+
+    def _begin_each(self, came: Iterable[Came]) -> None:
+        begin = self._begin
+        for one in came:
+            context = copy_context()
+            job = context.run(begin, one)
+            if job is None:
+                continue
+            runner = self._spare
+            if runner is None or runner.task._must_cancel:  # type: ignore[attr-defined]
+                # Cancelled too late for the last coroutine, and not for the sake of this one.
+                runner = self._spare = _Runner(self, self._loop)
+            if runner.task is not self.task:
+                before = self.task or self._outer
+                if before is not None:
+                    _leave_task(self._loop, before)
+                self.task = runner.task
+                _enter_task(self._loop, runner.task)
+            # Unlike `send`, this ends without an exception.
+            awaited = context.run(next, job.__await__(), _ENDED)
+            if awaited is not _ENDED:
+                runner.keep(context, job, awaited)
+                self._spare = None
 
     def turn(self, runner: _Runner) -> None:
         """Let a task that was made have its turn of the loop; it is no spare one any more."""
         if self._pending and self._spare is runner:
+            self._is_running, self._outer = True, runner.task
             try:
-                self.run(iter(()))
+                self._begin_pending()
             except Exception as error:  # which is no reason to lose what the task has begun
                 self._loop.call_exception_handler({"message": "A call could not be taken in", "exception": error})
+            finally:
+                self._rest()
         self.retire(runner)
 
     def retire(self, runner: _Runner) -> None:
         """Begin nothing more in a task; what is pending has another."""
         if self._spare is runner:
-            self._spare = _Runner(self, self._loop) if self._pending else None
-
-
-def _is_cancelled(task: Any) -> bool:
-    """Tell whether a task is to be cancelled: that came too late for one coroutine, and is not for the next."""
-    return bool(task.cancelling() or task._must_cancel)
-
-
-def _is_begun_at_once(task: asyncio.Task[Any] | None) -> bool:
-    """Tell whether a task has not had its turn: what it runs, and what that calls, has a stack that would grow."""
-    runner: Any = None if task is None else task.get_coro()
-    return type(runner) is _Runner and not runner.has_begun
-
-
-def _switch(
-    loop: asyncio.AbstractEventLoop, before: asyncio.Task[Any] | None, after: asyncio.Task[Any] | None
-) -> asyncio.Task[Any] | None:
-    """Let another task be the current one, by the functions that asyncio has for tasks of others."""
-    if before is not None:
-        asyncio._leave_task(loop, before)
-    if after is not None:
-        asyncio._enter_task(loop, after)
-    return after
+            self._spare = None
+            self._await_turn()

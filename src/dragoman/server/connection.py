@@ -11,7 +11,7 @@ client does not read: equal changes are one then, and the oldest message gives w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -57,24 +57,27 @@ class Connection:
         self._input_ended = False
         self._closed = False
         self._loop = asyncio.get_running_loop()
-        self._relay = Relay(self._loop, getattr(send, "write_now", None))
+        self._relay: Relay[Event | None] = Relay(self._loop, self._begin, getattr(send, "write_now", None))
         server.audience.add(self)
 
     def receive(self, chunk: bytes) -> None:
         """Take in a chunk of the stream."""
-        self._relay.run(self._jobs(self._peer.events(chunk)))
+        self._relay.run(self._peer.events(chunk))
 
     def receive_message(self, data: bytes) -> None:
         """Take in one whole message."""
-        self._relay.run(self._jobs(self._peer.receive_message(data)))
+        self._relay.run(self._peer.receive_message(data))
 
     def receive_end(self) -> None:
         """Take in the end of the stream; an unterminated last line is a line, and nobody will answer us any more."""
-        self._relay.run(self._last_jobs())
+        self._relay.run(self._last_events())
 
-    def _last_jobs(self) -> Iterator[Coroutine[Any, Any, None]]:
-        yield from self._jobs(self._peer.receive_end())
-        # After all that came before, which may be what our own requests wait for.
+    def _last_events(self) -> Iterator[Event | None]:
+        yield from self._peer.receive_end()
+        yield None
+
+    def _end(self) -> None:
+        """Wait for nothing that is still to come: all that came before was taken in."""
         self._input_ended = True
         self._fail_waiting()
         for ended in self._subscriptions.values():
@@ -232,17 +235,29 @@ class Connection:
             self._write(self._peer.cancel(id, "The request that asked was cancelled"))
             raise
 
-    def _jobs(self, events: Iterable[Event]) -> Iterator[Coroutine[Any, Any, None]]:
-        """Take in events, and yield what is to be run for them."""
-        for event in events:
-            if self._closed:
-                return
-            if type(event) is not jsonrpc.Request:
-                self._take(event)
-            elif (job := self._serve(event)) is not None:
-                yield job
+    def _begin(self, event: Event | None) -> Coroutine[Any, Any, None] | None:
+        """Take in an event, or the end of the stream, and return what is to be run for it."""
+        if self._closed:
+            return None
+        if type(event) is not jsonrpc.Request:
+            self._take(event)
+            return None
+        call: Call | None = None
+        server, session = self._server, self._session
+        try:
+            request = eras.open(event, server.offer, session.caller)
+            call = Call(request, session, self, server, server.server_context, self._loop)
+            outcome = server.serve(call)
+        except BaseException as error:
+            self._refuse(event.id, error, call)
+            return None
+        if isinstance(outcome, CoroutineType):
+            self._running[event.id] = call
+            return self._finish(call, outcome)
+        self._reply(call, outcome)
+        return None
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: Event | None) -> None:
         match event:
             case Reply(data):
                 self._send(data)
@@ -252,6 +267,8 @@ class Connection:
                 _reject(waiter, outcome) if isinstance(outcome, RpcError) else _resolve(waiter, outcome)
             case jsonrpc.Notification(method):
                 self._server.notified(method)
+            case None:
+                self._end()
             case _:  # progress on requests of ours, and answers that nobody waits for
                 pass
 
@@ -260,22 +277,6 @@ class Connection:
             del self._subscriptions[subscription]
         if id in self._running:
             self._running[id].give_up()
-
-    def _serve(self, message: jsonrpc.Request) -> Coroutine[Any, Any, None] | None:
-        call: Call | None = None
-        server, session = self._server, self._session
-        try:
-            request = eras.open(message, server.offer, session.caller)
-            call = Call(request, session, self, server, server.server_context, self._loop)
-            outcome = server.serve(call)
-        except BaseException as error:
-            self._refuse(message.id, error, call)
-            return None
-        if isinstance(outcome, CoroutineType):
-            self._running[message.id] = call
-            return self._finish(call, outcome)
-        self._reply(call, outcome)
-        return None
 
     async def _finish(self, call: Call, outcome: CoroutineType[Any, Any, Any]) -> None:
         call.task = self._relay.task

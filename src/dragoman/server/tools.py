@@ -74,7 +74,8 @@ class Tool(Definition[Parameters, Returned]):
         try:
             if self._given_schema is not None:
                 arguments = _fitting(self._given_schema, arguments, validate=call.settings.validates_arguments)
-            args, kwargs = self.bind(call, arguments)
+            make_context = self._make_context
+            args, kwargs = self.signature.bind(arguments, None if make_context is None else make_context(call))
         except (ValidationError, ArgumentsRejected) as rejected:
             return failure(str(rejected))
         return self.start(*args, **kwargs)

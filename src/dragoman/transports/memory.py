@@ -58,9 +58,10 @@ class Memory:
         self._sent += 1
         if self._sent % MOST_AT_ONCE == 0:
             await asyncio.sleep(0)
-        if self._connection is None:
+        connection = self._connection
+        if connection is None:
             raise ConnectError("The transport to the server of this process is not open")
-        self._connection.receive_message(message)
+        connection.receive_message(message)
 
     async def close(self) -> None:
         """End the connection."""

@@ -94,16 +94,16 @@ def test_what_is_kept_has_a_bound(catalog):
 
 def test_a_tool_that_is_listed_again_as_it_was_is_the_same(catalog):
     catalog.learn([tool("a")], mirrors=False)
-    known = catalog.tool("a")
+    known = catalog.tools.get("a")
     catalog.learn([tool("a")], mirrors=False)
-    assert catalog.tool("a") is known
+    assert catalog.tools.get("a") is known
     catalog.learn([tool("a", title="other")], mirrors=False)
-    assert catalog.tool("a") is not known
+    assert catalog.tools.get("a") is not known
     catalog.has_looked = True
     catalog.forget("prompts")
-    assert catalog.tool("a") is not None
+    assert catalog.tools.get("a") is not None
     catalog.forget("tools")
-    assert catalog.tool("a") is None
+    assert catalog.tools.get("a") is None
     assert not catalog.has_looked
 
 

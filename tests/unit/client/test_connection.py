@@ -42,7 +42,7 @@ class Link:
             raise self.fails
         self.sent.append(json.loads(message.data))
         if self.is_http and message.id is not None:
-            await message.answered
+            await until(message.answered)
 
     def say(self, **message):
         self.receive(json.dumps({"jsonrpc": "2.0", **message}).encode())

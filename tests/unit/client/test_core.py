@@ -79,7 +79,7 @@ async def test_a_resource_that_the_server_will_not_tell_of_is_not_followed():
         raise RpcError(-32002, "no such resource")
 
     async with AsyncClient(server, mode="handshake") as client:
-        client._core.request_raw = refuse
+        client._core.request = refuse
         with pytest.raises(RpcError, match="no such"):
             await client.subscribe("memo://b", print)
         assert client._core.followed == set()
@@ -156,7 +156,7 @@ async def test_a_result_that_is_wanted_as_it_came_is_not_read_even_where_it_asks
 
     async with AsyncClient(notes()) as client:
         client._core.lifeline.run = run
-        assert await client._core.request_raw("notes/count", {}, Options()) is asks
+        assert await client._core.request("notes/count", {}, None, Options()) is asks
 
 
 @pytest.mark.covers("CTR-01")

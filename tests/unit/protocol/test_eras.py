@@ -263,11 +263,9 @@ def test_parameters_whose_meta_cannot_be_read_are_invalid(params: bytes) -> None
 
 def test_a_missing_envelope_key_is_named_with_the_versions_that_are_served() -> None:
     with pytest.raises(InvalidParams, match=f"lacks '{types.CLIENT_CAPABILITIES}'.*2026-07-28.*2024-11-05"):
-        eras.require_envelope(types.RequestMeta(protocol_version="2026-07-28"), OFFER)
+        eras.stateless_caller(types.RequestMeta(protocol_version="2026-07-28"), OFFER)
     with pytest.raises(InvalidParams, match=f"lacks '{types.PROTOCOL_VERSION}'"):
-        eras.require_envelope(types.RequestMeta(client_capabilities=types.ClientCapabilities()), OFFER)
-    whole = types.RequestMeta(protocol_version="1999-01-01", client_capabilities=types.ClientCapabilities())
-    assert eras.require_envelope(whole, OFFER) == "1999-01-01"
+        eras.stateless_caller(types.RequestMeta(client_capabilities=types.ClientCapabilities()), OFFER)
 
 
 @pytest.mark.parametrize(
@@ -613,7 +611,11 @@ def test_a_session_knows_the_client_as_far_as_the_agreed_version_goes_and_by_its
     assert wire(caller.capabilities) == usable | {"extensions": {"com.example/ui": {}}}
 
 
-def test_a_caller_whose_envelope_was_read_already_is_not_asked_for_it_again() -> None:
-    meta = types.RequestMeta(client_info=types.Implementation("c", "1"))
-    caller = eras.stateless_caller(meta, OFFER, "2026-07-28")
-    assert (caller.version.name, caller.info) == ("2026-07-28", meta.client_info)
+def test_a_caller_is_who_the_envelope_says() -> None:
+    meta = types.RequestMeta("2026-07-28", types.ClientCapabilities(), types.Implementation("c", "1"))
+    caller = eras.stateless_caller(meta, OFFER)
+    assert (caller.version.name, caller.capabilities, caller.info) == (
+        "2026-07-28",
+        meta.client_capabilities,
+        meta.client_info,
+    )

@@ -290,10 +290,9 @@ def test_a_batch_is_refused_where_the_version_has_none(peer):
 
 
 def test_a_decoded_message_may_be_accepted_directly(peer):
-    events: list = []
-    peer.accept(jsonrpc.Request(5, "ping"), events)
+    message = jsonrpc.Request(5, "ping")
+    assert peer.accept(message) is message
     assert peer.serving == [5]
-    assert len(events) == 1
 
 
 def test_what_is_done_about_one_message_of_a_chunk_holds_for_the_next(peer):

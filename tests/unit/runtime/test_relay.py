@@ -20,11 +20,15 @@ def run(work):
     return asyncio.run(asyncio.wait_for(work, DEADLINE))
 
 
+def as_it_is(job):
+    return job
+
+
 class Jobs:
     """Starts coroutines, and notes which task each began and ended in."""
 
     def __init__(self):
-        self.relay = Relay(asyncio.get_running_loop())
+        self.relay = Relay(asyncio.get_running_loop(), as_it_is)
         self.began = {}
         self.ended = {}
         self.failed = {}
@@ -122,7 +126,7 @@ def test_it_is_told_when_all_that_came_has_begun():
     async def scenario():
         told = []
         jobs = Jobs()
-        jobs.relay = Relay(asyncio.get_running_loop(), lambda: told.append(list(jobs.ended)))
+        jobs.relay = Relay(asyncio.get_running_loop(), as_it_is, lambda: told.append(list(jobs.ended)))
         jobs.relay.run(jobs.counted(name) for name in ("one", "two"))
         assert told == [["one", "two"]]
         jobs.start("waits", pause)
@@ -178,7 +182,7 @@ def test_what_is_brought_by_one_that_was_begun_at_once_waits_for_a_turn_of_the_l
                     await deepen(levels - 1)
                     ended.set_result(None)
 
-                Relay(asyncio.get_running_loop()).run(iter((inner(),)))
+                Relay(asyncio.get_running_loop(), as_it_is).run(iter((inner(),)))
                 await ended
 
         jobs = Jobs()
@@ -212,7 +216,7 @@ def test_one_that_cancels_its_own_task_notices_where_it_waits(when):
 
 def test_nothing_is_started_for_nothing():
     async def scenario():
-        relay = Relay(asyncio.get_running_loop())
+        relay = Relay(asyncio.get_running_loop(), as_it_is)
         before = asyncio.all_tasks()
         relay.run(iter(()))
         assert not relay.is_pending
@@ -552,7 +556,7 @@ def test_one_that_still_waits_when_its_loop_is_gone_is_closed():
     loop = asyncio.new_event_loop()
 
     async def scenario():
-        Relay(loop).run(iter((wait(),)))
+        Relay(loop, as_it_is).run(iter((wait(),)))
         await pause()
 
     loop.run_until_complete(scenario())
