@@ -5,9 +5,10 @@ refuses or hangs, uvloop aborts), so a daemon thread reads or writes those. Read
 can be paused; a thread does not read on before its chunk was taken.
 
 What is sent in one turn of the loop leaves in one write: small messages are joined, and a large one that is given in
-parts stays a segment of its own, which is not copied. While much is unwritten the writer pauses its source, until
-most of it is gone. What is sent nevertheless is kept; but an other side that takes nothing for seconds while very much
-waits for it counts as gone.
+parts stays a segment of its own, which is not copied; one that is sent again, as a list is until it changes, becomes a
+file in memory, whose pages Linux puts into a pipe as they are. While much is unwritten the writer pauses its source,
+until most of it is gone. What is sent nevertheless is kept; but an other side that takes nothing for seconds while very
+much waits for it counts as gone.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import takewhile
 from queue import SimpleQueue
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from msgspec import Raw
 
@@ -316,6 +318,60 @@ class Writer(ABC):
             self._flow.break_off()
 
 
+class _Kept:
+    """The large part that was sent last; from the second time on that it is sent, as a file in memory."""
+
+    def __init__(self, *, is_open: bool) -> None:
+        self._is_open = is_open
+        self.part: Raw | None = None
+        self.file: BinaryIO | None = None
+
+    def keep(self, part: Raw) -> None:
+        """Take note that a part is sent."""
+        if part is not self.part:
+            self._drop()
+            self.part = part
+        elif self.file is None and self._is_open:
+            try:
+                self.file = _file_of(part)
+            except (AttributeError, OSError):  # there are none but on Linux; or they are forbidden, or too many
+                self.close()
+
+    def write(self, pipe: int, rest: memoryview) -> int:
+        """Let a pipe have the pages of the file that hold the rest of the part; return how much it took."""
+        assert self.part is not None
+        assert self.file is not None
+        at = len(self.part) - len(rest)
+        try:
+            return os.splice(self.file.fileno(), pipe, len(rest), offset_src=at, flags=os.SPLICE_F_NONBLOCK)
+        except (BlockingIOError, BrokenPipeError):
+            raise
+        except OSError:  # a sandbox may have pipes that take none
+            self.close()
+            return os.write(pipe, rest)
+
+    def close(self) -> None:
+        """Drop what is kept, and make no file any more."""
+        self._is_open = False
+        self._drop()
+
+    def _drop(self) -> None:
+        if self.file is not None:
+            self.file.close()
+        self.part = self.file = None
+
+
+def _file_of(part: Raw) -> BinaryIO:
+    file = os.fdopen(os.memfd_create("dragoman"), "w+b")
+    try:
+        file.write(part)
+        file.flush()
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
 class _WatchingWriter(Writer):
     """Writes what fits, and goes on when the loop says that there is room again."""
 
@@ -324,6 +380,7 @@ class _WatchingWriter(Writer):
         self._rest = memoryview(b"")
         self._following: list[Segment] = []
         """The segments after that of which a rest is unwritten."""
+        self._kept = _Kept(is_open=stat.S_ISFIFO(os.fstat(descriptor).st_mode))
         self._watching = False
         self._is_wide = False
         self._was_blocking = os.get_blocking(descriptor)
@@ -333,9 +390,16 @@ class _WatchingWriter(Writer):
         super().close()
         self._rest = memoryview(b"")
         self._following = []
+        self._kept.close()
         self._watch(wanted=False)
         if self._was_blocking:  # whoever else has this pipe, a shell perhaps, would stumble
             os.set_blocking(self._descriptor, True)
+
+    def send_parts(self, head: bytes, large: Raw, tail: bytes) -> None:
+        """Send one encoded message whose large part, which must not hold a newline, is not to be copied."""
+        if not self._closed:
+            self._kept.keep(large)
+        super().send_parts(head, large, tail)
 
     def _write(self, batch: list[Segment]) -> None:
         self._rest = memoryview(batch.pop(0))
@@ -343,25 +407,40 @@ class _WatchingWriter(Writer):
         self._write_rest()
 
     def _write_rest(self) -> None:
+        written, fits = 0, True
         try:
-            count = os.writev(self._descriptor, [self._rest, *self._following[:MOST_SEGMENTS]])
+            while self._rest and fits:
+                count = self._write_some()
+                written += count
+                fits = self._advance(count)
         except BlockingIOError:
-            self._watch(wanted=True)
-            return
+            pass
         except OSError:
             self._break()
             return
-        self._advance(count)
-        if self._rest:
-            self._widen()
         self._watch(wanted=len(self._rest) > 0)
-        self._written(count, whole=not self._rest)
+        if written:
+            if self._rest:
+                self._widen()
+            self._written(written, whole=not self._rest)
 
-    def _advance(self, count: int) -> None:
+    def _write_some(self) -> int:
+        """Write the rest of a segment, and with it those that follow, up to one that is a file."""
+        kept = self._kept
+        if kept.file is None:
+            return os.writev(self._descriptor, [self._rest, *self._following[:MOST_SEGMENTS]])
+        if self._rest.obj is kept.part:
+            return kept.write(self._descriptor, self._rest)
+        following = takewhile(lambda segment: segment is not kept.part, self._following[:MOST_SEGMENTS])
+        return os.writev(self._descriptor, [self._rest, *following])
+
+    def _advance(self, count: int) -> bool:
+        """Take note of so many bytes that were written, and return whether they were whole segments."""
         while self._following and count >= len(self._rest):
             count -= len(self._rest)
             self._rest = memoryview(self._following.pop(0))
         self._rest = self._rest[count:]
+        return count == 0
 
     def _widen(self) -> None:
         """Let a pipe that was full hold more, so that its two ends wait less for each other."""

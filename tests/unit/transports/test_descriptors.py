@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -8,6 +9,7 @@ import socket
 import tempfile
 import threading
 import tty
+from pathlib import Path
 
 import pytest
 import uvloop
@@ -448,6 +450,138 @@ def test_a_message_in_parts_leaves_in_one_write_where_there_is_room(run, writes)
             sending.send_parts(b"{", LARGE, b"}")
             sending.write_now()
             assert writes == [4 + 300_003]
+            sending.close()
+
+    run(main())
+
+
+def numbered(letter, size):
+    """Text in which every place differs from the others, so that nothing can be lost or take another's place."""
+    return Raw(b"".join(b"%b%07d" % (letter, place) for place in range(size // 8)))
+
+
+SENT_AGAIN, ANOTHER = numbered(b"s", 300_000), numbered(b"a", 130_000)
+
+
+@OUTPUTS
+@pytest.mark.parametrize("taken", [1, 4095, 4096, 65_537, 10_000_000])
+def test_parts_that_are_sent_again_are_the_same_whatever_else_is_sent_and_however_they_are_read(run, conduit, taken):
+    async def main():
+        with conduit() as (reader, writer):
+            sending = open_writer(writer.fileno(), Recorder())
+            sink = Sink(reader)
+            expected = bytearray()
+            for number, letter in enumerate("sssassaass"):
+                part = SENT_AGAIN if letter == "s" else ANOTHER
+                sending(b"before %d" % number)
+                sending.send_parts(b"{", part, b"}")
+                expected += b"before %d\n{%b}\n" % (number, bytes(part))
+                await sink.take(len(sink.read) + taken if number % 3 and taken < len(expected) else 0)
+            await asyncio.gather(sink.take(len(expected)), sending.flush(DEADLINE))
+            assert sink.read == expected
+            sending.close()
+
+    run(main())
+
+
+@pytest.fixture
+def splices(monkeypatch):
+    """The sizes of what was put into a pipe from a file."""
+    sizes = []
+    splice = os.splice
+
+    def record(*given, **options):
+        count = splice(*given, **options)
+        sizes.append(count)
+        return count
+
+    monkeypatch.setattr(os, "splice", record)
+    return sizes
+
+
+def open_files():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_part_that_is_sent_again_is_put_into_a_pipe_as_the_pages_of_a_file(run, splices, writes):
+    async def main():
+        with pipe() as (reader, writer):
+            fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, WIDE_PIPE_BYTES)
+            sending = open_writer(writer.fileno(), Recorder())
+            before = open_files()
+            for part in (SENT_AGAIN, SENT_AGAIN, ANOTHER, SENT_AGAIN, SENT_AGAIN):
+                sending.send_parts(b"{", part, b"}")
+                sending.write_now()
+                os.read(reader.fileno(), WIDE_PIPE_BYTES)
+            assert splices == [300_000, 300_000]
+            assert writes == [300_003, 1, 2, 130_003, 300_003, 1, 2]
+            assert open_files() == before + 1
+            sending.close()
+            assert open_files() == before
+
+    run(main())
+
+
+def test_no_file_is_put_into_a_socket(run, splices):
+    async def main():
+        with sockets() as (reader, writer):
+            sending = open_writer(writer.fileno(), Recorder())
+            sink = Sink(reader)
+            for _ in range(3):
+                sending.send_parts(b"{", SENT_AGAIN, b"}")
+                await asyncio.gather(sink.take(len(sink.read) + 300_003), sending.flush(DEADLINE))
+            assert sink.read == (b"{%b}\n" % bytes(SENT_AGAIN)) * 3
+            sending.close()
+
+    run(main())
+    assert splices == []
+
+
+@pytest.mark.parametrize(
+    ("missing", "problem"),
+    [
+        ("memfd_create", AttributeError),
+        ("memfd_create", PermissionError),
+        ("splice", PermissionError),
+        ("splice", OSError(errno.EINVAL, "no pipe")),
+    ],
+)
+def test_where_there_are_no_such_files_or_pipes_parts_are_written(run, monkeypatch, missing, problem):
+    tried = []
+
+    def refuse(*given, **options):
+        tried.append(missing)
+        raise problem
+
+    monkeypatch.setattr(os, missing, refuse)
+
+    async def main():
+        with pipe() as (reader, writer):
+            sending = open_writer(writer.fileno(), Recorder())
+            sink = Sink(reader)
+            before = open_files()
+            for _ in range(4):
+                sending.send_parts(b"{", SENT_AGAIN, b"}")
+                await asyncio.gather(sink.take(len(sink.read) + 300_003), sending.flush(DEADLINE))
+            assert sink.read == (b"{%b}\n" % bytes(SENT_AGAIN)) * 4
+            assert open_files() == before
+            sending.close()
+
+    run(main())
+    assert tried == [missing]
+
+
+def test_whoever_closes_a_pipe_within_a_part_that_is_sent_again_is_gone(run):
+    async def main():
+        with pipe() as (reader, writer):
+            flow = Recorder()
+            sending = open_writer(writer.fileno(), flow)
+            sink = Sink(reader)
+            for _ in range(WIDE_PIPE_BYTES // len(SENT_AGAIN) + 3):
+                sending.send_parts(b"{", SENT_AGAIN, b"}")
+            await sink.take(400_000)
+            reader.close()
+            await flow.until("pause", "break off")
             sending.close()
 
     run(main())
