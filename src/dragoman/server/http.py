@@ -292,7 +292,9 @@ class HttpService:
                 await sessions.refuse_second(sent.session_id, exchange.principal)
                 await self._begin_session(exchange, sessions, message, taken)
                 return
-            session = await sessions.find(sent.session_id, exchange.principal)
+            session = sessions.find_here(sent.session_id, exchange.principal) or await sessions.find(
+                sent.session_id, exchange.principal
+            )
         except SessionRefused as refused:
             refused.id = message.id if isinstance(message, jsonrpc.Request) and not messages.batch else None
             raise

@@ -10,6 +10,7 @@ What belongs to no request goes to the one stream that the client opened by GET;
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections import OrderedDict
@@ -114,6 +115,8 @@ class Sessions:
         self._most = most
         self._clock = clock
         self._known: OrderedDict[str, HttpSession] = OrderedDict()
+        self._first_lapses = -math.inf
+        """No session has lapsed before; it may be later, since those that are used lapse later."""
         self._over: OrderedDict[str, bool] = OrderedDict()
         self._adopting: dict[str, list[Changed]] = {}
         self._tokens: SessionTokens | None = None
@@ -159,36 +162,41 @@ class Sessions:
         """
         if id is None:
             raise SessionRefused(BAD_REQUEST, InvalidRequest("The header Mcp-Session-Id is missing; initialize first"))
-        now = self._clock()
-        self._expire(now)
-        session = self._known.get(id)
+        session = self.find_here(id, principal)
+        if session is None and id not in self._known:
+            await self._adopt(id, principal)
+            session = self.find_here(id, principal)
         if session is None:
-            session = await self._adopt(id, principal)
-        if session is None or session.data.principal != principal:
             raise SessionRefused(NOT_FOUND, InvalidRequest("The session is not known here, or has ended"))
-        session.last_used = now
-        if id in self._known:
-            self._known.move_to_end(id)
         return session
 
-    async def _adopt(self, id: str, principal: str | None) -> HttpSession | None:
-        """Take up a session that began in another process, with what the others remember of it."""
+    def find_here(self, id: str | None, principal: str | None = None) -> HttpSession | None:
+        """Return a session of a principal, if this process has it."""
+        now = self._clock()
+        if now >= self._first_lapses:
+            self._expire(now)
+        session = None if id is None else self._known.get(id)
+        if id is None or session is None or session.data.principal != principal:
+            return None
+        session.last_used = now
+        self._known.move_to_end(id)
+        return session
+
+    async def _adopt(self, id: str, principal: str | None) -> None:
+        """Take up a session that began in another process, with what the others remember of it, if it is one."""
         caller = self._sealed.open(id, principal=principal, now=time.time())
         if caller is None or self._over.get(id) is ENDED:
-            return None
+            return
         missed = self._adopting.setdefault(id, [])
         try:
             told = await self.workers.share(Sought(id))
         finally:
             self._adopting.pop(id, None)
-        found = self._known.get(id)
-        if found is not None:
-            return found
-        if self._over.get(id) is ENDED:
-            return None
+        if id in self._known or self._over.get(id) is ENDED:
+            return
         living = [memory for memory in told if not memory.is_over]
         if any(memory.was_ended for memory in told) or (not living and (told or id in self._over)):
-            return None
+            return
         self._over.pop(id, None)
         data = SharedSession(caller, principal=principal)
         for memory in living:
@@ -196,7 +204,7 @@ class Sessions:
             data.followed.update(memory.followed)
         for change in missed:
             data.take(change)
-        return self._keep(id, data)
+        self._keep(id, data)
 
     def _recall(self, sought: Sought) -> Remembered | None:
         self._expire(self._clock())
@@ -225,18 +233,18 @@ class Sessions:
         if id is not None and id in self._known:
             self._known.move_to_end(id)
 
-    def _keep(self, id: str, data: SharedSession) -> HttpSession:
+    def _keep(self, id: str, data: SharedSession) -> None:
         self._expire(self._clock())
         if self._most is not None and len(self._known) >= self._most:
             raise SessionRefused(UNAVAILABLE, RpcError(-32603, "There are too many sessions; try again later"))
         data.id = id
         session = self._known[id] = HttpSession(self._server, data, workers=self.workers)
         session.last_used = self._clock()
-        return session
 
     def _expire(self, now: float) -> None:
         """Let those lapse that were idle too long; the least recently used come first."""
         if self._idle_timeout is None:
+            self._first_lapses = math.inf
             return
         long_ago = now - self._idle_timeout
         unused: list[tuple[str, HttpSession]] = []
@@ -249,6 +257,8 @@ class Sessions:
                 self.touch(session)
             else:
                 self._forget(id, was_ended=False)
+        first = next(iter(self._known.values()), None)
+        self._first_lapses = self._idle_timeout + (now if first is None else first.last_used)
 
     async def end(self, id: str | None, principal: str | None = None) -> None:
         """End a session, in every process, because its client says so.
