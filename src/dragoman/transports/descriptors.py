@@ -5,10 +5,10 @@ refuses or hangs, uvloop aborts), so a daemon thread reads or writes those. Read
 can be paused; a thread does not read on before its chunk was taken.
 
 What is sent in one turn of the loop leaves in one write: small messages are joined, and a large one that is given in
-parts stays a segment of its own, which is not copied; one that is sent again, as a list is until it changes, becomes a
-file in memory, whose pages Linux puts into a pipe as they are. While much is unwritten the writer pauses its source,
-until most of it is gone. What is sent nevertheless is kept; but an other side that takes nothing for seconds while very
-much waits for it counts as gone.
+parts stays a segment of its own, which is not copied; one that is sent again, as a list is until it changes, is not
+even copied by the system (`pages.py`). While much is unwritten the writer pauses its source, until most of it is gone.
+What is sent nevertheless is kept; but an other side that takes nothing for seconds while very much waits for it counts
+as gone.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from contextlib import suppress
 from functools import partial
 from itertools import takewhile
 from queue import SimpleQueue
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 from msgspec import Raw
 
 from dragoman.protocol import lines
+from dragoman.transports.pages import MOST_AROUND, Pages, widen
 
 CHUNK_BYTES = 64 * 1024
 CONGESTED_BYTES = 1024 * 1024
 RELIEVED_BYTES = CONGESTED_BYTES // 4
 UNREAD_BYTES = 64 * 1024 * 1024
 UNREAD_SECONDS = 5.0
-WIDE_PIPE_BYTES = 1024 * 1024
 MOST_SEGMENTS = 16
 """That are handed to the system in one write; it would take a thousand."""
 
@@ -318,60 +318,6 @@ class Writer(ABC):
             self._flow.break_off()
 
 
-class _Kept:
-    """The large part that was sent last; from the second time on that it is sent, as a file in memory."""
-
-    def __init__(self, *, is_open: bool) -> None:
-        self._is_open = is_open
-        self.part: Raw | None = None
-        self.file: BinaryIO | None = None
-
-    def keep(self, part: Raw) -> None:
-        """Take note that a part is sent."""
-        if part is not self.part:
-            self._drop()
-            self.part = part
-        elif self.file is None and self._is_open:
-            try:
-                self.file = _file_of(part)
-            except (AttributeError, OSError):  # there are none but on Linux; or they are forbidden, or too many
-                self.close()
-
-    def write(self, pipe: int, rest: memoryview) -> int:
-        """Let a pipe have the pages of the file that hold the rest of the part; return how much it took."""
-        assert self.part is not None
-        assert self.file is not None
-        at = len(self.part) - len(rest)
-        try:
-            return os.splice(self.file.fileno(), pipe, len(rest), offset_src=at, flags=os.SPLICE_F_NONBLOCK)
-        except (BlockingIOError, BrokenPipeError):
-            raise
-        except OSError:  # a sandbox may have pipes that take none
-            self.close()
-            return os.write(pipe, rest)
-
-    def close(self) -> None:
-        """Drop what is kept, and make no file any more."""
-        self._is_open = False
-        self._drop()
-
-    def _drop(self) -> None:
-        if self.file is not None:
-            self.file.close()
-        self.part = self.file = None
-
-
-def _file_of(part: Raw) -> BinaryIO:
-    file = os.fdopen(os.memfd_create("dragoman"), "w+b")
-    try:
-        file.write(part)
-        file.flush()
-    except BaseException:
-        file.close()
-        raise
-    return file
-
-
 class _WatchingWriter(Writer):
     """Writes what fits, and goes on when the loop says that there is room again."""
 
@@ -380,7 +326,7 @@ class _WatchingWriter(Writer):
         self._rest = memoryview(b"")
         self._following: list[Segment] = []
         """The segments after that of which a rest is unwritten."""
-        self._kept = _Kept(is_open=stat.S_ISFIFO(os.fstat(descriptor).st_mode))
+        self._pages = Pages(descriptor)
         self._watching = False
         self._is_wide = False
         self._was_blocking = os.get_blocking(descriptor)
@@ -390,7 +336,7 @@ class _WatchingWriter(Writer):
         super().close()
         self._rest = memoryview(b"")
         self._following = []
-        self._kept.close()
+        self._pages.close()
         self._watch(wanted=False)
         if self._was_blocking:  # whoever else has this pipe, a shell perhaps, would stumble
             os.set_blocking(self._descriptor, True)
@@ -398,7 +344,7 @@ class _WatchingWriter(Writer):
     def send_parts(self, head: bytes, large: Raw, tail: bytes) -> None:
         """Send one encoded message whose large part, which must not hold a newline, is not to be copied."""
         if not self._closed:
-            self._kept.keep(large)
+            self._pages.keep(large)
         super().send_parts(head, large, tail)
 
     def _write(self, batch: list[Segment]) -> None:
@@ -409,30 +355,31 @@ class _WatchingWriter(Writer):
     def _write_rest(self) -> None:
         written, fits = 0, True
         try:
-            while self._rest and fits:
-                count = self._write_some()
+            while fits and (self._rest or self._pages.held):
+                count, fits = self._write_some()
                 written += count
-                fits = self._advance(count)
         except BlockingIOError:
             pass
         except OSError:
             self._break()
             return
-        self._watch(wanted=len(self._rest) > 0)
+        is_left = len(self._rest) > 0 or self._pages.held > 0
+        self._watch(wanted=is_left)
         if written:
-            if self._rest:
+            if is_left:
                 self._widen()
-            self._written(written, whole=not self._rest)
+            self._written(written, whole=not is_left)
 
-    def _write_some(self) -> int:
-        """Write the rest of a segment, and with it those that follow, up to one that is a file."""
-        kept = self._kept
-        if kept.file is None:
-            return os.writev(self._descriptor, [self._rest, *self._following[:MOST_SEGMENTS]])
-        if self._rest.obj is kept.part:
-            return kept.write(self._descriptor, self._rest)
-        following = takewhile(lambda segment: segment is not kept.part, self._following[:MOST_SEGMENTS])
-        return os.writev(self._descriptor, [self._rest, *following])
+    def _write_some(self) -> tuple[int, bool]:
+        """Write what comes next; return how many bytes of it were written, and whether it may go on."""
+        pages = self._pages
+        if pages.held or (pages.part is not None and self._hand_over()):
+            return self._pour()
+        next_segments = self._following[:MOST_SEGMENTS]
+        if pages.part is not None:
+            next_segments = list(takewhile(lambda segment: segment is not pages.part, next_segments))
+        count = os.writev(self._descriptor, [self._rest, *next_segments])
+        return count, self._advance(count)
 
     def _advance(self, count: int) -> bool:
         """Take note of so many bytes that were written, and return whether they were whole segments."""
@@ -442,14 +389,38 @@ class _WatchingWriter(Writer):
         self._rest = self._rest[count:]
         return count == 0
 
+    def _hand_over(self) -> bool:
+        """Let the pages have the next message, if its large part is theirs."""
+        part, rest, following = self._pages.part, self._rest, self._following
+        if rest.obj is part and len(rest) == len(rest.obj):
+            before, at = memoryview(b""), 0
+        elif following and following[0] is part and len(rest) <= MOST_AROUND:
+            before, at = rest, 1
+        else:
+            return False
+        after = following[at] if len(following[at]) <= MOST_AROUND else b""
+        if not self._pages.load(before, after):
+            return False
+        del following[: at + bool(after)]
+        self._rest = memoryview(following.pop(0) if following else b"")
+        return True
+
+    def _pour(self) -> tuple[int, bool]:
+        try:
+            return self._pages.pour()
+        except (BlockingIOError, BrokenPipeError):
+            raise
+        except OSError:  # a sandbox may have pipes that take no pages
+            if self._rest:
+                self._following.insert(0, bytes(self._rest))
+            self._rest = memoryview(self._pages.spill())
+            return 0, True
+
     def _widen(self) -> None:
         """Let a pipe that was full hold more, so that its two ends wait less for each other."""
         if not self._is_wide:
             self._is_wide = True
-            with suppress(ImportError, OSError):  # Linux alone can, for pipes alone, and not without end
-                from fcntl import F_SETPIPE_SZ, fcntl
-
-                fcntl(self._descriptor, F_SETPIPE_SZ, WIDE_PIPE_BYTES)
+            widen(self._descriptor)
 
     def _watch(self, *, wanted: bool) -> None:
         if wanted and not self._watching:

@@ -15,15 +15,15 @@ import pytest
 import uvloop
 from msgspec import Raw
 
-from dragoman.transports import descriptors
+from dragoman.transports import descriptors, pages
 from dragoman.transports.descriptors import (
     CHUNK_BYTES,
     CONGESTED_BYTES,
     RELIEVED_BYTES,
-    WIDE_PIPE_BYTES,
     open_reader,
     open_writer,
 )
+from dragoman.transports.pages import WIDE_PIPE_BYTES
 
 DEADLINE = 30
 
@@ -513,18 +513,22 @@ def test_a_part_that_is_sent_again_is_put_into_a_pipe_as_the_pages_of_a_file(run
                 sending.send_parts(b"{", part, b"}")
                 sending.write_now()
                 os.read(reader.fileno(), WIDE_PIPE_BYTES)
-            assert splices == [300_000, 300_000]
+            assert splices == [300_000, 300_003] * 2
             assert writes == [300_003, 1, 2, 130_003, 300_003, 1, 2]
-            assert open_files() == before + 1
+            assert open_files() == before + 3
             sending.close()
             assert open_files() == before
 
     run(main())
 
 
-def test_no_file_is_put_into_a_socket(run, splices):
+@pytest.mark.parametrize("conduit", [pipe, sockets])
+def test_no_file_is_put_into_a_socket_or_where_there_are_none_in_memory(run, splices, conduit, monkeypatch):
+    if conduit is pipe:
+        monkeypatch.delattr(os, "memfd_create")
+
     async def main():
-        with sockets() as (reader, writer):
+        with conduit() as (reader, writer):
             sending = open_writer(writer.fileno(), Recorder())
             sink = Sink(reader)
             for _ in range(3):
@@ -540,8 +544,8 @@ def test_no_file_is_put_into_a_socket(run, splices):
 @pytest.mark.parametrize(
     ("missing", "problem"),
     [
-        ("memfd_create", AttributeError),
         ("memfd_create", PermissionError),
+        ("pipe", OSError(errno.EMFILE, "too many")),
         ("splice", PermissionError),
         ("splice", OSError(errno.EINVAL, "no pipe")),
     ],
@@ -553,13 +557,12 @@ def test_where_there_are_no_such_files_or_pipes_parts_are_written(run, monkeypat
         tried.append(missing)
         raise problem
 
-    monkeypatch.setattr(os, missing, refuse)
-
     async def main():
         with pipe() as (reader, writer):
             sending = open_writer(writer.fileno(), Recorder())
             sink = Sink(reader)
             before = open_files()
+            monkeypatch.setattr(os, missing, refuse)
             for _ in range(4):
                 sending.send_parts(b"{", SENT_AGAIN, b"}")
                 await asyncio.gather(sink.take(len(sink.read) + 300_003), sending.flush(DEADLINE))
@@ -569,6 +572,87 @@ def test_where_there_are_no_such_files_or_pipes_parts_are_written(run, monkeypat
 
     run(main())
     assert tried == [missing]
+
+
+def test_what_was_put_together_is_written_where_a_pipe_takes_no_pages(run, monkeypatch):
+    splice = os.splice
+
+    def from_files_alone(*given, **options):
+        if "offset_src" in options:
+            return splice(*given, **options)
+        raise OSError(errno.EINVAL, "no pipe")
+
+    async def main():
+        with pipe() as (reader, writer):
+            sending = open_writer(writer.fileno(), Recorder())
+            sink = Sink(reader)
+            before = open_files()
+            monkeypatch.setattr(os, "splice", from_files_alone)
+            for _ in range(3):
+                sending.send_parts(b"{", SENT_AGAIN, b"}")
+                sending.send_parts(b"{", SENT_AGAIN, b"}")
+                sending(b"after")
+            await asyncio.gather(sink.take(3 * 600_012), sending.flush(DEADLINE))
+            assert sink.read == (b"{%b}\n{%b}\nafter\n" % (bytes(SENT_AGAIN), bytes(SENT_AGAIN))) * 3
+            assert open_files() == before
+            sending.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("around", [b"", b"x" * 4000, b"x" * 70_000])
+def test_what_comes_before_and_after_a_part_that_is_sent_again_may_be_of_any_size(run, around):
+    async def main():
+        with pipe() as (reader, writer):
+            sending = open_writer(writer.fileno(), Recorder())
+            sink = Sink(reader)
+            expected = bytearray()
+            for _ in range(6):
+                sending(around)
+                sending.send_parts(b"{", SENT_AGAIN, b"}")
+                sending(around)
+                expected += b"%b\n{%b}\n%b\n" % (around, bytes(SENT_AGAIN), around)
+                await asyncio.sleep(0)
+            await asyncio.gather(sink.take(len(expected)), sending.flush(DEADLINE))
+            assert sink.read == expected
+            sending.close()
+
+    run(main())
+
+
+def test_a_part_that_our_own_pipe_cannot_hold_is_written(run, splices):
+    larger = numbered(b"l", 2 * WIDE_PIPE_BYTES)
+
+    async def main():
+        with pipe() as (reader, writer):
+            sending = open_writer(writer.fileno(), Recorder())
+            sink = Sink(reader)
+            for _ in range(3):
+                sending.send_parts(b"{", larger, b"}")
+            await asyncio.gather(sink.take(3 * len(larger) + 9), sending.flush(DEADLINE))
+            assert sink.read == (b"{%b}\n" % bytes(larger)) * 3
+            sending.close()
+
+    run(main())
+    assert splices == []
+
+
+def test_where_our_own_pipe_cannot_be_wide_parts_are_written(run, monkeypatch):
+    monkeypatch.setattr(pages, "widen", lambda _: None)
+
+    async def main():
+        with pipe() as (reader, writer):
+            sending = open_writer(writer.fileno(), Recorder())
+            sink = Sink(reader)
+            before = open_files()
+            for _ in range(3):
+                sending.send_parts(b"{", SENT_AGAIN, b"}")
+            await asyncio.gather(sink.take(3 * 300_003), sending.flush(DEADLINE))
+            assert sink.read == (b"{%b}\n" % bytes(SENT_AGAIN)) * 3
+            assert open_files() == before
+            sending.close()
+
+    run(main())
 
 
 def test_whoever_closes_a_pipe_within_a_part_that_is_sent_again_is_gone(run):
