@@ -38,7 +38,8 @@ PLACES = {
     "client_http": Place("client, HTTP, stateless", "stateless", "http", OVER_HTTP),
     "client_session": Place("client, HTTP, in a session", "handshake", "http", OVER_HTTP),
     "client_stdio": Place("client, stdio", "stateless", "stdio"),
-    "client_memory": Place("client, in memory", "stateless", "memory", (at_least(10, "mcp"),)),
+    "client_memory": Place("client, in memory, stateless", "stateless", "memory", (at_least(10, "mcp"),)),
+    "client_memory_session": Place("client, in memory, in a session", "handshake", "memory", (at_least(10, "mcp"),)),
 }
 
 

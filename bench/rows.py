@@ -23,13 +23,14 @@ class Effort:
     """How many calls one side is asked in one round, where calls are counted."""
 
 
-FULL = Effort(rounds=5, seconds=0.5, calls=200)
+# Many short rounds: what a machine does for others changes within seconds, and is to hit every side alike.
+FULL = Effort(rounds=15, seconds=0.2, calls=100)
 QUICK = Effort(rounds=2, seconds=0.1, calls=40)
 
 
 @dataclass(frozen=True)
 class Held:
-    """What we hold: our median divided by that of another side is at least, or at most, so much."""
+    """What we hold: our ratio to another side is at least, or at most, so much."""
 
     relation: str
     bound: float
@@ -75,8 +76,9 @@ class Row:
         return (max(values) - min(values)) / 2 / self.median(side)
 
     def ratio(self, other: str) -> float:
-        """Return our median divided by that of another side."""
-        return self.median(OURS) / self.median(other)
+        """Return how many times another side's we did, each compared within a round: the median of the rounds."""
+        rounds = zip(self.samples[OURS], self.samples[other], strict=True)
+        return statistics.median(ours / theirs for ours, theirs in rounds)
 
     def others(self) -> list[str]:
         """Return every side but ours, the known ones first."""
@@ -86,13 +88,13 @@ class Row:
 
 
 def alternate(rounds: int, sides: Iterable[str], measure: Callable[[str], float]) -> Samples:
-    """Measure every side in turn, in each round after one that warms up."""
+    """Measure every side in turn, to and fro, in each round after one that warms up."""
     samples: Samples = {side: [] for side in sides}
-    for warmed_up in [False] + [True] * rounds:
-        for side, values in samples.items():
+    for number in range(rounds + 1):
+        for side in samples if number % 2 else reversed(samples):
             value = measure(side)
-            if warmed_up:
-                values.append(value)
+            if number > 0:
+                samples[side].append(value)
     return samples
 
 

@@ -1,7 +1,7 @@
 """How fast is a stdio server, against those of others and the smallest loop that does the same I/O?
 
 The same tools are called on every side, in the handshake era. All servers run at once and the rounds alternate between
-them; what counts is the ratio of the medians, because times on a shared machine mean little alone.
+them; what counts is the ratio within each round, because times on a shared machine mean little alone.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ def listing(effort: Effort) -> Row:
         def measure(side: str) -> float:
             if side == "ping":
                 return median_microseconds(servers["dragoman"], pings, b'"result":{}')
-            few = requests if side in ("dragoman", "typescript") else requests[: max(5, effort.calls // 10)]
+            few = requests if side in ("dragoman", "typescript") else requests[: max(5, effort.calls // 20)]
             return median_microseconds(servers[side], few, b'"tool_999"')
 
         with on_one_core((os.getpid(), *(server.child.pid for server in servers.values()))):
@@ -258,15 +258,15 @@ def listing(effort: Effort) -> Row:
 
 def starts_and_memory(effort: Effort, wanted: Wanted) -> Iterator[Row]:
     """Measure a fresh process each: how long until it answers, and what it holds then."""
-    milliseconds: Samples = {side: [] for side in (*SIDES, "bare-asyncio")}
     megabytes: Samples = {side: [] for side in (*SIDES, "bare-asyncio")}
     smallest = {"dragoman": "small-dragoman"}
-    for warmed_up in [False] + [True] * effort.rounds:
-        for side in milliseconds:
-            with Server(smallest.get(side, side)) as server:
-                if warmed_up:
-                    milliseconds[side].append(server.seconds_to_first_answer * 1e3)
-                    megabytes[side].append(resident_megabytes(server.child.pid))
+
+    def measure(side: str) -> float:
+        with Server(smallest.get(side, side)) as server:
+            megabytes[side].append(resident_megabytes(server.child.pid))
+            return server.seconds_to_first_answer * 1e3
+
+    milliseconds = alternate(effort.rounds, megabytes, measure)
     if wanted("stdio_start"):
         held = (at_most(1.6, "bare-asyncio"),)
         yield Row("stdio_start", "stdio, start to first answer", "ms", milliseconds, held, more_is_better=False)

@@ -1,8 +1,8 @@
 """How fast is a Streamable HTTP server, against those of others and the smallest program that does the same I/O?
 
 The same tools are called on every side over 16 connections that are kept alive, by a client in a process of its own
-(`http_load.py`). All servers run at once and the rounds alternate between them; what counts is the ratio of the
-medians, because times on a shared machine mean little alone. The time that our server and the bare one spend on a core
+(`http_load.py`). All servers run at once and the rounds alternate between them; what counts is the ratio within each
+round, because times on a shared machine mean little alone. The time that our server and the bare one spend on a core
 per call means more there, and is noted beside the rows. The last rows hold a thousand streams open while calls come at
 a steady rate.
 """
@@ -33,7 +33,7 @@ from processes import (
     stop,
     wait_until_it_listens,
 )
-from rows import Effort, Held, Row, Samples, Wanted, at_least
+from rows import Effort, Held, Row, Samples, Wanted, alternate, at_least
 
 CONNECTIONS = 16
 STREAMS = 1000
@@ -279,21 +279,21 @@ def throughput(name: str, asked: Workload, servers: dict[str, Server], load: Loa
     """Return calls per second of every side, measured in turn, and what they cost ours and the bare one."""
     check_answers(name, asked, servers)
     requests = {label: servers[side.server].requests(side, asked) for label, side in asked.sides.items()}
-    rates: Samples = {label: [] for label in asked.sides}
-    costs: Samples = {"dragoman": [], "bare": []}
-    busiest = 0.0
-    for warmed_up in [False] + [True] * effort.rounds:
-        for label, side in asked.sides.items():
-            server = servers[side.server]
-            spent = server.seconds_on_a_core()
-            seen = load.go(port=server.port, seconds=effort.seconds, requests=requests[label])
-            busiest = max(busiest, seen["busy"])
-            if warmed_up:
-                rates[label].append(seen["rate"])
-                if label in costs:
-                    costs[label].append((server.seconds_on_a_core() - spent) / seen["answers"] * 1e6)
-    notes = {f"microseconds on a core, {label}": statistics.median(values) for label, values in costs.items()}
-    notes["share of a core that the client needed"] = busiest
+    costs: Samples = {label: [] for label in asked.sides}
+    busy: list[float] = []
+
+    def measure(label: str) -> float:
+        server = servers[asked.sides[label].server]
+        spent = server.seconds_on_a_core()
+        seen = load.go(port=server.port, seconds=effort.seconds, requests=requests[label])
+        costs[label].append((server.seconds_on_a_core() - spent) / seen["answers"] * 1e6)
+        busy.append(seen["busy"])
+        return float(seen["rate"])
+
+    rates = alternate(effort.rounds, asked.sides, measure)
+    shown = {label: costs[label] for label in ("dragoman", "bare")}
+    notes = {f"microseconds on a core, {label}": statistics.median(values) for label, values in shown.items()}
+    notes["share of a core that the client needed"] = max(busy)
     return Row(name, asked.title, "calls/s", rates, asked.held, notes=notes)
 
 
