@@ -70,8 +70,7 @@ class Clocks:
         if clock.seconds is not None and math.isnan(clock.seconds):
             raise ValueError(f"A time-out must be a number of seconds, not {clock.seconds:g}")
         self.running.add(clock)
-        if not self._stand_still:
-            self.wind(clock)
+        self.wind(clock)
 
     def wind(self, clock: Clock) -> None:
         """Let a clock count from now, unless all stand still."""

@@ -354,9 +354,9 @@ class Core:
         """Return options with what the client has in place of what they leave open; to be asked for each request."""
         if options.timeout is None:
             options.timeout = self.timeout
-        meta = self._meta() if callable(self._meta) else self._meta
-        if not meta and "opentelemetry.propagate" not in sys.modules:
+        if self._meta is None and "opentelemetry.propagate" not in sys.modules:
             return options
+        meta = self._meta() if callable(self._meta) else self._meta
         return msgspec.structs.replace(options, meta={**_trace_context(), **(meta or {}), **(options.meta or {})})
 
     async def notify(self, method: str, params: Any = jsonrpc.NO_PARAMS) -> None:
