@@ -281,6 +281,8 @@ def test_what_cannot_be_json_is_a_validation_error(value):
         jsonrpc.encode_result(1, {"value": value})
     with pytest.raises(ValidationError, match="cannot be sent as JSON"):
         jsonrpc.encode_notification("x", {"value": value})
+    with pytest.raises(ValidationError, match="cannot be sent as JSON"):
+        jsonrpc.encode_request(1, "tools/call", value)
 
 
 def test_the_decoder_is_usable_after_every_failure():

@@ -241,6 +241,11 @@ def batching() -> Peer:
     return peer
 
 
+def test_a_whole_batch_may_come_without_a_line(batching):
+    events = batching.receive_message(batch(call(1), line(method="x"), call(2)).rstrip())
+    assert [type(event) for event in events] == [Request, Notification, Request]
+
+
 def test_a_batch_is_answered_as_one_message_when_its_last_request_is(batching):
     events = batching.receive(batch(call(1), line(method="notifications/initialized"), call(2)))
     assert [type(event) for event in events] == [Request, Notification, Request]
