@@ -25,7 +25,7 @@ from dragoman.client.catalog import Catalog
 from dragoman.client.connection import Connection, OnProgress, Options
 from dragoman.client.credentials import Credentials
 from dragoman.client.handlers import Handlers
-from dragoman.client.lifeline import Lifeline, pause
+from dragoman.client.lifeline import Failures, Lifeline, pause
 from dragoman.client.listening import Listening
 from dragoman.client.notifications import Deliveries, LogMessage, Notification, log_here
 from dragoman.client.opening import Opening, Speech, Way
@@ -299,19 +299,28 @@ class Core:
     ) -> Any:
         """Make a request, and again while input is required for it; without a `kind`, return what came first unread."""
         safe = method in _REPEATABLE if is_safe is None else is_safe
-        turn, given = 1, params
+        turn, given, failures = 1, params, None
         while True:
             filled = self._filled(options)
             if self._loop is not asyncio.get_running_loop():
                 await self.start()
-            raw = await self.lifeline.run(Connection.request, method, given, filled, is_safe=safe)
+            connection = self.lifeline.latest
+            if connection is None or not connection.is_alive:
+                connection = await self.lifeline.connection()
+            try:
+                raw = await connection.request(method, given, filled)
+            except TransportError as error:
+                failures = failures or Failures()
+                if await self.lifeline.may_repeat(error, connection, failures, is_safe=safe):
+                    continue
+                raise
             if self._deliveries.delivering is not None:
                 await self._deliveries.settled()
             result = raw if kind is None else read(raw, kind, method)
             if type(result) is not types.InputRequiredResult:
                 return result
             given = await self._next_round(turn, method, params, result)
-            turn += 1
+            turn, failures = turn + 1, None
 
     async def _next_round(
         self, turn: int, method: str, params: dict[str, Any], result: types.InputRequiredResult

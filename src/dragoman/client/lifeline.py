@@ -16,19 +16,28 @@ import copy
 import logging
 import random
 from collections.abc import Awaitable, Callable
-from typing import Literal, TypeVar, TypeVarTuple
+from typing import Literal
+
+from msgspec import Struct
 
 from dragoman.client.connection import Connection, broken
 from dragoman.errors import AuthError, ConnectError, HttpError, SessionExpired, Timeout, TransportError
 
-T = TypeVar("T")
-Given = TypeVarTuple("Given")
 Status = Literal["new", "connecting", "ready", "lost", "failed", "stopped"]
 
 MOST_ATTEMPTS = 6
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 MOST_REPETITIONS = 2
 _logger = logging.getLogger("dragoman.client")
+
+
+class Failures(Struct):
+    """How often one request has failed."""
+
+    unsent: int = 0
+    """The server has not served it for sure."""
+    lost: int = 0
+    """It may have."""
 
 
 class Lifeline:
@@ -46,7 +55,8 @@ class Lifeline:
         self.status: Status = "new"
         self._connect = connect
         self._welcome = welcome
-        self._connection: Connection | None = None
+        self.latest: Connection | None = None
+        """The connection that was made last, which may be over."""
         self._connecting: asyncio.Task[Connection] | None = None
         self._retiring: set[asyncio.Task[None]] = set()
         self._had_one = False
@@ -54,7 +64,7 @@ class Lifeline:
     @property
     def current(self) -> Connection | None:
         """The connection, if it lives."""
-        connection = self._connection
+        connection = self.latest
         return connection if connection is not None and connection.is_alive else None
 
     async def connection(self) -> Connection:
@@ -91,15 +101,15 @@ class Lifeline:
     async def _reconnect(self) -> Connection:
         self.status = "connecting"
         try:
-            if self._connection is not None:
-                await self._part(self._connection)
-                self._connection = None
+            if self.latest is not None:
+                await self._part(self.latest)
+                self.latest = None
             connection = await self._attempt(MOST_ATTEMPTS if self._had_one else 1)
         except BaseException:
             if self.status == "connecting":
                 self.status = "failed"
             raise
-        self._connection = connection
+        self.latest = connection
         self._had_one = True
         self.status = "ready"
         return connection
@@ -137,39 +147,33 @@ class Lifeline:
             raise broken(connection.error)
         return connection
 
-    async def run(self, work: Callable[[Connection, *Given], Awaitable[T]], *given: *Given, is_safe: bool) -> T:
-        """Do something with the connection, and do it again if it was lost and no harm is done.
+    async def may_repeat(
+        self, error: TransportError, connection: Connection, failures: Failures, *, is_safe: bool
+    ) -> bool:
+        """Tell whether a request that failed is to be made again, after a pause if it would fail at once.
 
-        `work` gets the connection and whatever is `given`; `is_safe` says that it may be done twice.
+        `is_safe` says that it may be served twice.
 
         Raises:
-            TransportError: it was lost, and cannot be repeated, or was repeated in vain.
+            TransportError: it may have been served, and is not to be served twice.
         """
-        unsent = repetitions = 0
-        while True:
-            connection = self._connection
-            if connection is None or not connection.is_alive:
-                connection = await self.connection()
-            try:
-                return await work(connection, *given)
-            except (Timeout, AuthError):
-                raise
-            except ConnectError:
-                unsent += 1
-                if self.status == "stopped" or unsent == MOST_ATTEMPTS:
-                    raise
-            except TransportError as error:
-                repetitions += 1
-                if self.status == "stopped" or repetitions > MOST_REPETITIONS:
-                    raise
-                if not isinstance(error, SessionExpired) and not (is_safe and _may_pass(error)):
-                    raise _doubtful(error) from error.__cause__
-            if connection.is_alive:
-                await pause(unsent + repetitions)
+        if isinstance(error, Timeout | AuthError) or self.status == "stopped":
+            return False
+        if isinstance(error, ConnectError):
+            failures.unsent += 1
+            may_repeat = failures.unsent < MOST_ATTEMPTS
+        else:
+            failures.lost += 1
+            may_repeat = failures.lost <= MOST_REPETITIONS
+            if may_repeat and not isinstance(error, SessionExpired) and not (is_safe and _may_pass(error)):
+                raise _doubtful(error) from error.__cause__
+        if may_repeat and connection.is_alive:
+            await pause(failures.unsent + failures.lost)
+        return may_repeat
 
     def lost(self, connection: Connection) -> bool:
         """Note that a connection has ended by itself; return whether it was the one in use."""
-        if connection is not self._connection or self.status != "ready":
+        if connection is not self.latest or self.status != "ready":
             return False
         self.status = "lost"
         return True
@@ -184,15 +188,15 @@ class Lifeline:
         if working:
             await asyncio.wait(working)
         self.status = "stopped"
-        connection = self._connection
+        connection = self.latest
         if connection is not None:
             await connection.close()
-            if self._connection is connection:
-                self._connection = None
+            if self.latest is connection:
+                self.latest = None
 
     def abandon(self) -> None:
         """Forget a connection whose event loop is gone."""
-        self._connection = self._connecting = None
+        self.latest = self._connecting = None
         self._retiring.clear()
         self._had_one = False
         if self.status != "stopped":

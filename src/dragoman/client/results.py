@@ -89,7 +89,7 @@ class CallResult(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The text of the content."""
-        return "\n".join([block.text for block in self.content if isinstance(block, types.TextContent)])
+        return "\n".join([block.text for block in self.content if type(block) is types.TextContent])
 
     def raise_for_error(self) -> None:
         """Raise what the tool said went wrong.

@@ -151,11 +151,11 @@ async def test_options_are_asked_for_what_the_client_adds_anew_for_each_request(
 async def test_a_result_that_is_wanted_as_it_came_is_not_read_even_where_it_asks_for_input():
     asks = msgspec.Raw(b'{"resultType":"input_required","inputRequests":{}}')
 
-    async def run(work, *given, is_safe):
+    async def request(*_):
         return asks
 
     async with AsyncClient(notes()) as client:
-        client._core.lifeline.run = run
+        client._core.lifeline.latest.request = request
         assert await client._core.request("notes/count", {}, None, Options()) is asks
 
 

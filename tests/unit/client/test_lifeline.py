@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from dragoman.client import lifeline
-from dragoman.client.lifeline import MOST_ATTEMPTS, MOST_REPETITIONS, Lifeline
+from dragoman.client.lifeline import MOST_ATTEMPTS, MOST_REPETITIONS, Failures, Lifeline
 from dragoman.errors import (
     AuthRequired,
     ConnectError,
@@ -81,6 +81,18 @@ def raising(*errors):
         return connection
 
     return work, pending
+
+
+async def repeated(line, work, *, is_safe):
+    """Do something with the connection, again as long as the line says that it may be done again."""
+    failures = Failures()
+    while True:
+        connection = await line.connection()
+        try:
+            return await work(connection)
+        except TransportError as error:
+            if not await line.may_repeat(error, connection, failures, is_safe=is_safe):
+                raise
 
 
 @pytest.mark.covers("HEAL-02")
@@ -161,28 +173,12 @@ async def test_a_connection_that_cannot_be_welcomed_or_dies_of_it_is_closed():
 
 
 @pytest.mark.covers("HEAL-03")
-@scenario
-async def test_work_gets_the_connection_and_what_is_given_each_time_it_is_done():
-    line, done = Maker().lifeline(), []
-
-    async def work(connection, first, second):
-        done.append((connection, first, second))
-        if len(done) == 1:
-            raise ConnectError("no")
-        return second
-
-    assert await line.run(work, 1, "two", is_safe=False) == "two"
-    assert done == [(line.current, 1, "two")] * 2
-    await line.stop()
-
-
-@pytest.mark.covers("HEAL-03")
 @pytest.mark.parametrize("error", [ConnectError("no"), SessionExpired("old")])
 @scenario
 async def test_what_the_server_did_not_serve_is_done_again_whatever_it_is(error):
     line = Maker().lifeline()
     work, left = raising(error)
-    assert await line.run(work, is_safe=False)
+    assert await repeated(line, work, is_safe=False)
     assert left == []
     await line.stop()
 
@@ -206,7 +202,7 @@ async def test_what_may_be_done_twice_is_repeated_a_bounded_number_of_times(erro
     line = Maker().lifeline()
     work, left = raising(*[error] * 20)
     with pytest.raises(type(error)):
-        await line.run(work, is_safe=True)
+        await repeated(line, work, is_safe=True)
     assert 20 - len(left) == times
     await line.stop()
 
@@ -218,7 +214,7 @@ async def test_what_must_not_be_done_twice_says_that_it_may_have_been_done():
     error = ServerCrashed("died", 3, "tail")
     work, left = raising(error, error)
     with pytest.raises(ServerCrashed, match=r"^The request may have been served.*: died$") as caught:
-        await line.run(work, is_safe=False)
+        await repeated(line, work, is_safe=False)
     assert len(left) == 1
     assert caught.value is not error
     assert (caught.value.exit_code, caught.value.stderr_tail) == (3, "tail")
@@ -273,7 +269,7 @@ async def test_work_that_fails_because_the_line_was_stopped_is_not_repeated():
         raise ConnectError("closed")
 
     with pytest.raises(ConnectError, match="closed"):
-        await line.run(work, is_safe=True)
+        await repeated(line, work, is_safe=True)
 
 
 @pytest.mark.covers("HEAL-09")
