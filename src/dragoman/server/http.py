@@ -9,7 +9,7 @@ in the task of its exchange if that lasts, and else in one of its own. Without s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -44,7 +44,6 @@ from dragoman.protocol.exchange import (
     handler_status,
     receive,
 )
-from dragoman.protocol.sse import EventId
 from dragoman.protocol.versions import ASSUMED_OVER_HTTP, find_version, version_names
 from dragoman.server import serving
 from dragoman.server.admission import Admission, Entrance
@@ -221,7 +220,7 @@ class HttpService:
         if sent.last_event_id is None:
             stream, after = session.standalone(), None
         else:
-            stream, after = _resumed(session, sent.last_event_id)
+            stream, after = session.resumed(sent.last_event_id)
         let_go = exchange.loop.create_future()
         stream.attach(exchange, after, let_go=let_go)
         await exchange.stream(b"")
@@ -393,14 +392,19 @@ class HttpService:
             self._serving.discard(call)
             stream.detach()
 
-    async def _finish(self, session: HttpSession, stream: EventStream, status: int, data: bytes, *, json: bool) -> None:
-        if not stream.is_empty:
-            await stream.flush()
+    def _finish(
+        self, session: HttpSession, stream: EventStream, status: int, data: bytes, *, json: bool
+    ) -> Coroutine[Any, Any, None]:
         reader = stream.reader
-        if reader is not None and not reader.streaming and (json or not data):
-            await reader.reply(status if data else ACCEPTED, data, _JSON_HEADERS if data else ())
+        if reader is not None and stream.is_empty and not reader.streaming and (json or not data):
             session.forget(stream)
-        elif data and (reader is not None or stream.is_named):
+            return reader.reply(status if data else ACCEPTED, data, _JSON_HEADERS if data else ())
+        return self._finish_stream(session, stream, data)
+
+    async def _finish_stream(self, session: HttpSession, stream: EventStream, data: bytes) -> None:
+        await stream.flush()
+        reader = stream.reader
+        if data and (reader is not None or stream.is_named):
             stream.add(data, last=True)
             await stream.flush()
         else:  # cancelled, or nobody can come back for it
@@ -580,15 +584,6 @@ def _in_use(id: types.RequestId) -> bytes:
     return jsonrpc.encode_error(
         id, InvalidRequest(f"The request id {id!r} is in use by a request that is still served")
     )
-
-
-def _resumed(session: HttpSession, last_event_id: str) -> tuple[EventStream, int]:
-    cursor = EventId.decode(last_event_id)
-    stream = None if cursor is None else session.find_stream(cursor.stream)
-    if cursor is None or stream is None:
-        # Not 404, by which a client would take its session for ended.
-        raise SessionRefused(BAD_REQUEST, InvalidRequest("The stream of this Last-Event-ID is not kept here"))
-    return stream, cursor.sequence
 
 
 async def _answer(exchange: Exchange, taken: Acceptable, status: int, data: bytes) -> None:

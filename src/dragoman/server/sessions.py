@@ -26,6 +26,7 @@ from dragoman import types
 from dragoman.errors import DragomanError, InvalidRequest, RpcError, Timeout, TransportError
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.listen import RESOURCE_UPDATED, Subscription
+from dragoman.protocol.sse import EventId
 from dragoman.protocol.tokens import SessionTokens
 from dragoman.server.call import Call, Session
 from dragoman.server.streams import EventStream
@@ -339,9 +340,18 @@ class HttpSession:
         self._minted += 1
         return f"{self._workers.name}-{self._minted}"
 
-    def find_stream(self, name: str) -> EventStream | None:
-        """Return a stream that is still kept."""
-        return self._streams.get(name)
+    def resumed(self, last_event_id: str) -> tuple[EventStream, int]:
+        """Return the stream of an event, and its number there.
+
+        Raises:
+            SessionRefused: the stream is not kept.
+        """
+        cursor = EventId.decode(last_event_id)
+        stream = None if cursor is None else self._streams.get(cursor.stream)
+        if cursor is None or stream is None:
+            # Not 404, by which a client would take its session for ended.
+            raise SessionRefused(BAD_REQUEST, InvalidRequest("The stream of this Last-Event-ID is not kept here"))
+        return stream, cursor.sequence
 
     def standalone(self) -> EventStream:
         """Return the stream of what belongs to no request; who reads it in another process is let go."""

@@ -7,6 +7,7 @@ import pytest
 
 from dragoman import Server
 from dragoman.protocol.eras import Caller
+from dragoman.protocol.sse import EventId
 from dragoman.protocol.versions import find_version
 from dragoman.server import streams
 from dragoman.server.sessions import MOST_STREAMS, HttpSession, SessionRefused, Sessions, SharedSession
@@ -118,13 +119,16 @@ async def test_a_session_forgets_its_oldest_finished_streams():
     server = Server()
     session = HttpSession(server, SharedSession(Caller(NEWEST)), workers=Workers(server))
     open_one = session.open_stream()
-    assert session.find_stream(open_one.name) is open_one
+    assert session.resumed(EventId(open_one.name, 3).encode()) == (open_one, 3)
     first = session.open_stream()
     first.add(b"{}", last=True)
     for _ in range(MOST_STREAMS):
         session.open_stream().add(b"{}", last=True)
-    assert session.find_stream(first.name) is None
-    assert session.find_stream(open_one.name) is open_one
+    with pytest.raises(SessionRefused, match="not kept"):
+        session.resumed(EventId(first.name, 1).encode())
+    with pytest.raises(SessionRefused, match="not kept"):
+        session.resumed("no id of ours")
+    assert session.resumed(EventId(open_one.name, 0).encode()) == (open_one, 0)
     assert len(session._streams) == MOST_STREAMS
 
 
