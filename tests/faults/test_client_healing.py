@@ -360,3 +360,19 @@ def answer(m):
         kill(script)
         await script.until_received("subscriptions/listen", 2)
         assert len(script.pids) == 2
+
+
+@pytest.mark.covers("HEAL-03")
+@ERAS
+@scenario
+async def test_what_was_known_of_a_tool_before_its_server_died_makes_no_call_run_twice_after(tmp_path, stateless):
+    script = Script(
+        tmp_path, f"STATELESS = {stateless}\n{SERVER.replace('text(m,', 'SPAWNS > 1 and os._exit(3) or text(m,')}"
+    )
+    async with AsyncClient(script.command, trusted=True) as client:
+        assert (await client.list_tools()).tools[2].annotations.idempotent_hint
+        kill(script)
+        await until(lambda: client.status == "lost")
+        with pytest.raises(ServerCrashed, match="may have been served"):
+            await client.call_tool("put")
+        assert len(script.pids) == 2

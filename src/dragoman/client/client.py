@@ -263,9 +263,10 @@ class AsyncClient(Face):
     def _call(
         self, name: str, params: dict[str, Any], options: Options, *, idempotent: bool | None
     ) -> Coroutine[Any, Any, types.CallToolResult]:
-        known = self._core.catalog.tools.get(name)
-        if known is not None:
-            options.mirrored = known.plan
+        connection = self._core.lifeline.latest
+        # What is known goes with the connection.
+        known = None if connection is None or not connection.is_alive else self._core.catalog.tools.get(name)
+        options.mirrored = None if known is None else known.plan
         is_safe = self.trusted and known is not None and known.is_idempotent if idempotent is None else idempotent
         return self._core.request("tools/call", params, types.CallToolResult, options, is_safe=is_safe)
 

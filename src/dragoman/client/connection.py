@@ -236,7 +236,9 @@ class Connection:
             id = peer.next_id()
         if token is not None and (token in tokens or token in peer.waiting):
             raise ValueError(f"The progress token {token!r} is in use by a request that waits for its answer")
-        meta = self._meta(method, id, options)
+        meta, headers = self._meta(method, id, options), options.headers
+        if self.link.is_http and options.mirrored is not None and self._version.stateless:
+            headers = {**options.mirrored.build(params["arguments"]), **(headers or {})}
         task = asyncio.current_task(self._loop)
         assert task is not None
         pending = _Pending(options.timeout, task, task.cancelling(), on_progress=options.on_progress)
@@ -250,9 +252,6 @@ class Connection:
             tokens[token] = pending
         if options.on_id is not None:
             options.on_id(id)
-        headers = options.headers
-        if self.link.is_http and options.mirrored is not None and self._version.stateless:
-            headers = {**options.mirrored.build(params["arguments"]), **(headers or {})}
         return Outgoing(data, method, id, params, headers, pending.is_answered, self._standstill), pending
 
     def _meta(self, method: str, id: types.RequestId, options: Options) -> Raw | dict[str, Any]:

@@ -74,7 +74,7 @@ class Deliveries:
         self._most = most
         self._due: deque[tuple[Callable[..., Any], tuple[Any, ...]] | asyncio.Future[None]] = deque()
         self.delivering: asyncio.Task[None] | None = None
-        """None when there is nothing to deliver."""
+        """Who delivers; None when all is delivered."""
         self._dropped = 0
 
     def put(self, function: Callable[..., Any], *given: Any) -> None:

@@ -144,7 +144,7 @@ class Relay(Generic[Came]):
         """Begin what came, after what came before, one after another.
 
         Raises:
-            Exception: one could not be begun; those that came with it are not.
+            Exception: one could not be begun; those that came with it are not. What is begun later tells the loop.
         """
         spare, outer = self._spare, asyncio.current_task(self._loop)
         if (
@@ -164,6 +164,10 @@ class Relay(Generic[Came]):
         finally:
             self._rest()
 
+    def close(self) -> None:
+        """Let all that still comes, or came, come to nothing."""
+        self._begin = _nothing
+
     def _await_turn(self) -> None:
         if self._pending and self._spare is None and not self._is_running:
             self._spare = _Runner(self, self._loop)
@@ -171,11 +175,12 @@ class Relay(Generic[Came]):
     def _rest(self) -> None:
         """Let whoever was the current task be so again."""
         self._is_running = False
+        outer, self._outer = self._outer, None
         if self.task is not None:
             _leave_task(self._loop, self.task)
             self.task = None
-            if self._outer is not None:
-                _enter_task(self._loop, self._outer)
+            if outer is not None:
+                _enter_task(self._loop, outer)
         if self._pending:
             self._await_turn()
         if self._rested is not None:
@@ -219,10 +224,16 @@ class Relay(Generic[Came]):
                 self._loop.call_exception_handler({"message": "A call could not be taken in", "exception": error})
             finally:
                 self._rest()
-        self.retire(runner)
+                self.retire(runner)
+        else:
+            self.retire(runner)
 
     def retire(self, runner: _Runner) -> None:
         """Begin nothing more in a task; what is pending has another."""
         if self._spare is runner:
             self._spare = None
             self._await_turn()
+
+
+def _nothing(_: object) -> None:
+    """Begin nothing."""

@@ -55,7 +55,6 @@ class Connection:
         self._waiting: dict[Any, bytes] = {}
         self._flushing: asyncio.Task[None] | None = None
         self._input_ended = False
-        self._closed = False
         self._loop = asyncio.get_running_loop()
         self._relay: Relay[Event | None] = Relay(self._loop, self._begin, getattr(send, "write_now", None))
         server.audience.add(self)
@@ -91,7 +90,7 @@ class Connection:
 
     def close(self) -> None:
         """Cancel what is in flight; nothing is sent any more."""
-        self._closed = True
+        self._relay.close()  # which leads back to us
         self._send = self._send_parts = _discard
         self._room = None
         self._server.audience.discard(self)
@@ -237,8 +236,6 @@ class Connection:
 
     def _begin(self, event: Event | None) -> Coroutine[Any, Any, None] | None:
         """Take in an event, or the end of the stream, and return what is to be run for it."""
-        if self._closed:
-            return None
         if type(event) is not jsonrpc.Request:
             self._take(event)
             return None

@@ -5,10 +5,10 @@ refuses or hangs, uvloop aborts), so a daemon thread reads or writes those. Read
 can be paused; a thread does not read on before its chunk was taken.
 
 What is sent in one turn of the loop leaves in one write: small messages are joined, and a large one that is given in
-parts stays a segment of its own, which is not copied; one that is sent again, as a list is until it changes, is not
-even copied by the system (`pages.py`). While much is unwritten the writer pauses its source, until most of it is gone.
-What is sent nevertheless is kept; but an other side that takes nothing for seconds while very much waits for it counts
-as gone.
+parts stays a segment of its own, which is not copied. One that is sent again, as a list is until it changes, is not
+even copied by the system (`pages.py`); it takes a write of its own. While much is unwritten the writer pauses its
+source, until most of it is gone. What is sent nevertheless is kept; but an other side that takes nothing for seconds
+while very much waits for it counts as gone.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ CONGESTED_BYTES = 1024 * 1024
 RELIEVED_BYTES = CONGESTED_BYTES // 4
 UNREAD_BYTES = 64 * 1024 * 1024
 UNREAD_SECONDS = 5.0
+WIDE_PIPE_BYTES = 1024 * 1024
+TURN_BYTES = 1024 * 1024
+"""After which others have their turn of the loop, however fast the other side reads."""
 MOST_SEGMENTS = 16
 """That are handed to the system in one write; it would take a thousand."""
 
@@ -355,7 +358,7 @@ class _WatchingWriter(Writer):
     def _write_rest(self) -> None:
         written, fits = 0, True
         try:
-            while fits and (self._rest or self._pages.held):
+            while fits and written < TURN_BYTES and (self._rest or self._pages.held):
                 count, fits = self._write_some()
                 written += count
         except BlockingIOError:
@@ -371,7 +374,7 @@ class _WatchingWriter(Writer):
             self._written(written, whole=not is_left)
 
     def _write_some(self) -> tuple[int, bool]:
-        """Write what comes next; return how many bytes of it were written, and whether it may go on."""
+        """Write what comes next; return how many bytes were written, and whether more may be written now."""
         pages = self._pages
         if pages.held or (pages.part is not None and self._hand_over()):
             return self._pour()
@@ -382,7 +385,7 @@ class _WatchingWriter(Writer):
         return count, self._advance(count)
 
     def _advance(self, count: int) -> bool:
-        """Take note of so many bytes that were written, and return whether they were whole segments."""
+        """Take note of so many bytes that were written, and return whether another segment is to be written now."""
         while self._following and count >= len(self._rest):
             count -= len(self._rest)
             self._rest = memoryview(self._following.pop(0))
@@ -420,7 +423,7 @@ class _WatchingWriter(Writer):
         """Let a pipe that was full hold more, so that its two ends wait less for each other."""
         if not self._is_wide:
             self._is_wide = True
-            widen(self._descriptor)
+            widen(self._descriptor, WIDE_PIPE_BYTES)
 
     def _watch(self, *, wanted: bool) -> None:
         if wanted and not self._watching:

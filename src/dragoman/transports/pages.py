@@ -16,8 +16,10 @@ from msgspec import Raw
 
 MOST_AROUND = 4096
 """How much may come before the part, or after it, to be copied into our own pipe."""
-WIDE_PIPE_BYTES = 1024 * 1024
-_MOST_BYTES = WIDE_PIPE_BYTES - 4 * MOST_AROUND
+_AROUND_BYTES = 4 * MOST_AROUND
+"""Pages that are not full take as much room as those that are."""
+MOST_BYTES = 1024 * 1024 - _AROUND_BYTES
+"""What a pipe can hold without privileges."""
 
 
 class Pages:
@@ -39,16 +41,16 @@ class Pages:
         self._pipe = pipe
         self._last: Raw | None = None
         self._file = self._inlet = self._outlet = -1
-        self._is_open = hasattr(os, "memfd_create") and stat.S_ISFIFO(os.fstat(pipe).st_mode)
+        has_pages = hasattr(os, "memfd_create") and hasattr(os, "splice")
+        self._is_open = has_pages and stat.S_ISFIFO(os.fstat(pipe).st_mode)
 
     def keep(self, part: Raw) -> None:
         """Take note that a part is sent, which becomes a file if it was sent the last time, too."""
-        if part is self._last:
-            if self.part is None and self._is_open and len(part) <= _MOST_BYTES:
-                self._make(part)
-        elif self._is_open:
+        if part is not self._last:
             self._drop_file()
-            self._last = part
+            self._last = part if self._is_open and len(part) <= MOST_BYTES else None
+        elif self.part is None and not self.held:
+            self._make(part)
 
     def _make(self, part: Raw) -> None:
         try:
@@ -56,7 +58,9 @@ class Pages:
             with os.fdopen(self._file, "wb", closefd=False) as file:
                 file.write(part)
             if self._inlet < 0:
-                self._outlet, self._inlet = _wide_pipe()
+                self._outlet, self._inlet = os.pipe()
+                os.set_blocking(self._inlet, False)
+            widen(self._inlet, len(part) + _AROUND_BYTES)
         except OSError:  # it is forbidden, or too many files are open
             self.close()
         else:
@@ -115,16 +119,10 @@ class Pages:
         self.part = self._last = None
 
 
-def _wide_pipe() -> tuple[int, int]:
-    outlet, inlet = os.pipe()
-    widen(inlet)
-    os.set_blocking(inlet, False)
-    return outlet, inlet
-
-
-def widen(pipe: int) -> None:
-    """Let a pipe hold more, where the system can do that."""
+def widen(pipe: int, size: int) -> None:
+    """Let a pipe hold so many bytes, where the system can do that."""
     with suppress(ImportError, OSError):  # Linux alone can, for pipes alone, and not without end
-        from fcntl import F_SETPIPE_SZ, fcntl
+        from fcntl import F_GETPIPE_SZ, F_SETPIPE_SZ, fcntl
 
-        fcntl(pipe, F_SETPIPE_SZ, WIDE_PIPE_BYTES)
+        if fcntl(pipe, F_GETPIPE_SZ) < size:
+            fcntl(pipe, F_SETPIPE_SZ, size)

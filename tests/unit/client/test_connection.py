@@ -19,7 +19,9 @@ from dragoman.errors import (
     SessionExpired,
     Timeout,
     TransportError,
+    ValidationError,
 )
+from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.versions import LATEST_HANDSHAKE, LATEST_STATELESS
 from scenarios.client_peer import scenario, until
 
@@ -91,8 +93,36 @@ async def opened(**options):
     return connection, link, host
 
 
+MIRRORED = HeaderPlan.of({"type": "object", "properties": {"n": {"type": "integer", "x-mcp-header": "N"}}})
+
+
 def start(connection, method="tools/call", **options):
     return asyncio.create_task(connection.request(method, {}, Options(**options)))
+
+
+@pytest.mark.parametrize(
+    ("params", "options", "kind"),
+    [
+        ({"arguments": {"n": 2**60}}, {"mirrored": MIRRORED}, ValidationError),
+        ({"arguments": {"n": 1}, "odd": object()}, {"mirrored": MIRRORED}, ValidationError),
+        ({}, {"timeout": float("nan")}, ValueError),
+    ],
+    ids=["a header cannot carry it", "it cannot be JSON", "its time is no number"],
+)
+@scenario
+async def test_nothing_is_left_of_a_request_that_cannot_be_sent(params, options, kind):
+    connection, link, _ = await opened(is_http=True)
+    connection.speak(LATEST_STATELESS)
+    for _ in range(2):
+        with pytest.raises(kind):
+            await connection.request(
+                "tools/call", params, Options(progress_token="mine", **{"timeout": 0.01} | options)
+            )
+    assert link.sent == []
+    await asyncio.wait_for(connection.drained(), 1)
+    await connection.close()
+    assert asyncio.current_task().cancelling() == 0
+    assert connection._peer.waiting == []
 
 
 @pytest.mark.covers("CTR-04")

@@ -5,6 +5,7 @@ import contextlib
 import gc
 import inspect
 import sys
+import weakref
 from contextvars import ContextVar, copy_context
 
 import pytest
@@ -567,3 +568,75 @@ def test_one_that_still_waits_when_its_loop_is_gone_is_closed():
     del tasks, task
     gc.collect()
     assert closed == [True]
+
+
+def test_whoever_brought_something_is_not_held_on_to():
+    async def scenario():
+        jobs = Jobs()
+
+        async def bring(name, work=None):
+            jobs.start(name, work)
+
+        for name, work in (("at once", None), ("waits", pause)):
+            bringing = asyncio.create_task(bring(name, work))
+            await bringing
+            task = weakref.ref(bringing)
+            del bringing
+            await pause()
+            assert task() is None
+        await jobs.done()
+
+    run(scenario())
+
+
+def test_an_interruption_while_pending_work_is_begun_does_not_keep_what_comes_later_waiting():
+    begun = []
+
+    def begin(name):
+        if name == "interrupts":
+            raise KeyboardInterrupt
+        begun.append(name)
+
+    loop = asyncio.new_event_loop()
+    relay = Relay(loop, begin)
+
+    async def bring_while_an_exception_is_handled():
+        try:
+            {}["nothing"]
+        except KeyError:
+            relay.run(["first", "interrupts", "lost"])
+        assert relay.is_pending
+        await asyncio.Event().wait()
+
+    async def bring_more():
+        relay.run(["second"])
+        await pause()
+        relay.run(["third"])
+        assert not relay.is_pending
+
+    interrupted = loop.create_task(bring_while_an_exception_is_handled())
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(interrupted)
+    loop.run_until_complete(bring_more())
+    assert begun == ["first", "second", "third"]
+    interrupted.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        loop.run_until_complete(interrupted)
+    loop.close()
+
+
+def test_what_comes_to_a_closed_one_comes_to_nothing_also_what_was_pending():
+    async def scenario():
+        begun = []
+        relay = Relay(asyncio.get_running_loop(), begun.append)
+        try:
+            {}["nothing"]
+        except KeyError:
+            relay.run(["pending"])
+        relay.close()
+        relay.run(["late"])
+        while relay.is_pending:
+            await pause()
+        assert begun == []
+
+    run(scenario())

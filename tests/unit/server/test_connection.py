@@ -1,8 +1,10 @@
 """One connection: an author's failures, cancellation, and the end, with nothing lost and nothing left behind."""
 
 import asyncio
+import gc
 import json
 import threading
+import weakref
 
 import pytest
 
@@ -622,3 +624,30 @@ def test_a_small_list_leaves_whole_and_so_does_a_large_one_in_a_batch():
         assert parts.in_parts == []
 
     run(talk())
+
+
+CALL_OF_ONE = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}\n'
+
+
+def test_a_closed_connection_is_freed_without_the_garbage_collector():
+    server = Server()
+
+    @server.tool
+    async def wait() -> None:
+        await asyncio.sleep(0)
+
+    async def talk():
+        connection = server.connect(lambda _: None)
+        connection.receive(CALL_OF_ONE)
+        await asyncio.wait_for(connection.drain(), DEADLINE)
+        connection.close()
+        await asyncio.sleep(0)
+        kept = weakref.ref(connection)
+        del connection
+        assert kept() is None
+
+    gc.disable()
+    try:
+        run(talk())
+    finally:
+        gc.enable()

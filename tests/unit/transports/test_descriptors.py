@@ -20,10 +20,10 @@ from dragoman.transports.descriptors import (
     CHUNK_BYTES,
     CONGESTED_BYTES,
     RELIEVED_BYTES,
+    WIDE_PIPE_BYTES,
     open_reader,
     open_writer,
 )
-from dragoman.transports.pages import WIDE_PIPE_BYTES
 
 DEADLINE = 30
 
@@ -522,10 +522,10 @@ def test_a_part_that_is_sent_again_is_put_into_a_pipe_as_the_pages_of_a_file(run
     run(main())
 
 
-@pytest.mark.parametrize("conduit", [pipe, sockets])
-def test_no_file_is_put_into_a_socket_or_where_there_are_none_in_memory(run, splices, conduit, monkeypatch):
-    if conduit is pipe:
-        monkeypatch.delattr(os, "memfd_create")
+@pytest.mark.parametrize(("conduit", "missing"), [(sockets, None), (pipe, "memfd_create"), (pipe, "splice")])
+def test_no_file_is_put_into_a_socket_or_where_the_system_has_no_way(run, splices, conduit, missing, monkeypatch):
+    if missing is not None:
+        monkeypatch.delattr(os, missing)
 
     async def main():
         with conduit() as (reader, writer):
@@ -620,6 +620,59 @@ def test_what_comes_before_and_after_a_part_that_is_sent_again_may_be_of_any_siz
     run(main())
 
 
+def test_what_is_half_moved_leaves_whole_although_the_next_cannot_be_a_file(run, monkeypatch):
+    async def main():
+        with pipe() as (reader, writer):
+            fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+            sending = open_writer(writer.fileno(), Recorder())
+            monkeypatch.setattr(sending, "_widen", lambda: None)
+            sink = Sink(reader)
+            expected = bytearray()
+
+            def send(part):
+                expected.extend(b"{%b}\n" % bytes(part))
+                sending.send_parts(b"{", part, b"}")
+                sending.write_now()
+
+            send(SENT_AGAIN)
+            send(SENT_AGAIN)
+            await sink.take(300_003 + 10_000)
+            monkeypatch.setattr(os, "memfd_create", refuse)
+            for _ in range(3):
+                send(ANOTHER)
+            await asyncio.gather(sink.take(len(expected)), sending.flush(DEADLINE))
+            for _ in range(3):
+                send(ANOTHER)
+                await asyncio.gather(sink.take(len(expected)), sending.flush(DEADLINE))
+            assert sink.read == expected
+            sending.close()
+
+    def refuse(*_):
+        raise OSError(errno.EMFILE, "too many")
+
+    run(main())
+
+
+def test_others_have_their_turn_while_very_much_is_written(run, monkeypatch):
+    monkeypatch.setattr(descriptors, "TURN_BYTES", 100_000)
+
+    async def main():
+        with pipe() as (reader, writer):
+            fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, WIDE_PIPE_BYTES)
+            sending = open_writer(writer.fileno(), Recorder())
+            for _ in range(3):
+                sending.send_parts(b"{", ANOTHER, b"}")
+            sending.write_now()
+            first = len(os.read(reader.fileno(), WIDE_PIPE_BYTES))
+            await sending.flush(DEADLINE)
+            rest = len(os.read(reader.fileno(), WIDE_PIPE_BYTES))
+            sending.close()
+            assert first < 2 * 130_003
+            assert first + rest == 3 * 130_003
+
+    run(main())
+
+
 def test_a_part_that_our_own_pipe_cannot_hold_is_written(run, splices):
     larger = numbered(b"l", 2 * WIDE_PIPE_BYTES)
 
@@ -638,7 +691,7 @@ def test_a_part_that_our_own_pipe_cannot_hold_is_written(run, splices):
 
 
 def test_where_our_own_pipe_cannot_be_wide_parts_are_written(run, monkeypatch):
-    monkeypatch.setattr(pages, "widen", lambda _: None)
+    monkeypatch.setattr(pages, "widen", lambda *_: None)
 
     async def main():
         with pipe() as (reader, writer):
