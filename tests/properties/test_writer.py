@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from dragoman.transports.descriptors import open_writer
 
-DEADLINE = 30
+DEADLINE = 10
 PARTS = [
     Raw(b"".join(b"%b%07d" % (letter, place) for place in range(size // 8)))
     for letter, size in ((b"a", 70_000), (b"b", 131_072), (b"c", 400_000), (b"d", 1_100_000))
