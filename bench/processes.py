@@ -72,6 +72,12 @@ def resident_megabytes(process: int) -> float:
     return int(printed.stdout) / 1024
 
 
+def seconds_on_a_core(process: int) -> float:
+    """Return how long the threads of a process have run so far, where the system tells it."""
+    told = Path(f"/proc/{process}/task").glob("*/schedstat")
+    return sum(int(thread.read_text().split()[0]) for thread in told) / 1e9
+
+
 @contextmanager
 def on_one_core(processes: Iterable[int]) -> Iterator[None]:
     """Let both ends of a conversation share a core: how long another one takes to wake up is no program's doing."""

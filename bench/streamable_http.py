@@ -30,6 +30,7 @@ from processes import (
     node,
     python,
     resident_megabytes,
+    seconds_on_a_core,
     stop,
     wait_until_it_listens,
 )
@@ -205,11 +206,6 @@ class Server:
         headers = {"accept": "text/event-stream", "mcp-protocol-version": HANDSHAKE}
         return [http("GET", self.port, headers | {"mcp-session-id": id}) for id in ids]
 
-    def seconds_on_a_core(self) -> float:
-        """Return how long the process has run so far, where the system tells it."""
-        told = Path(f"/proc/{self.child.pid}/schedstat")
-        return int(told.read_text().split()[0]) / 1e9 if told.exists() else 0.0
-
 
 def command(name: str) -> list[str | Path]:
     """Return how to start a server, without its port."""
@@ -284,9 +280,9 @@ def throughput(name: str, asked: Workload, servers: dict[str, Server], load: Loa
 
     def measure(label: str) -> float:
         server = servers[asked.sides[label].server]
-        spent = server.seconds_on_a_core()
+        spent = seconds_on_a_core(server.child.pid)
         seen = load.go(port=server.port, seconds=effort.seconds, requests=requests[label])
-        costs[label].append((server.seconds_on_a_core() - spent) / seen["answers"] * 1e6)
+        costs[label].append((seconds_on_a_core(server.child.pid) - spent) / seen["answers"] * 1e6)
         busy.append(seen["busy"])
         return float(seen["rate"])
 

@@ -7,7 +7,7 @@ its request, so that `send` returns when the request is answered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from inspect import isawaitable
 from typing import Any, Protocol
@@ -86,6 +86,7 @@ class DuplexLink:
     def __init__(self, transport: Transport) -> None:
         self.version: Version | None = None
         self.transport = transport
+        self._is_ours = type(transport).__module__.startswith("dragoman.transports.")
 
     async def open(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:
         """Open the transport."""
@@ -96,8 +97,11 @@ class DuplexLink:
         except Exception as error:
             raise ConnectError(f"The transport cannot be opened: {_said(error)}") from error
 
-    async def send(self, message: Outgoing) -> None:
+    def send(self, message: Outgoing) -> Coroutine[Any, Any, None]:
         """Send a message; its answer comes later."""
+        return self.transport.send(message.data) if self._is_ours else self._send(message)
+
+    async def _send(self, message: Outgoing) -> None:
         try:
             await self.transport.send(message.data)
         except DragomanError:

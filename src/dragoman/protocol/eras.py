@@ -232,23 +232,19 @@ def seal(
     an object, so that its structured content travels inside one where the version demands an object.
     """
     if version.stateless:
-        return _stamp(trim(result, version), server_info)
+        sealed: Any = trim(result, version).__copy__()  # type: ignore[attr-defined]
+        result_type, is_cacheable = _traits(type(result))
+        if sealed.result_type is None:
+            sealed.result_type = result_type
+        if is_cacheable:
+            sealed.ttl_ms = sealed.ttl_ms or 0
+            sealed.cache_scope = sealed.cache_scope or "private"
+        if server_info is not None:
+            sealed.meta = {types.SERVER_INFO: server_info, **(result.meta or {})}
+        return sealed  # type: ignore[no-any-return]
     if wraps and isinstance(result, types.CallToolResult) and result.structured_content is not UNSET:
         result = wrap_result(result)
     return trim(result, version)
-
-
-def _stamp(result: types.Result, server_info: Raw | None) -> types.Result:
-    stamped: Any = result.__copy__()  # type: ignore[attr-defined]
-    result_type, is_cacheable = _traits(type(result))
-    if stamped.result_type is None:
-        stamped.result_type = result_type
-    if is_cacheable:
-        stamped.ttl_ms = stamped.ttl_ms or 0
-        stamped.cache_scope = stamped.cache_scope or "private"
-    if server_info is not None:
-        stamped.meta = {types.SERVER_INFO: server_info, **(result.meta or {})}
-    return stamped  # type: ignore[no-any-return]
 
 
 @cache

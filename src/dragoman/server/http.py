@@ -376,7 +376,12 @@ class HttpService:
     ) -> None:
         try:
             try:
-                status, data = await self._outcome(call)
+                try:
+                    outcome = self._server.serve(call)
+                    result = await outcome if isinstance(outcome, CoroutineType) else outcome
+                    status, data = OK, self._encoded(call, result)
+                except BaseException as error:
+                    status, data = self._refused(call, error)
                 if session.data.unshared:
                     await self._share(session.data)
             finally:
