@@ -225,6 +225,7 @@ class Writer(ABC):
         self._since = 0.0
         self._congested = False
         self._scheduled = False
+        self._is_held = False
         self._writing = False
         self._closed = False
         self._moved = asyncio.Event()
@@ -243,7 +244,7 @@ class Writer(ABC):
         if self._unwritten > CONGESTED_BYTES and not self._congested:
             self._congested = True
             self._flow.pause()
-        if not (self._scheduled or self._writing):
+        if not (self._scheduled or self._writing or self._is_held):
             self._scheduled = True
             self._since = self._loop.time()
             self._loop.call_soon(self._write_ready)
@@ -259,10 +260,16 @@ class Writer(ABC):
             self._unwritten += len(head) + len(large)
             self(tail)
 
+    def hold(self) -> None:
+        """Let what is sent wait for `write_now`, which must follow in this turn, and no write be scheduled for it."""
+        self._is_held = True
+        if not self._unwritten:
+            self._since = self._loop.time()
+
     def write_now(self) -> None:
         """Write what was sent in this turn of the loop, of which nothing more is to come."""
-        if self._scheduled:
-            self._write_ready()
+        self._is_held = False
+        self._write_ready()
 
     async def room(self) -> None:
         """Return when little is unwritten, or when nothing can be written any more."""

@@ -131,6 +131,7 @@ class _Conversation:
             _logger.exception("The connection failed to drain")
 
     def _receive(self, chunk: bytes) -> None:
+        self._outgoing.hold()
         _attempt(self._connection.receive, chunk)
         self._outgoing.write_now()
 

@@ -10,6 +10,7 @@ import tempfile
 import threading
 import tty
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import uvloop
@@ -803,6 +804,53 @@ def test_what_was_sent_can_be_written_without_waiting_for_the_next_turn(run):
             sending(b"four")
             await sending.flush(DEADLINE)
             assert os.read(reader.fileno(), 100) == b"three\nfour\n"
+            sending.close()
+
+    run(main())
+
+
+def test_nothing_is_scheduled_for_what_is_held(run):
+    async def main():
+        with pipe() as (reader, writer):
+            sending = open_writer(writer.fileno(), Recorder())
+            loop, scheduled = asyncio.get_running_loop(), []
+            sending._loop = SimpleNamespace(time=loop.time, call_soon=scheduled.append)
+            sending.hold()
+            sending(b"one")
+            sending(b"two")
+            assert scheduled == []
+            sending.write_now()
+            assert os.read(reader.fileno(), 100) == b"one\ntwo\n"
+            sending(b"three")
+            assert len(scheduled) == 1
+            scheduled.pop()()
+            assert os.read(reader.fileno(), 100) == b"three\n"
+            sending.hold()
+            sending.write_now()
+            sending(b"four")
+            sending.hold()
+            sending(b"five")
+            sending.write_now()
+            assert os.read(reader.fileno(), 100) == b"four\nfive\n"
+            sending.close()
+
+    run(main())
+
+
+def test_very_much_that_is_held_is_no_sign_that_the_other_side_is_gone(run, monkeypatch):
+    monkeypatch.setattr(descriptors, "UNREAD_BYTES", 1000)
+
+    async def main():
+        with pipe() as (reader, writer):
+            flow = Recorder()
+            sending = open_writer(writer.fileno(), flow)
+            sending._since -= 2 * descriptors.UNREAD_SECONDS
+            sending.hold()
+            for _ in range(3):
+                sending(b"x" * 2000)
+            sending.write_now()
+            assert len(os.read(reader.fileno(), 10_000)) == 6003
+            assert flow.told == []
             sending.close()
 
     run(main())
