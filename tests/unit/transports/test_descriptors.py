@@ -712,7 +712,7 @@ def test_where_our_own_pipe_cannot_be_wide_parts_are_written(run, monkeypatch):
 def test_whoever_closes_a_pipe_within_a_part_that_is_sent_again_is_gone(run):
     async def main():
         with pipe() as (reader, writer):
-            flow = Recorder()
+            flow, before = Recorder(), open_files()
             sending = open_writer(writer.fileno(), flow)
             sink = Sink(reader)
             for _ in range(WIDE_PIPE_BYTES // len(SENT_AGAIN) + 3):
@@ -720,6 +720,7 @@ def test_whoever_closes_a_pipe_within_a_part_that_is_sent_again_is_gone(run):
             await sink.take(400_000)
             reader.close()
             await flow.until("pause", "break off")
+            assert open_files() == before - 1  # that of the reader
             sending.close()
 
     run(main())
