@@ -192,10 +192,9 @@ class Relay(Generic[Came]):
             context.run(self._begin_each, came)
 
     def _begin_each(self, came: Iterable[Came]) -> None:
-        begin = self._begin
         for one in came:
             context = copy_context()
-            job = context.run(begin, one)
+            job = context.run(self._begin, one)
             if job is None:
                 continue
             runner = self._spare

@@ -625,6 +625,21 @@ def test_an_interruption_while_pending_work_is_begun_does_not_keep_what_comes_la
     loop.close()
 
 
+def test_what_comes_after_one_that_closes_comes_to_nothing():
+    async def scenario():
+        begun = []
+
+        def begin(name):
+            begun.append(name)
+            relay.close()
+
+        relay = Relay(asyncio.get_running_loop(), begin)
+        relay.run(["closes", "later"])
+        assert begun == ["closes"]
+
+    run(scenario())
+
+
 def test_what_comes_to_a_closed_one_comes_to_nothing_also_what_was_pending():
     async def scenario():
         begun = []
