@@ -7,7 +7,7 @@ its request, so that `send` returns when the request is answered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from inspect import isawaitable
 from typing import Any, Protocol
@@ -86,7 +86,6 @@ class DuplexLink:
     def __init__(self, transport: Transport) -> None:
         self.version: Version | None = None
         self.transport = transport
-        self._is_ours = type(transport).__module__.startswith("dragoman.transports.")
 
     async def open(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:
         """Open the transport."""
@@ -97,11 +96,8 @@ class DuplexLink:
         except Exception as error:
             raise ConnectError(f"The transport cannot be opened: {_said(error)}") from error
 
-    def send(self, message: Outgoing) -> Coroutine[Any, Any, None]:
+    async def send(self, message: Outgoing) -> None:
         """Send a message; its answer comes later."""
-        return self.transport.send(message.data) if self._is_ours else self._send(message)
-
-    async def _send(self, message: Outgoing) -> None:
         try:
             await self.transport.send(message.data)
         except DragomanError:

@@ -376,12 +376,7 @@ class HttpService:
     ) -> None:
         try:
             try:
-                try:
-                    outcome = self._server.serve(call)
-                    result = await outcome if isinstance(outcome, CoroutineType) else outcome
-                    status, data = OK, self._encoded(call, result)
-                except BaseException as error:
-                    status, data = self._refused(call, error)
+                status, data = await self._outcome(call)
                 if session.data.unshared:
                     await self._share(session.data)
             finally:
