@@ -71,7 +71,7 @@ HTTP_HEADERS = [
     (b"mcp-method", b"tools/call"),
     (b"mcp-name", b"add"),
 ]
-MEASURED_OVER_HTTP = 47
+MEASURED_OVER_HTTP = 46
 
 
 def test_calling_an_inline_tool_over_http_passes_few_functions_and_starts_no_task():

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman import Context, Server
-from dragoman.server.sessions import HttpSession
+from dragoman.server.http_session import HttpSession
 
 server = Server("soaked")
 FOLLOWED = "long://" + "x" * 1000

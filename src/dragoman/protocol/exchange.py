@@ -26,7 +26,7 @@ from dragoman.errors import (
 from dragoman.protocol import eras, headers, jsonrpc
 from dragoman.protocol.headers import RequestHeaders
 from dragoman.protocol.methods import Method
-from dragoman.protocol.versions import ASSUMED_OVER_HTTP, Version, find_version, version_names
+from dragoman.protocol.versions import ASSUMED_OVER_HTTP, VERSIONS, Version, version_names
 from dragoman.types import RequestId
 
 JSON = "application/json"
@@ -57,6 +57,8 @@ class InSession(Struct, frozen=True):
     is_initialize: bool = False
     """Whether this begins a session."""
 
+
+_BY_HEADER: dict[str | None, Version] = {None: ASSUMED_OVER_HTTP, **{version.name: version for version in VERSIONS}}
 
 Exchange = eras.Request | jsonrpc.Notification | InSession | Rejection
 
@@ -119,7 +121,7 @@ def _id_to_echo(message: jsonrpc.Message | jsonrpc.Batch) -> RequestId | None:
 
 
 def _reject(status: int, error: RpcError, sent: RequestHeaders, id: RequestId | None = None) -> Rejection:
-    version = _header_version(sent)
+    version = _BY_HEADER.get(sent.protocol_version)
     return Rejection(status, error, id, null_id=version is not None and not version.omits_unknown_id)
 
 
@@ -144,12 +146,8 @@ def refuse_media(sent: RequestHeaders) -> Rejection | None:
     return None
 
 
-def _header_version(sent: RequestHeaders) -> Version | None:
-    return ASSUMED_OVER_HTTP if sent.protocol_version is None else find_version(sent.protocol_version)
-
-
 def _receive_batch(sent: RequestHeaders, messages: list[jsonrpc.Message], offer: eras.Offer) -> Exchange:
-    version = _header_version(sent)
+    version = _BY_HEADER.get(sent.protocol_version)
     if version is None or not version.batches or version not in offer.versions:
         raise InvalidRequest("A message must be a JSON object; this protocol version has no batches")
     for message in messages:
@@ -159,14 +157,14 @@ def _receive_batch(sent: RequestHeaders, messages: list[jsonrpc.Message], offer:
 
 
 def _receive_response(sent: RequestHeaders, message: jsonrpc.Message, offer: eras.Offer) -> Exchange:
-    version = _header_version(sent)
+    version = _BY_HEADER.get(sent.protocol_version)
     if version is not None and version.stateless:
         raise InvalidRequest("Clients send no responses in this protocol version")
     return _in_session(sent, version, message, offer)
 
 
 def _receive_notification(sent: RequestHeaders, message: jsonrpc.Notification, offer: eras.Offer) -> Exchange:
-    version = _header_version(sent)
+    version = _BY_HEADER.get(sent.protocol_version)
     if (version is not None and version.stateless) or eras.claims_stateless(message):
         return message
     return _in_session(sent, version, message, offer)
@@ -188,7 +186,7 @@ def _receive_request(sent: RequestHeaders, message: jsonrpc.Request, offer: eras
                 return _climb(sent, message, offer, read)
     if message.method == "initialize":
         return InSession([message], is_initialize=True)
-    version = _header_version(sent)
+    version = _BY_HEADER.get(sent.protocol_version)
     if version is not None and version.stateless:
         return _climb(sent, message, offer, eras.read(message, offer))
     return _in_session(sent, version, message, offer)

@@ -9,7 +9,7 @@ in the task of its exchange if that lasts, and else in one of its own. Without s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -34,7 +34,6 @@ from dragoman.protocol import eras, headers, jsonrpc, sse
 from dragoman.protocol.exchange import (
     ACCEPTED,
     BAD_REQUEST,
-    JSON,
     NOT_ACCEPTABLE,
     OK,
     Acceptable,
@@ -49,17 +48,17 @@ from dragoman.server import serving
 from dragoman.server.admission import Admission, Entrance
 from dragoman.server.call import SILENCE, Call, Channel, Session
 from dragoman.server.guard import Guard
+from dragoman.server.http_session import HttpSession, SessionChannel, SessionRefused, SharedSession
 from dragoman.server.httprequest import Auth, insufficient, verify
 from dragoman.server.post import Listener, PostChannel
-from dragoman.server.sessions import HttpSession, SessionChannel, SessionRefused, Sessions, SharedSession
-from dragoman.server.streams import EventStream, part
+from dragoman.server.sessions import Sessions
+from dragoman.server.streams import part
 from dragoman.server.workers import Workers
-from dragoman.transports.exchange import CLIENT_CLOSED, Exchange, Gone, Header, TooLarge, TooSlow
+from dragoman.transports.exchange import CLIENT_CLOSED, JSON_HEADERS, Exchange, Gone, Header, TooLarge, TooSlow
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
 
-_JSON_HEADERS = ((b"content-type", JSON.encode()),)
 _CLOSE = (b"connection", b"close")
 NO_CONTENT, METHOD_NOT_ALLOWED, REQUEST_TIMEOUT = 204, 405, 408
 CONFLICT, TOO_LARGE, INTERNAL_ERROR, UNAVAILABLE = 409, 413, 500, 503
@@ -105,7 +104,7 @@ class HttpService:
             if request is not None:
                 await self._serve_request(exchange, request, admission.taken)
         except SessionRefused as refused:
-            await exchange.reply(refused.status, jsonrpc.encode_error(refused.id, refused.error), _JSON_HEADERS)
+            await exchange.reply(refused.status, jsonrpc.encode_error(refused.id, refused.error), JSON_HEADERS)
         except Gone:
             raise
         except Exception as error:
@@ -114,7 +113,7 @@ class HttpService:
     async def _receive(self, exchange: Exchange, admission: Admission) -> eras.Request | None:
         """Return a request that stands alone; what is none is served, or refused, before this returns."""
         if admission.barred is not None:
-            await exchange.reply(admission.barred.status, admission.barred.body(), _JSON_HEADERS)
+            await exchange.reply(admission.barred.status, admission.barred.body(), JSON_HEADERS)
             return None
         exchange.extra_headers = admission.grants
         if admission.grants and exchange.method == "OPTIONS":
@@ -135,7 +134,7 @@ class HttpService:
         if exchange.streaming:
             await exchange.stream(sse.encode(failure), last=True)
         else:
-            await exchange.reply(INTERNAL_ERROR, failure, _JSON_HEADERS)
+            await exchange.reply(INTERNAL_ERROR, failure, JSON_HEADERS)
 
     async def _serve_other(self, exchange: Exchange, sent: headers.RequestHeaders) -> None:
         match exchange.method, self._sessions:
@@ -164,7 +163,7 @@ class HttpService:
         allowed = b"POST" if self._sessions is None else b"GET, POST, DELETE"
         error = InvalidRequest(f"{exchange.method} is not served here")
         await exchange.reply(
-            METHOD_NOT_ALLOWED, jsonrpc.encode_error(None, error), (*_JSON_HEADERS, (b"allow", allowed))
+            METHOD_NOT_ALLOWED, jsonrpc.encode_error(None, error), (*JSON_HEADERS, (b"allow", allowed))
         )
 
     async def _verified(self, exchange: Exchange, auth: Auth) -> bool:
@@ -176,27 +175,28 @@ class HttpService:
             return False
         if isinstance(found, Denial):
             refused = jsonrpc.encode_error(None, InvalidRequest(found.reason))
-            await exchange.reply(found.status, refused, (*_JSON_HEADERS, _challenge(found)))
+            await exchange.reply(found.status, refused, (*JSON_HEADERS, _challenge(found)))
             return False
         exchange.principal, exchange.identity = found.principal, found
         return True
 
     async def _receive_post(self, exchange: Exchange, admission: Admission) -> eras.Request | None:
         if admission.unreadable is not None:
-            await exchange.reply(admission.unreadable.status, admission.unreadable.body(), _JSON_HEADERS)
+            await exchange.reply(admission.unreadable.status, admission.unreadable.body(), JSON_HEADERS)
             return None
         try:
             body = await exchange.read(self._limits.message_bytes)
         except TooLarge:
             limit = self._limits.message_bytes
             error = ParseError(f"A message must not have more than {limit} bytes")
-            await exchange.reply(TOO_LARGE, jsonrpc.encode_error(None, error), _JSON_HEADERS)
+            await exchange.reply(TOO_LARGE, jsonrpc.encode_error(None, error), JSON_HEADERS)
             return None
         except TooSlow as error:
             late = ParseError(str(error))
-            await exchange.reply(REQUEST_TIMEOUT, jsonrpc.encode_error(None, late), (*_JSON_HEADERS, _CLOSE))
+            await exchange.reply(REQUEST_TIMEOUT, jsonrpc.encode_error(None, late), (*JSON_HEADERS, _CLOSE))
             return None
-        received = receive(admission.sent, body, self._server.offer, self._limits)
+        offer = self._server.offer
+        received = receive(admission.sent, body, offer, self._limits)
         if isinstance(received, eras.Request):
             if exchange.identity is not None and await self._lacks_scope(exchange, received):
                 return None
@@ -205,9 +205,9 @@ class HttpService:
                 return received
             received = refusal
         if isinstance(received, InSession):
-            await self._serve_in_session(exchange, admission.sent, received, admission.taken)
+            await self._serve_in_session(exchange, admission, received, offer)
         elif isinstance(received, Rejection):
-            await exchange.reply(received.status, received.body(), _JSON_HEADERS)
+            await exchange.reply(received.status, received.body(), JSON_HEADERS)
         else:
             await exchange.reply(ACCEPTED)
         return None
@@ -249,7 +249,7 @@ class HttpService:
             return False
         refused = jsonrpc.encode_error(request.id, InsufficientScope(tool.scopes))
         self._challenge_for(exchange, tool.scopes)
-        await exchange.reply(FORBIDDEN, refused, _JSON_HEADERS)
+        await exchange.reply(FORBIDDEN, refused, JSON_HEADERS)
         return True
 
     def _challenge_for(self, exchange: Exchange, scopes: Iterable[str]) -> None:
@@ -263,7 +263,7 @@ class HttpService:
         message = messages.messages[0]
         if messages.batch:
             refusal = Rejection(400, InvalidRequest("Batches need a session, and this server keeps none"))
-            await exchange.reply(refusal.status, refusal.body(), _JSON_HEADERS)
+            await exchange.reply(refusal.status, refusal.body(), JSON_HEADERS)
         elif not isinstance(message, jsonrpc.Request):
             await exchange.reply(ACCEPTED)
         else:
@@ -277,9 +277,9 @@ class HttpService:
                 await self._serve_request(exchange, request, taken)
 
     async def _serve_in_session(
-        self, exchange: Exchange, sent: headers.RequestHeaders, messages: InSession, taken: Acceptable
+        self, exchange: Exchange, admission: Admission, messages: InSession, offer: eras.Offer
     ) -> None:
-        sessions = self._sessions
+        sessions, sent, taken = self._sessions, admission.sent, admission.taken
         if sessions is None:
             await self._serve_alone(exchange, sent, messages, taken)
             return
@@ -300,7 +300,7 @@ class HttpService:
         if messages.batch:
             await self._serve_batch(exchange, session, messages.messages, taken)
         elif isinstance(message, jsonrpc.Request):
-            await self._serve_session_request(exchange, sessions, session, message, taken)
+            await self._serve_session_request(exchange, sessions, session, message, taken, offer)
         else:
             session.take(message)
             await exchange.reply(ACCEPTED)
@@ -341,38 +341,37 @@ class HttpService:
         session: HttpSession,
         message: jsonrpc.Request,
         taken: Acceptable,
+        offer: eras.Offer,
     ) -> None:
         if message.id in session.running:
             await _answer(exchange, Acceptable(json=True, sse=False), CONFLICT, _in_use(message.id))
             return
         try:
-            request = eras.open(message, self._server.offer, session.data.caller)
+            request = eras.open(message, offer, session.data.caller)
         except RpcError as error:
             await _answer(exchange, taken, OK, jsonrpc.encode_error(message.id, error))
             return
         if exchange.identity is not None and await self._lacks_scope(exchange, request):
             return
-        stream = session.open_stream()
         exchange.may_stream = taken.sse and not self._json_response
-        channel = SessionChannel(session, stream, streams=exchange.may_stream)
+        channel = SessionChannel(session, exchange, streams=exchange.may_stream)
         call = self._call(request, session.data, channel, exchange.identity)
         session.running[message.id] = call
         self._serving.add(call)
-        serving = self._run_in_session(sessions, session, call, stream, json=taken.json)
+        serving = self._run_in_session(sessions, session, call, channel, json=taken.json)
         if exchange.lasts:
-            stream.attach(exchange)
             call.task = exchange.task
             await serving
         else:
             let_go = exchange.loop.create_future()
-            stream.attach(exchange, let_go=let_go)
+            channel.open(let_go)
             call.task = asyncio.create_task(serving)
             await let_go
             if not exchange.ended:
                 await part(exchange)
 
     async def _run_in_session(
-        self, sessions: Sessions, session: HttpSession, call: Call, stream: EventStream, *, json: bool
+        self, sessions: Sessions, session: HttpSession, call: Call, channel: SessionChannel, *, json: bool
     ) -> None:
         try:
             try:
@@ -385,32 +384,12 @@ class HttpService:
                 sessions.touch(session)
             if call.cancelled:
                 await _settle()
-            if call.lacked is not None and stream.reader is not None:
-                self._challenge_for(stream.reader, call.lacked)
-            await self._finish(session, stream, status, data, json=json)
+            if call.lacked is not None and channel.reader is not None:
+                self._challenge_for(channel.reader, call.lacked)
+            await channel.answer(status, data, json=json)
         finally:
             self._serving.discard(call)
-            stream.detach()
-
-    def _finish(
-        self, session: HttpSession, stream: EventStream, status: int, data: bytes, *, json: bool
-    ) -> Coroutine[Any, Any, None]:
-        reader = stream.reader
-        if reader is not None and stream.is_empty and not reader.streaming and (json or not data):
-            session.forget(stream)
-            return reader.reply(status if data else ACCEPTED, data, _JSON_HEADERS if data else ())
-        return self._finish_stream(session, stream, data)
-
-    async def _finish_stream(self, session: HttpSession, stream: EventStream, data: bytes) -> None:
-        await stream.flush()
-        reader = stream.reader
-        if data and (reader is not None or stream.is_named):
-            stream.add(data, last=True)
-            await stream.flush()
-        else:  # cancelled, or nobody can come back for it
-            session.forget(stream)
-            if reader is not None:
-                await part(reader)
+            channel.close()
 
     async def _share(self, data: SharedSession) -> None:
         """Let every process know what a session has come to remember, before its client hears that it is so."""
@@ -438,7 +417,7 @@ class HttpService:
         listens = request.method.name == "subscriptions/listen"
         streams = taken.sse and (request.caller.version.stateless or not self._json_response)
         if listens and (refusal := self._refuse_listening(request, streams=streams)) is not None:
-            await exchange.reply(refusal.status, refusal.body(), _JSON_HEADERS)
+            await exchange.reply(refusal.status, refusal.body(), JSON_HEADERS)
             return
         channel = PostChannel(self._server, self._listeners, exchange, can_stream=streams)
         call = self._call(request, Session(principal=exchange.principal), channel, exchange.identity)
@@ -462,7 +441,7 @@ class HttpService:
             if exchange.streaming or not taken.json:
                 await exchange.stream(sse.encode(data), last=True)
             else:
-                await exchange.reply(status, data, _JSON_HEADERS)
+                await exchange.reply(status, data, JSON_HEADERS)
         except asyncio.CancelledError:
             # The client may leave just when its answer is being sent.
             self._given_up(call)
@@ -591,4 +570,4 @@ async def _answer(exchange: Exchange, taken: Acceptable, status: int, data: byte
     if exchange.streaming or not taken.json:
         await exchange.stream(sse.encode(data), last=True)
     else:
-        await exchange.reply(status, data, _JSON_HEADERS)
+        await exchange.reply(status, data, JSON_HEADERS)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from dragoman.errors import InvalidRequest
 from dragoman.protocol import jsonrpc, sse
-from dragoman.protocol.exchange import JSON, NOT_FOUND
+from dragoman.protocol.exchange import NOT_FOUND
 from dragoman.protocol.sse import EventId
 from dragoman.stores import EventLog, Store
-from dragoman.transports.exchange import Exchange
+from dragoman.transports.exchange import JSON_HEADERS, Exchange
 
 RETRY_MILLISECONDS = 1000
 PART_SECONDS = 1.0
@@ -67,14 +67,15 @@ class EventStream:
         self._written = self._sequence if after is None else min(after, self._sequence)
         if self._primes and after is None:
             self._first = self._written
-            exchange.opening = self._opening
+            exchange.opening = self.opening
         exchange.on_gone = self.detach
         self.reader = exchange
         self._let_go = let_go
         if exchange.gone:  # and does not tell so again
             self.detach()
 
-    def _opening(self) -> bytes:
+    def opening(self) -> bytes:
+        """Return the event that tells how to come back."""
         return sse.prime(EventId(self.name, self._first).encode(), RETRY_MILLISECONDS)
 
     def detach(self) -> None:
@@ -148,4 +149,4 @@ async def part(exchange: Exchange) -> None:
         await exchange.stream(b"", last=True)
     else:
         error = InvalidRequest("The session has ended")
-        await exchange.reply(NOT_FOUND, jsonrpc.encode_error(None, error), ((b"content-type", JSON.encode()),))
+        await exchange.reply(NOT_FOUND, jsonrpc.encode_error(None, error), JSON_HEADERS)

@@ -22,13 +22,14 @@ Header = tuple[bytes, bytes]
 CLIENT_CLOSED = 499
 UNTIMED_BYTES = 16_384
 """So much goes into the buffer of a connection, and needs no clock."""
+JSON_HEADERS: tuple[Header, ...] = ((b"content-type", b"application/json"),)
 _STREAM_HEADERS: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 )
 _DOCUMENT_HEADERS: tuple[Header, ...] = (
-    (b"content-type", b"application/json"),
+    *JSON_HEADERS,
     (b"access-control-allow-origin", b"*"),
     (b"cache-control", b"max-age=3600"),
 )

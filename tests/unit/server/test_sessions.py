@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+from collections.abc import Iterable
+from threading import Thread
 
 import pytest
 
@@ -10,7 +12,8 @@ from dragoman.protocol.eras import Caller
 from dragoman.protocol.sse import EventId
 from dragoman.protocol.versions import find_version
 from dragoman.server import streams
-from dragoman.server.sessions import MOST_STREAMS, HttpSession, SessionRefused, Sessions, SharedSession
+from dragoman.server.http_session import MOST_STREAMS, HttpSession, SessionChannel, SessionRefused, SharedSession
+from dragoman.server.sessions import Sessions
 from dragoman.server.streams import EventStream
 from dragoman.server.workers import Workers
 from dragoman.stores.memory import MOST_EVENTS, Memory
@@ -35,6 +38,10 @@ class Reader:
         await asyncio.wait_for(self.may_take.wait(), DEADLINE)
         self.streaming, self.ended = True, last
         self.parts.append(data)
+
+    async def reply(self, status: int, body: bytes = b"", headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        self.ended = True
+        self.parts.append(b"%d %b" % (status, body))
 
     @property
     def numbers(self) -> list[int]:
@@ -112,6 +119,68 @@ async def test_one_who_is_let_go_and_does_not_read_holds_up_no_end(monkeypatch):
     await asyncio.wait_for(stream.close(), DEADLINE)
     await asyncio.sleep(0)
     assert first.parts == second.parts == []
+
+
+def channel_to(reader: Reader) -> tuple[SessionChannel, HttpSession]:
+    server = Server()
+    session = HttpSession(server, SharedSession(Caller(NEWEST)), workers=Workers(server))
+    return SessionChannel(session, reader, streams=True), session
+
+
+@scenario
+async def test_a_request_that_is_answered_by_one_body_has_no_stream(monkeypatch):
+    reader = Reader()
+    channel, session = channel_to(reader)
+    monkeypatch.setattr(session, "open_stream", lambda: pytest.fail("nothing needs a stream"))
+    await channel.room()
+    await channel.answer(200, b"{}", json=True)
+    channel.close()
+    assert reader.parts == [b"200 {}"]
+    assert reader.opening is None
+    assert channel.reader is None
+
+
+@scenario
+async def test_what_a_thread_says_after_the_response_is_said_to_nobody():
+    reader = Reader()
+    channel, session = channel_to(reader)
+    thread = Thread(target=channel.notify, args=("notifications/message", {"data": "late"}))
+    thread.start()
+    thread.join(DEADLINE)
+    await channel.answer(200, b"{}", json=True)
+    channel.close()
+    await asyncio.sleep(0)
+    assert reader.parts == [b"200 {}"]
+    assert session._streams == {}
+    assert reader.on_gone is None
+
+
+@scenario
+async def test_what_is_said_to_one_who_is_gone_goes_nowhere_and_what_it_waits_for_neither():
+    reader = Reader()
+    channel, session = channel_to(reader)
+    reader.gone = True
+    channel.notify("notifications/message", {"data": 1})
+    assert channel.reader is None
+    await channel.answer(200, b"{}", json=True)
+    channel.close()
+    assert reader.parts == []
+    assert [stream.finished for stream in session._streams.values()] == [True]
+
+
+@scenario
+async def test_a_response_that_became_a_stream_by_itself_tells_how_to_come_back():
+    reader = Reader()
+    channel, session = channel_to(reader)
+    assert channel.reader is reader
+    first = reader.opening()
+    reader.streaming = True
+    await channel.answer(200, b"{}", json=True)
+    channel.close()
+    (name,) = session._streams
+    assert EventId(name, 0).encode().encode() in first
+    assert reader.numbers == [1]
+    assert reader.opening is reader.on_gone is None
 
 
 @scenario

@@ -12,7 +12,8 @@ from dragoman import Server
 from dragoman.protocol.eras import Caller
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.versions import find_version
-from dragoman.server.sessions import SessionRefused, Sessions, SharedSession
+from dragoman.server.http_session import SessionRefused, SharedSession
+from dragoman.server.sessions import Sessions
 from dragoman.server.workers import Changed, Ended, Remembered, Sought, Told, Workers
 from dragoman.stores import Local, Memory
 from dragoman.stores.memory import Solitude

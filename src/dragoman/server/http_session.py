@@ -1,0 +1,402 @@
+"""One session of the handshake era over HTTP: what this process remembers of it, and the streams that belong to it.
+
+Each request has a stream of its own: what is said on its way, what is asked of the client, and its response. A stream
+is a bounded log of events with numbers, and at most one exchange that it is written to. When the connection breaks, the
+handler goes on and the log is kept; a client that comes back by GET with the last number that it saw gets the rest.
+What belongs to no request goes to the one stream that the client opened by GET; the newest wins. A request that is
+answered by one body before anything needs its stream is given none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+
+from dragoman import types
+from dragoman.errors import DragomanError, InvalidRequest, RpcError, Timeout, TransportError
+from dragoman.protocol import eras, jsonrpc
+from dragoman.protocol.exchange import ACCEPTED, BAD_REQUEST
+from dragoman.protocol.listen import RESOURCE_UPDATED, Subscription
+from dragoman.protocol.sse import EventId
+from dragoman.server.call import Call, Session
+from dragoman.server.streams import EventStream, part
+from dragoman.server.telling import announces, is_wanted, log_params
+from dragoman.server.workers import Changed, Read, Said, Sent, Workers
+from dragoman.transports.exchange import JSON_HEADERS, Exchange
+
+if TYPE_CHECKING:
+    from dragoman.server.server import Server
+
+MOST_STREAMS = 100
+_cancelled = msgspec.json.Decoder(types.CancelledNotificationParams)
+
+
+class SessionRefused(DragomanError):
+    """A message that names no session which can be served: an HTTP status and the reason."""
+
+    def __init__(self, status: int, error: RpcError) -> None:
+        super().__init__(error.message)
+        self.status = status
+        self.error = error
+        self.id: types.RequestId | None = None
+        """The request that is refused, if it is one."""
+
+
+class SharedSession(Session):
+    """What a session remembers, and what of it the other processes have not been told."""
+
+    __slots__ = ("unshared",)
+
+    def __init__(self, caller: eras.Caller | None = None, id: str | None = None, principal: str | None = None) -> None:
+        super().__init__(caller, id, principal)
+        self.unshared: list[Changed] = []
+
+    def set_level(self, level: types.LoggingLevel) -> None:
+        """Note from which level on the client wants log messages."""
+        super().set_level(level)
+        self._share(Changed("", log_level=level))
+
+    def follow(self, uri: str) -> None:
+        """Note that the client wants to be told when a resource changes."""
+        super().follow(uri)
+        self._share(Changed("", followed=uri))
+
+    def unfollow(self, uri: str) -> None:
+        """Note that it wants so no longer."""
+        super().unfollow(uri)
+        self._share(Changed("", unfollowed=uri))
+
+    def _share(self, change: Changed) -> None:
+        if self.id is not None:
+            change.session = self.id
+            self.unshared.append(change)
+
+    def take(self, changed: Changed) -> None:
+        """Note what another process was told."""
+        self.log_level = changed.log_level or self.log_level
+        if changed.followed is not None:
+            self.followed.add(changed.followed)
+        if changed.unfollowed is not None:
+            self.followed.discard(changed.unfollowed)
+
+
+class HttpSession:
+    """What this process remembers of one session."""
+
+    def __init__(self, server: Server, data: SharedSession, *, workers: Workers) -> None:
+        self.data = data
+        self.running: dict[types.RequestId, Call] = {}
+        self.last_used = 0.0
+        self.primes = data.caller is not None and data.caller.version.omits_unknown_id
+        """SHOULD (2025-11-25): "immediately send an SSE event consisting of an event ID and an empty data field"."""
+        self._server = server
+        self._workers = workers
+        self._streams: dict[str, EventStream] = {}
+        self._standalone: EventStream | None = None
+        self._asked: dict[types.RequestId, asyncio.Future[Raw]] = {}
+        self._minted = 0
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = get_ident()
+        server.audience.add(self)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is served, or somebody reads what belongs to no request."""
+        return bool(self.running) or (self._standalone is not None and self._standalone.reader is not None)
+
+    def open_stream(self) -> EventStream:
+        """Return a new stream, which is kept from when it has a name."""
+        return EventStream(self._workers.store, self._keep, primes=self.primes)
+
+    def _keep(self, stream: EventStream) -> str:
+        """Keep a stream, and return its name; the oldest finished one is forgotten when there are too many."""
+        name = self._mint()
+        self._streams[name] = stream
+        if len(self._streams) > MOST_STREAMS:
+            oldest = next((kept for kept in self._streams.values() if kept.finished), None)
+            if oldest is not None:
+                self.forget(oldest)
+        return name
+
+    def forget(self, stream: EventStream) -> None:
+        """Keep a stream no longer: nobody can come back to it."""
+        if stream.is_named:
+            self._streams.pop(stream.name, None)
+
+    def _mint(self) -> str:
+        self._minted += 1
+        return f"{self._workers.name}-{self._minted}"
+
+    def resumed(self, last_event_id: str) -> tuple[EventStream, int]:
+        """Return the stream of an event, and its number there.
+
+        Raises:
+            SessionRefused: the stream is not kept.
+        """
+        cursor = EventId.decode(last_event_id)
+        stream = None if cursor is None else self._streams.get(cursor.stream)
+        if cursor is None or stream is None:
+            # Not 404, by which a client would take its session for ended.
+            raise SessionRefused(BAD_REQUEST, InvalidRequest("The stream of this Last-Event-ID is not kept here"))
+        return stream, cursor.sequence
+
+    def standalone(self) -> EventStream:
+        """Return the stream of what belongs to no request; who reads it in another process is let go."""
+        if self._standalone is None:
+            self._standalone = self.open_stream()
+        assert self.data.id is not None
+        self._workers.send(Read(self.data.id))
+        return self._standalone
+
+    async def ask(self, stream: EventStream, method: str, params: Any, timeout: float) -> Raw:
+        """Send a request to the client on a stream, and return what it answers in a POST of its own."""
+        id = self._mint()
+        request = jsonrpc.encode_request(id, method, params)
+        answered: asyncio.Future[Raw] = self._loop.create_future()
+        self._asked[id] = answered
+        try:
+            async with asyncio.timeout(timeout):
+                stream.add(request)
+                return await answered
+        except TimeoutError:
+            self._withdraw(stream, id)
+            raise Timeout(f"The client did not answer {method} within {timeout:g} seconds", id) from None
+        except asyncio.CancelledError:
+            self._withdraw(stream, id)
+            raise
+        finally:
+            del self._asked[id]
+
+    def _withdraw(self, stream: EventStream, id: str) -> None:
+        params = types.CancelledNotificationParams(id, "The server does not wait for it any more")
+        stream.add(jsonrpc.encode_notification("notifications/cancelled", params))
+
+    def take(self, message: jsonrpc.Message) -> None:
+        """Take a notification, or an answer to a request of ours, wherever that is served."""
+        match message:
+            case jsonrpc.ResultResponse(id=id, result=result) if id not in self._asked:
+                self._send_answer(id, jsonrpc.encode_result(id, result))
+            case jsonrpc.ErrorResponse(id=id, error=error) if id is not None and id not in self._asked:
+                self._send_answer(id, jsonrpc.encode_error(id, error))
+            case jsonrpc.Notification("notifications/cancelled", params):
+                if not self._cancel(params):
+                    self._send_on(jsonrpc.encode_notification("notifications/cancelled", params))
+            case jsonrpc.Notification(method):
+                self._server.notified(method)
+            case _:
+                self._take_answer(message)
+
+    def _send_answer(self, id: types.RequestId, answer: bytes) -> None:
+        worker = str(id).partition("-")[0]
+        if worker != self._workers.name:
+            self._send_on(answer, worker)
+
+    def _send_on(self, message: bytes, to: str | None = None) -> None:
+        assert self.data.id is not None
+        self._workers.send(Sent(self.data.id, message), to)
+
+    def take_here(self, data: bytes) -> None:
+        """Take a message that came to another process, if it concerns this one."""
+        message = jsonrpc.decode(data)
+        if isinstance(message, jsonrpc.Notification):
+            self._cancel(message.params)
+        else:
+            self._take_answer(message)
+
+    def _take_answer(self, message: jsonrpc.Message | jsonrpc.Batch) -> None:
+        if not isinstance(message, jsonrpc.ResultResponse | jsonrpc.ErrorResponse):
+            return
+        waiting = self._asked.get(message.id) if message.id is not None else None
+        if waiting is None or waiting.done():
+            return
+        if isinstance(message, jsonrpc.ErrorResponse):
+            waiting.set_exception(message.error)
+        else:
+            waiting.set_result(message.result)
+
+    def _cancel(self, params: Raw) -> bool:
+        """Give up the request that a cancellation names; false if it is not served here."""
+        with suppress(msgspec.DecodeError):
+            id = _cancelled.decode(params).request_id
+            call = None if id is None else self.running.get(id)
+            if call is not None:
+                call.give_up()
+                return True
+        return False
+
+    def let_go(self) -> None:
+        """Let go of whoever reads what belongs to no request."""
+        if self._standalone is not None:
+            self._standalone.detach()
+
+    def end(self) -> None:
+        """End the session: what runs is given up, who waits is told, who reads is let go."""
+        self._server.audience.discard(self)
+        for call in list(self.running.values()):
+            call.give_up()
+        for waiting in self._asked.values():
+            if not waiting.done():
+                waiting.set_exception(TransportError("The session has ended"))
+        for stream in self._open():
+            stream.detach()
+
+    def _open(self) -> set[EventStream]:
+        """Return the streams that are kept, and those of requests, which may have no name yet."""
+        open = set(self._streams.values())
+        open.update(call.channel.stream for call in self.running.values() if isinstance(call.channel, SessionChannel))
+        return open if self._standalone is None else open | {self._standalone}
+
+    async def close(self) -> None:
+        """End the session, and wait until nothing of it is left."""
+        streams = self._open()
+        self.end()
+        for stream in streams:
+            await stream.close()
+
+    # Encoded by whoever tells, so that what cannot be JSON fails there, and what changes later is told as it was.
+
+    def tell(self, method: str, uri: str | None = None) -> None:
+        """Tell the client of a change, from any thread, if it wants to know and reads what belongs to no request."""
+        if (uri is None or uri in self.data.followed) and announces(self._server.capabilities, method):
+            self.say(method, types.Params() if uri is None else types.ResourceUpdatedNotificationParams(uri))
+
+    def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
+        """Send a log message, from any thread, if this client set a level that wants it."""
+        if is_wanted(self._server, level, self.data.log_level):
+            self.say("notifications/message", log_params(level, data, logger))
+
+    def say(self, method: str, params: Any) -> None:
+        """Send a notification that belongs to no request, from any thread, if anybody here ever read those."""
+        self.say_here(jsonrpc.encode_notification(method, params))
+
+    def say_anywhere(self, method: str, params: Any) -> None:
+        """Send a notification that belongs to no request, from any thread, wherever the client reads those."""
+        message = jsonrpc.encode_notification(method, params)
+        self.say_here(message)
+        if self.data.id is not None:
+            self.in_loop(self._workers.send, Said(self.data.id, message))
+
+    def say_here(self, message: bytes) -> None:
+        """Add a message to what belongs to no request, from any thread, if anybody here ever read that."""
+        if self._standalone is not None:
+            self.in_loop(self._standalone.add, message)
+
+    def read_elsewhere(self) -> None:
+        """Let go of who reads what belongs to no request: the newest wins, and it is in another process.
+
+        Nothing is kept of it here, for whoever came back would be told again what it was told there.
+        """
+        stream, self._standalone = self._standalone, None
+        if stream is not None:
+            stream.detach()
+            self.forget(stream)
+
+    def in_loop(self, function: Callable[..., None], *given: Any) -> None:
+        """Call a function in the session's loop, from any thread."""
+        if self._loop.is_closed():
+            return
+        if get_ident() == self._loop_thread:
+            function(*given)
+        else:
+            self._loop.call_soon_threadsafe(function, *given)
+
+
+class SessionChannel:
+    """The way back to the client of one request in a session: the request's own stream, once anything needs it."""
+
+    __slots__ = ("_exchange", "_session", "_stream", "_streams")
+
+    def __init__(self, session: HttpSession, exchange: Exchange, *, streams: bool) -> None:
+        self._session = session
+        self._exchange: Exchange | None = exchange
+        self._streams = streams
+        self._stream: EventStream | None = None
+        if session.primes:
+            exchange.opening = self._opening
+
+    def _opening(self) -> bytes:
+        return self.stream.opening()
+
+    @property
+    def stream(self) -> EventStream:
+        """The request's stream, from when it is first asked for."""
+        return self.open() if self._stream is None else self._stream
+
+    def open(self, let_go: asyncio.Future[None] | None = None) -> EventStream:
+        """Begin the stream; `let_go` is done as soon as the exchange is not needed for it any more."""
+        self._stream = self._session.open_stream()
+        if self._exchange is not None:
+            self._stream.attach(self._exchange, let_go=let_go)
+        return self._stream
+
+    @property
+    def reader(self) -> Exchange | None:
+        """Whoever waits for the response."""
+        return self._exchange if self._stream is None else self._stream.reader
+
+    def answer(self, status: int, data: bytes, *, json: bool) -> Coroutine[Any, Any, None]:
+        """Send the response, or nothing: as one body, if the client takes that and nothing was streamed before."""
+        stream = self._stream
+        reader = self._exchange if stream is None else stream.reader if stream.is_empty else None
+        if reader is not None and not reader.streaming and (json or not data):
+            return reader.reply(status, data, JSON_HEADERS) if data else reader.reply(ACCEPTED)
+        return self._finish(data)
+
+    async def _finish(self, data: bytes) -> None:
+        stream = self.stream
+        await stream.flush()
+        reader = stream.reader
+        if data and (reader is not None or stream.is_named):
+            stream.add(data, last=True)
+            await stream.flush()
+        else:  # cancelled, or nobody can come back for it
+            self._session.forget(stream)
+            if reader is not None:
+                await part(reader)
+
+    def close(self) -> None:
+        """Let go of whoever waits for the response."""
+        if self._stream is not None:
+            self._stream.detach()
+        elif self._exchange is not None:
+            self._exchange.opening = None
+            self._exchange = None
+
+    def notify(self, method: str, params: Any) -> None:
+        """Send a notification on the request's stream, from any thread."""
+        if self._streams:
+            self._session.in_loop(self._say, jsonrpc.encode_notification(method, params))
+
+    def _say(self, message: bytes) -> None:
+        if self.reader is not None or self._stream is not None:
+            self.stream.add(message)
+
+    async def room(self) -> None:
+        """Let what was said be written."""
+        if self._stream is not None:
+            await self._stream.flush()
+
+    async def request(self, method: str, params: Any, timeout: float) -> Raw:
+        """Ask the client, on the request's stream."""
+        if not self._streams:
+            raise DragomanError(f"{method} cannot be asked here: the response is JSON alone")
+        return await self._session.ask(self.stream, method, params, timeout)
+
+    async def listen(self, subscription: Subscription) -> None:  # noqa: ARG002
+        """Refuse: sessions have no subscriptions of that kind."""
+        raise RpcError(-32601, "subscriptions/listen is not part of this protocol version")
+
+    def updated(self, uri: str) -> None:
+        """Tell this client, from any thread, that a resource changed."""
+        self._session.say_anywhere(RESOURCE_UPDATED, types.ResourceUpdatedNotificationParams(uri))
+
+    async def close_stream(self) -> None:
+        """Let the connection go; the client comes back for the rest (2025-11-25)."""
+        if self._streams:
+            await self.stream.let_go()
