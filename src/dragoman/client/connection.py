@@ -12,7 +12,7 @@ import asyncio
 import copy
 import logging
 import re
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Protocol
 
@@ -47,6 +47,7 @@ _progress = msgspec.json.Decoder(types.ProgressNotificationParams)
 _ANSWER_BEGINS = re.compile(rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15})\s*,\s*"(?:result|error)"')
 _RESULT_BEGINS = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:result|error)"')
 _ANSWER_ENDS = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+_SENT, _TAKEN = object(), object()
 _logger = logging.getLogger("dragoman.client")
 
 
@@ -91,13 +92,14 @@ class Host(Protocol):
         """Take note that a connection has ended by itself."""
 
 
-class _Pending(Clock, eq=False, kw_only=True):
-    """A request that waits for its answer, and how long it does."""
+class _Pending(Struct, eq=False):
+    """A request that waits for its answer."""
 
     on_progress: OnProgress | None
     outcome: Raw | Exception | None = None
+    # There only if the answer was not there as soon as the request was sent: in memory it mostly is.
+    clock: Clock | None = None
     waiter: asyncio.Future[None] | None = None
-    """There only if the answer was not there when the request was sent: over HTTP and in memory it mostly is."""
 
     def is_answered(self) -> bool:
         """Tell whether there is an outcome."""
@@ -120,6 +122,31 @@ class _Pending(Clock, eq=False, kw_only=True):
             raise outcome
         finally:
             del outcome  # which would hold on to this frame, which would hold on to it
+
+
+class _Begun(Generator[Any, None, None]):
+    """A coroutine whose first step was taken: to be awaited, what that step waits for, and then the rest."""
+
+    __slots__ = ("_awaited", "_rest")
+
+    def __init__(self, rest: Generator[Any, None, None], awaited: Any) -> None:
+        self._rest = rest
+        self._awaited = awaited
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self
+
+    def __next__(self) -> Any:
+        awaited, self._awaited = self._awaited, _TAKEN
+        return next(self._rest) if awaited is _TAKEN else awaited
+
+    def send(self, _: None) -> Any:
+        """Go on, as a task does."""
+        return next(self)
+
+    def throw(self, *error: Any) -> Any:
+        """Go on with an error, as a task does that is cancelled."""
+        return self._rest.throw(*error)
 
 
 class Connection:
@@ -194,37 +221,53 @@ class Connection:
         """
         message, pending = self._begin(method, params, options)
         try:
+            sending = self.link.send(message).__await__()
             try:
-                try:
-                    await self.link.send(message)
-                except TransportError:
-                    # What breaks after the answer came breaks nothing.
-                    if pending.outcome is None:
-                        raise
+                awaited = next(sending, _SENT)
+                if awaited is not _SENT or pending.outcome is None:
+                    begun = None if awaited is _SENT else _Begun(sending, awaited)
+                    await self._wait(pending, message, options.timeout, begun)
+            except TransportError:
+                # What breaks after the answer came breaks nothing.
                 if pending.outcome is None:
-                    pending.waiter = self._loop.create_future()
-                    await pending.waiter
-            except asyncio.CancelledError:
-                if not pending.is_to_blame():
                     raise
-                if pending.outcome is None:
-                    late = f"{method} timed out: nothing was heard of it for {pending.seconds:g} seconds"
-                    raise Timeout(late, message.id) from None
-            except Exception as error:
-                pending.is_to_blame()
-                if isinstance(error, TransportError) or not isinstance(error, TimeoutError):
-                    raise
-                raise TransportError(f"{method} could not be sent: {str(error) or 'it took too long'}") from error
-            else:
-                if pending.has_run_out:
-                    await pending.forgive()
         except BaseException as error:
             self._abandon(message, error, may_cancel=may_cancel)
+            if isinstance(error, TimeoutError) and not isinstance(error, TransportError):
+                raise TransportError(f"{method} could not be sent: {str(error) or 'it took too long'}") from error
             raise
         finally:
-            self._clocks.end(pending)
-            self._tokens.pop(options.progress_token, None)
+            if options.progress_token is not None:
+                self._tokens.pop(options.progress_token, None)
         return pending.result()
+
+    async def _wait(self, pending: _Pending, message: Outgoing, seconds: float | None, sending: _Begun | None) -> None:
+        """Wait until a request is sent and has its answer."""
+        task = asyncio.current_task(self._loop)
+        assert task is not None
+        pending.clock = clock = Clock(seconds, task, task.cancelling())
+        self._clocks.start(clock)
+        try:
+            if sending is not None:
+                await sending
+            if pending.outcome is None:
+                pending.waiter = self._loop.create_future()
+                await pending.waiter
+        except asyncio.CancelledError:
+            if not clock.is_to_blame():
+                raise
+            if pending.outcome is None:
+                late = f"{message.method} timed out: nothing was heard of it for {seconds:g} seconds"
+                raise Timeout(late, message.id) from None
+        except Exception:
+            if clock.has_run_out:
+                await clock.forgive()
+            raise
+        else:
+            if clock.has_run_out:
+                await clock.forgive()
+        finally:
+            self._clocks.end(clock)
 
     def _begin(self, method: str, params: dict[str, Any], options: Options) -> tuple[Outgoing, _Pending]:
         """Return a request that is to be sent, and what waits for its answer from now on."""
@@ -239,15 +282,8 @@ class Connection:
         meta, headers = self._meta(method, id, options), options.headers
         if self.link.is_http and options.mirrored is not None and self._version.stateless:
             headers = {**options.mirrored.build(params["arguments"]), **(headers or {})}
-        task = asyncio.current_task(self._loop)
-        assert task is not None
-        pending = _Pending(options.timeout, task, task.cancelling(), on_progress=options.on_progress)
-        self._clocks.start(pending)
-        try:
-            data = peer.send_request(id, method, {**params, "_meta": meta} if meta else params, pending)
-        except ValidationError:
-            self._clocks.end(pending)
-            raise
+        pending = _Pending(options.on_progress)
+        data = peer.send_request(id, method, {**params, "_meta": meta} if meta else params, pending)
         if token is not None:
             tokens[token] = pending
         if options.on_id is not None:
@@ -330,7 +366,8 @@ class Connection:
     def _take(self, event: Event) -> None:
         match event:
             case Progressed(waiter, params):
-                self._clocks.wind(waiter)
+                if waiter.clock is not None:
+                    self._clocks.wind(waiter.clock)
                 self._host.progressed(waiter.on_progress, params)
             case jsonrpc.Notification():
                 self._host.notified(event)

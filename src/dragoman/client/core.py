@@ -14,6 +14,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Coroutine, Hashable, Mapping
+from math import isnan
 from typing import Any, Protocol, TypeVar, overload
 from weakref import WeakSet
 
@@ -363,6 +364,8 @@ class Core:
         """Return options with what the client has in place of what they leave open; to be asked for each request."""
         if options.timeout is None:
             options.timeout = self.timeout
+        elif isnan(options.timeout):
+            raise ValueError(f"A time-out must be a number of seconds, not {options.timeout:g}")
         if self._meta is None and "opentelemetry.propagate" not in sys.modules:
             return options
         meta = self._meta() if callable(self._meta) else self._meta

@@ -157,10 +157,3 @@ async def test_whoever_waits_for_the_end_of_all_clocks_is_told_when_the_last_is_
     assert not waiting.done()
     clocks.end(second)
     await asyncio.wait_for(waiting, 10)
-
-
-def test_a_time_that_is_no_number_is_refused_and_counts_for_nobody(timers):
-    clocks = Clocks(timers)
-    with pytest.raises(ValueError, match="number of seconds"):
-        started(clocks, timers, float("nan"))
-    assert (clocks.running, timers.due) == (set(), [])
