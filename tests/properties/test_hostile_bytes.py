@@ -85,8 +85,8 @@ PING = b'{"jsonrpc":"2.0","id":"next","method":"ping"}'
 
 def test_decoding_a_message_never_raises_and_the_next_message_is_read():
     for data in corpus(1):
-        for batches in (False, True):
-            message = jsonrpc.decode(data, batches=batches)
+        for reads in (jsonrpc.decode, jsonrpc.decode_batch):
+            message = reads(data)
             if isinstance(message, jsonrpc.Invalid):
                 jsonrpc.encode_error(message.id, message.error)
         assert isinstance(jsonrpc.decode(PING), jsonrpc.Request)

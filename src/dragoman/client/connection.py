@@ -12,7 +12,7 @@ import asyncio
 import copy
 import logging
 import re
-from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Protocol
 
@@ -221,11 +221,15 @@ class Connection:
         """
         message, pending = self._begin(method, params, options)
         try:
-            sending = self.link.send(message).__await__()
+            sending = self.link.send(message)
+            begun: Awaitable[None] | None = sending
             try:
-                awaited = next(sending, _SENT)
-                if awaited is not _SENT or pending.outcome is None:
-                    begun = None if awaited is _SENT else _Begun(sending, awaited)
+                if not self.link.is_http:
+                    # In memory, most are answered before anybody has to wait.
+                    steps = sending.__await__()
+                    awaited = next(steps, _SENT)
+                    begun = None if awaited is _SENT else _Begun(steps, awaited)
+                if begun is not None or pending.outcome is None:
                     await self._wait(pending, message, options.timeout, begun)
             except TransportError:
                 # What breaks after the answer came breaks nothing.
@@ -241,7 +245,9 @@ class Connection:
                 self._tokens.pop(options.progress_token, None)
         return pending.result()
 
-    async def _wait(self, pending: _Pending, message: Outgoing, seconds: float | None, sending: _Begun | None) -> None:
+    async def _wait(
+        self, pending: _Pending, message: Outgoing, seconds: float | None, sending: Awaitable[None] | None
+    ) -> None:
         """Wait until a request is sent and has its answer."""
         task = asyncio.current_task(self._loop)
         assert task is not None

@@ -94,7 +94,9 @@ def receive(
     sent: RequestHeaders, body: bytes, offer: eras.Offer, limits: jsonrpc.Limits = jsonrpc.DEFAULT_LIMITS
 ) -> Exchange:
     """Return what a POST asks for, or why it is refused; `refuse_media` is asked before."""
-    message = jsonrpc.decode(body, limits, batches=True)
+    message: jsonrpc.Message | jsonrpc.Batch = jsonrpc.decode(body, limits)
+    if type(message) is jsonrpc.Invalid:
+        message = jsonrpc.decode_batch(body, limits) or message
     try:
         match message:
             case jsonrpc.Request():

@@ -110,8 +110,8 @@ _request_id = msgspec.json.Decoder(int | str)
 (_OPENING,) = b"["
 
 
-def decode(data: bytes, limits: Limits = DEFAULT_LIMITS, *, batches: bool = False) -> Message | Batch:
-    """Return the message, or the batch of messages, that the bytes hold.
+def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
+    """Return the message that the bytes hold.
 
     Example:
         decode(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}')  # Request(id=1, method='ping', ...)
@@ -126,10 +126,27 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS, *, batches: bool = Fals
         problem = _over_limits(data, limits)
         if problem is not None:
             return Invalid(None, ParseError(problem))
-    message = _decode_one(data)
-    if batches and type(message) is Invalid and data.lstrip().startswith(b"["):
-        return _decode_batch(data, limits)
-    return message
+    try:
+        envelope = _envelope.decode(data)
+    except msgspec.ValidationError as error:
+        return _diagnose(data, error)
+    except (msgspec.DecodeError, RecursionError) as error:
+        return _unparsable(error)
+    id, method = envelope.id, envelope.method
+    if method is UNSET:
+        if id is UNSET or id is None or envelope.result is UNSET or envelope.error is not UNSET:
+            return _decode_refusal(envelope)
+        return ResultResponse(id, envelope.result)
+    params = envelope.params
+    if len(params) == _NULL_BYTES and params == _NULL:
+        params = NO_PARAMS
+    if method[:4] == "rpc.":  # which is quicker than `startswith`
+        return Invalid(None if id is UNSET else id, InvalidRequest("Method names that begin with 'rpc.' are reserved"))
+    if id is UNSET:
+        return Notification(method, params)
+    if id is None:
+        return Invalid(None, InvalidRequest("A request id must not be null"))
+    return Request(id, method, params)
 
 
 def _over_limits(data: bytes, limits: Limits) -> str | None:
@@ -181,30 +198,6 @@ def _opens_more(data: bytes, levels: int) -> bool:
     return False
 
 
-def _decode_one(data: bytes | Raw) -> Message:
-    try:
-        envelope = _envelope.decode(data)
-    except msgspec.ValidationError as error:
-        return _diagnose(data, error)
-    except (msgspec.DecodeError, RecursionError) as error:
-        return _unparsable(error)
-    id, method = envelope.id, envelope.method
-    if method is UNSET:
-        if id is UNSET or id is None or envelope.result is UNSET or envelope.error is not UNSET:
-            return _decode_refusal(envelope)
-        return ResultResponse(id, envelope.result)
-    params = envelope.params
-    if len(params) == _NULL_BYTES and params == _NULL:
-        params = NO_PARAMS
-    if method[:4] == "rpc.":  # which is quicker than `startswith`
-        return Invalid(None if id is UNSET else id, InvalidRequest("Method names that begin with 'rpc.' are reserved"))
-    if id is UNSET:
-        return Notification(method, params)
-    if id is None:
-        return Invalid(None, InvalidRequest("A request id must not be null"))
-    return Request(id, method, params)
-
-
 def _unparsable(error: Exception) -> Invalid:
     return Invalid(None, ParseError(f"The message is not JSON: {error}"))
 
@@ -228,7 +221,7 @@ def decode_error(data: bytes | Raw) -> RpcError:
     return RpcError.of(error.code, error.message, error.data)
 
 
-def _diagnose(data: bytes | Raw, misfit: msgspec.ValidationError) -> Invalid:
+def _diagnose(data: bytes, misfit: msgspec.ValidationError) -> Invalid:
     """Say what is wrong with JSON that is no message, keeping its id where it has a readable one."""
     try:
         _any.decode(data)
@@ -248,7 +241,17 @@ def _readable_id(parts: dict[str, Raw]) -> RequestId | None:
         return None
 
 
-def _decode_batch(data: bytes, limits: Limits) -> Batch | Invalid:
+def decode_batch(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Batch | Invalid | None:
+    """Return the messages that an array holds (2025-03-26), or None if the bytes hold no array.
+
+    Example:
+        decode_batch(b'[{"jsonrpc": "2.0", "id": 1, "method": "ping"}]')  # Batch([Request(id=1, ...)])
+    """
+    if not data.lstrip().startswith(b"["):
+        return None
+    problem = _over_limits(data, limits)
+    if problem is not None:
+        return Invalid(None, ParseError(problem))
     try:
         elements = _elements.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -257,7 +260,7 @@ def _decode_batch(data: bytes, limits: Limits) -> Batch | Invalid:
         return Invalid(None, InvalidRequest("A batch must not be empty"))
     if len(elements) > limits.batch:
         return Invalid(None, InvalidRequest(f"A batch must not hold more than {limits.batch} messages"))
-    return Batch([_decode_one(element) for element in elements])
+    return Batch([decode(bytes(element), limits) for element in elements])
 
 
 class _RequestOut(Struct, tag_field="jsonrpc", tag="2.0"):

@@ -146,20 +146,20 @@ class Peer:
             if not isinstance(line, bytes):
                 yield self._refuse(None, ParseError(f"A message must not have more than {limits.message_bytes} bytes"))
                 continue
-            message = jsonrpc.decode(line, limits, batches=self.version.batches)
+            message = jsonrpc.decode(line, limits)
             if type(message) is jsonrpc.Request and message.id not in served:
                 served[message.id] = _HANDSHAKE if message.method == INITIALIZE else None
                 yield message
-            elif type(message) is jsonrpc.Batch:
-                yield from self._accept_batch(message.messages)
+            elif type(message) is jsonrpc.Invalid:
+                yield from self._accept_invalid(message, line)
             elif (event := self.accept(message)) is not None:
                 yield event
 
     def receive_message(self, data: bytes) -> list[Event]:
         """Return what one whole message brings."""
-        message = jsonrpc.decode(data, self._limits, batches=self.version.batches)
-        if type(message) is jsonrpc.Batch:
-            return self._accept_batch(message.messages)
+        message = jsonrpc.decode(data, self._limits)
+        if type(message) is jsonrpc.Invalid:
+            return self._accept_invalid(message, data)
         event = self.accept(message)
         return [] if event is None else [event]
 
@@ -183,6 +183,14 @@ class Peer:
                 return Answered(self._waiting.pop(message.id), message.error)
             return Unmatched(message)
         return self._refuse_in(batch, message.id, message.error) if message.answer else None
+
+    def _accept_invalid(self, message: jsonrpc.Invalid, data: bytes) -> list[Event]:
+        """Return what no message brings: that it is none, or what a batch brings where the version has those."""
+        found = jsonrpc.decode_batch(data, self._limits) if self.version.batches else None
+        if isinstance(found, jsonrpc.Batch):
+            return self._accept_batch(found.messages)
+        event = self.accept(found or message)
+        return [] if event is None else [event]
 
     def _accept_batch(self, messages: list[jsonrpc.Message]) -> list[Event]:
         batch = _Batch(
