@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dragoman import types
 from dragoman.errors import RpcError
 from dragoman.types import Dropped, decode
-from dragoman.types.decoding import decoder
+from dragoman.types.decoding import decoders
 from schemas.comparison import same_json
 from schemas.documents import document
 from schemas.folder import VERSIONS, schema_folder
@@ -67,7 +67,7 @@ def encoded(value: Any) -> bytes:
 def accepting_kind(data: bytes, kinds: tuple[Any, ...]) -> Any:
     for kind in kinds[:-1]:
         try:
-            decoder(kind).decode(data)
+            decoders[kind].decode(data)
         except msgspec.ValidationError:
             continue
         return kind
@@ -80,7 +80,7 @@ def decoded_and_encoded(value: Any, kinds: tuple[Any, ...]) -> Any:
     dropped: list[Dropped] = []
     lenient = decode(data, kind, dropped)
     assert not dropped
-    assert lenient == decoder(kind).decode(data)
+    assert lenient == decoders[kind].decode(data)
     return json.loads(msgspec.json.encode(lenient))
 
 

@@ -21,7 +21,7 @@ from dragoman.client.face import Face
 from dragoman.client.handlers import Handlers
 from dragoman.client.opening import Speech, Way
 from dragoman.client.options import ClientOptions, check, credentials_of
-from dragoman.client.results import CallResult
+from dragoman.client.results import CallResult, unwrap
 from dragoman.client.roots import Roots
 from dragoman.client.target import Surroundings, Target, way_to
 from dragoman.errors import (
@@ -223,10 +223,8 @@ class AsyncClient(Face):
         if self._on_approval is not None:
             given = await self._approved(name, given)
         params: dict[str, Any] = {"name": name, "arguments": given}
-        if input_responses is not None:
-            params["inputResponses"] = dict(input_responses)
-        if request_state is not None:
-            params["requestState"] = request_state
+        if input_responses is not None or request_state is not None:
+            params.update(_taken_up(input_responses, request_state))
         options = Options(
             timeout=timeout,
             total_timeout=total_timeout,
@@ -234,17 +232,19 @@ class AsyncClient(Face):
             progress_token=progress_token,
             headers=headers,
             meta=meta,
+            is_safe=idempotent,
         )
         try:
-            result = await self._call(name, params, options, idempotent=idempotent)
+            result = await self._call(name, params, options)
         except HeaderMismatch:
-            # The tool may mirror arguments in headers that are not known here, or not any more.
-            await self._all("tools", refresh=True)
-            result = await self._call(name, params, options, idempotent=idempotent)
+            options.is_safe = idempotent
+            result = await self._call_anew(name, params, options)
         known = self._core.catalog.tools.get(name)
         if known is None or known.misfit(result) is not None:
             known = await self._judged(name, known, result)
-        outcome = CallResult.of(result, wrapped=known is not None and known.is_wrapped)
+        if known is not None and known.is_wrapped:
+            unwrap(result)
+        outcome = CallResult.of(result)
         if outcome.is_error and raise_on_error:
             outcome.raise_for_error()
         return outcome
@@ -260,15 +260,19 @@ class AsyncClient(Face):
         info = self.server_info
         return None if info is None else info.name
 
-    def _call(
-        self, name: str, params: dict[str, Any], options: Options, *, idempotent: bool | None
-    ) -> Coroutine[Any, Any, types.CallToolResult]:
+    def _call(self, name: str, params: dict[str, Any], options: Options) -> Coroutine[Any, Any, types.CallToolResult]:
         connection = self._core.lifeline.latest
         # What is known goes with the connection.
         known = None if connection is None or not connection.is_alive else self._core.catalog.tools.get(name)
         options.mirrored = None if known is None else known.plan
-        is_safe = self.trusted and known is not None and known.is_idempotent if idempotent is None else idempotent
-        return self._core.request("tools/call", params, types.CallToolResult, options, is_safe=is_safe)
+        if options.is_safe is None and known is not None and self.trusted:
+            options.is_safe = known.is_idempotent
+        return self._core.request("tools/call", params, types.CallToolResult, options)
+
+    async def _call_anew(self, name: str, params: dict[str, Any], options: Options) -> types.CallToolResult:
+        """Call a tool that may mirror arguments in headers which are not known here, or not any more."""
+        await self._all("tools", refresh=True)
+        return await self._call(name, params, options)
 
     async def _judged(self, name: str, known: KnownTool | None, result: types.CallToolResult) -> KnownTool | None:
         """Return what is known of a tool whose result is to be compared with its schema, listed again if need be.
@@ -541,6 +545,15 @@ def _find(kind: str, name: str, items: Sequence[Found], names: Callable[[Found],
         if name in names(item):
             return item
     raise NotFound(kind, name, get_close_matches(name, [known for item in items for known in names(item)]))
+
+
+def _taken_up(input_responses: Mapping[str, Any] | None, request_state: str | None) -> dict[str, Any]:
+    """Return the parameters by which a call is taken up that needed input."""
+    given = {
+        "inputResponses": None if input_responses is None else dict(input_responses),
+        "requestState": request_state,
+    }
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def _as_text(value: Any) -> str:

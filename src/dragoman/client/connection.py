@@ -64,6 +64,8 @@ class Options(Struct, kw_only=True):
     meta: Mapping[str, Any] | None = None
     mirrored: HeaderPlan | None = None
     """Which of the arguments are headers too, where there are headers."""
+    is_safe: bool | None = None
+    """Whether it may be made again when the connection broke; None where the method says so."""
     on_id: Callable[[types.RequestId], Any] | None = None
     """Told the id of each request before it is sent."""
 

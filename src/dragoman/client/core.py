@@ -241,12 +241,12 @@ class Core:
 
     @overload
     def request(
-        self, method: str, params: dict[str, Any], kind: type[R], options: Options, *, is_safe: bool | None = None
+        self, method: str, params: dict[str, Any], kind: type[R], options: Options
     ) -> Coroutine[Any, Any, R]: ...
 
     @overload
     def request(
-        self, method: str, params: dict[str, Any], kind: None, options: Options, *, is_safe: bool | None = None
+        self, method: str, params: dict[str, Any], kind: None, options: Options
     ) -> Coroutine[Any, Any, Raw]: ...
 
     def request(
@@ -255,8 +255,6 @@ class Core:
         params: dict[str, Any],
         kind: type[R] | None,
         options: Options,
-        *,
-        is_safe: bool | None = None,
     ) -> Coroutine[Any, Any, Any]:
         """Make a request, with as many rounds of input as it takes, and return its result.
 
@@ -270,8 +268,8 @@ class Core:
         """
         total = self.total_timeout if options.total_timeout is None else options.total_timeout
         if total is None:
-            return self._rounds(method, params, kind, options, is_safe=is_safe)
-        return self._in_time(total, method, params, kind, options, is_safe=is_safe)
+            return self._rounds(method, params, kind, options)
+        return self._in_time(total, method, params, kind, options)
 
     async def _in_time(
         self,
@@ -280,26 +278,22 @@ class Core:
         params: dict[str, Any],
         kind: type[R] | None,
         options: Options,
-        *,
-        is_safe: bool | None,
     ) -> Any:
         ids: list[types.RequestId] = []
         noting = msgspec.structs.replace(options, on_id=ids.append)
         clock = asyncio.timeout(total)
         try:
             async with clock:
-                return await self._rounds(method, params, kind, noting, is_safe=is_safe)
+                return await self._rounds(method, params, kind, noting)
         except TimeoutError:
             if not clock.expired():
                 raise
             message = f"{method} timed out: it was not answered within {total:g} seconds"
             raise Timeout(message, ids[-1] if ids else None) from None
 
-    async def _rounds(
-        self, method: str, params: dict[str, Any], kind: type[R] | None, options: Options, *, is_safe: bool | None
-    ) -> Any:
+    async def _rounds(self, method: str, params: dict[str, Any], kind: type[R] | None, options: Options) -> Any:
         """Make a request, and again while input is required for it; without a `kind`, return what came first unread."""
-        safe = method in _REPEATABLE if is_safe is None else is_safe
+        is_safe = method in _REPEATABLE if options.is_safe is None else options.is_safe
         turn, given, failures = 1, params, None
         while True:
             filled = self._filled(options)
@@ -312,7 +306,7 @@ class Core:
                 raw = await connection.request(method, given, filled)
             except TransportError as error:
                 failures = failures or Failures()
-                if await self.lifeline.may_repeat(error, connection, failures, is_safe=safe):
+                if await self.lifeline.may_repeat(error, connection, failures, is_safe=is_safe):
                     continue
                 raise
             if self._deliveries.delivering is not None:

@@ -11,7 +11,7 @@ from msgspec import UNSET, Raw, Struct
 from dragoman import types
 from dragoman.errors import ToolError, TransportError, ValidationError
 from dragoman.types import Dropped, decode
-from dragoman.types.decoding import decoder
+from dragoman.types.decoding import decoders
 
 R = TypeVar("R", bound=types.Result)
 _logger = logging.getLogger("dragoman.client")
@@ -26,7 +26,7 @@ def read(raw: Raw, kind: type[R], method: str) -> R | types.InputRequiredResult:
         TransportError: it is of a type that this client does not know.
     """
     try:
-        result = decoder(kind).decode(raw)
+        result = decoders[kind].decode(raw)
     except (msgspec.DecodeError, RecursionError):
         needed = _input_required(raw)
         if needed is not None:
@@ -39,6 +39,13 @@ def read(raw: Raw, kind: type[R], method: str) -> R | types.InputRequiredResult:
             raise TransportError(f"The result of {method} is of the unknown type {result.result_type!r}")
         return needed
     return result  # type: ignore[no-any-return]
+
+
+def unwrap(result: types.CallToolResult) -> None:
+    """Take structured content out of the object that it was put into for the sake of an old version."""
+    structured = result.structured_content
+    if not result.is_error and isinstance(structured, dict) and structured.keys() == {"result"}:
+        result.structured_content = structured["result"]
 
 
 def _repaired(raw: Raw, kind: type[R], method: str) -> R:
@@ -77,18 +84,18 @@ class CallResult(Struct, frozen=True):
     has_structured: bool = False
 
     @classmethod
-    def of(cls, result: types.CallToolResult, *, wrapped: bool = False) -> CallResult:
-        """Return the result of a call; what was wrapped for the sake of an old version is unwrapped."""
-        structured, is_error = result.structured_content, bool(result.is_error)
+    def of(cls, result: types.CallToolResult) -> CallResult:
+        """Return the result of a call."""
+        structured = result.structured_content
         if structured is UNSET:
-            return cls(result.content, None, is_error, result.meta)
-        if wrapped and not is_error and isinstance(structured, dict) and structured.keys() == {"result"}:
-            structured = structured["result"]
-        return cls(result.content, structured, is_error, result.meta, has_structured=True)
+            return cls(result.content, None, bool(result.is_error), result.meta)
+        return cls(result.content, structured, bool(result.is_error), result.meta, has_structured=True)
 
     @property
     def text(self) -> str:
         """The text of the content."""
+        if len(self.content) == 1 and type(only := self.content[0]) is types.TextContent:
+            return only.text
         return "\n".join([block.text for block in self.content if type(block) is types.TextContent])
 
     def raise_for_error(self) -> None:

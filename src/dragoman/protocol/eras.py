@@ -8,7 +8,6 @@ into what a version carries. The era is decided by each message's `_meta` alone 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -17,7 +16,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from dragoman import types
 from dragoman.errors import InvalidParams, MethodNotFound, ResourceNotFound, RpcError, UnsupportedVersion
 from dragoman.protocol import jsonrpc
-from dragoman.protocol.fields import trim, wrap_result
+from dragoman.protocol.fields import trim
 from dragoman.protocol.methods import METHODS, Method, offered
 from dragoman.protocol.versions import (
     VERSIONS,
@@ -26,7 +25,8 @@ from dragoman.protocol.versions import (
     stateless_versions,
     version_names,
 )
-from dragoman.types.decoding import decoder
+from dragoman.types.decoding import decoders
+from dragoman.types.kept import Kept
 
 
 class Caller(Struct, frozen=True):
@@ -102,15 +102,6 @@ class _Claim(Struct):
     version: Any = field(default=None, name=types.PROTOCOL_VERSION)
 
 
-class _Decoders(dict[type[types.Params], msgspec.json.Decoder[types.Params]]):
-    """The decoders of parameters, each from when it is first needed; `decoder` itself takes longer to find them."""
-
-    def __missing__(self, kind: type[types.Params]) -> msgspec.json.Decoder[types.Params]:
-        self[kind] = found = decoder(kind)
-        return found
-
-
-_params = _Decoders()
 _head = msgspec.json.Decoder(_Head)
 _claim = msgspec.json.Decoder(_Claim)
 _request_meta = msgspec.json.Decoder(types.RequestMeta)
@@ -157,7 +148,7 @@ def read(message: jsonrpc.Request, offer: Offer) -> Read:
     """
     method = offer.known.get(message.method)
     try:
-        params = None if method is None else _params[method.params].decode(message.params)
+        params = None if method is None else decoders[method.params].decode(message.params)
     except (msgspec.DecodeError, RecursionError):
         params = None
     if params is None:
@@ -222,18 +213,15 @@ def stateless_caller(meta: types.RequestMeta, offer: Offer) -> Caller:
     return Caller(version, capabilities, meta.client_info, meta.log_level)
 
 
-def seal(
-    result: types.Result, version: Version, server_info: Raw | None = None, *, wraps: bool = False
-) -> types.Result:
+def seal(result: types.Result, version: Version, server_info: Raw | None = None) -> types.Result:
     """Return the result as a version carries it.
 
     Stateless results get their type, cacheable ones their lifetime, and all of them the server's name; for earlier
-    versions, what they lack is left out or said otherwise. `wraps` says that the tool's output schema is not that of
-    an object, so that its structured content travels inside one where the version demands an object.
+    versions, what they lack is left out or said otherwise.
     """
     if version.stateless:
         sealed: Any = trim(result, version).__copy__()  # type: ignore[attr-defined]
-        result_type, is_cacheable = _traits(type(result))
+        result_type, is_cacheable = _traits[type(result)]
         if sealed.result_type is None:
             sealed.result_type = result_type
         if is_cacheable:
@@ -242,16 +230,16 @@ def seal(
         if server_info is not None:
             sealed.meta = {types.SERVER_INFO: server_info, **(result.meta or {})}
         return sealed  # type: ignore[no-any-return]
-    if wraps and isinstance(result, types.CallToolResult) and result.structured_content is not UNSET:
-        result = wrap_result(result)
     return trim(result, version)
 
 
-@cache
-def _traits(kind: type[types.Result]) -> tuple[str, bool]:
+def _traits_of(kind: type[types.Result]) -> tuple[str, bool]:
     """Return what type results of a kind say they have, and whether they say how long they may be kept."""
     result_type = "input_required" if issubclass(kind, types.InputRequiredResult) else "complete"
     return result_type, issubclass(kind, types.CacheableResult)
+
+
+_traits = Kept(_traits_of)
 
 
 def seal_value(value: Any, version: Version, server_info: Raw | None = None) -> Any:

@@ -8,7 +8,6 @@ empty the value goes through untouched, and no value is ever changed in place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from operator import is_
 from typing import Any, TypeVar, get_args
 
@@ -19,6 +18,7 @@ from dragoman import types
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.versions import V2025_03_26, V2025_06_18, V2025_11_25, V2026_07_28, Version
 from dragoman.types.content import Block
+from dragoman.types.kept import Kept
 from dragoman.types.wire import Named
 
 _META = {"meta": V2025_06_18}
@@ -91,7 +91,7 @@ def trim(value: T, version: Version) -> T:
     """Return the value as a version can carry it; the same object where nothing has to change."""
     kind = type(value)
     if type(kind) is _STRUCT:  # which is quicker than isinstance
-        plan = _plan(kind, version)
+        plan = _plans[version][kind]
         return value if plan is None else plan.apply(value)
     trimmed: Any = value
     if isinstance(value, list):
@@ -125,7 +125,6 @@ class _Plan(Struct, frozen=True):
         return trimmed
 
 
-@cache
 def _plan(kind: type[Struct], version: Version) -> _Plan | None:
     fields = msgspec.structs.fields(kind)
     dropped = {field.name: field.default for field in fields if not _carries(kind, field.name, version)}
@@ -136,6 +135,9 @@ def _plan(kind: type[Struct], version: Version) -> _Plan | None:
     )
     conversions = _conversions(kind, version)
     return _Plan(version, tuple(dropped.items()), nested, conversions) if dropped or nested or conversions else None
+
+
+_plans: Kept[Version, Kept[type[Struct], _Plan | None]] = Kept(lambda version: Kept(lambda kind: _plan(kind, version)))
 
 
 def _changes(kind: type[Struct], version: Version) -> bool:
@@ -198,15 +200,24 @@ def _as_text(blocks: Iterable[types.ContentBlock | types.SamplingMessageContentB
 
 def _structured_object(result: Structured) -> Structured:
     structured = result.structured_content
-    return result if structured is UNSET or _is_object(structured) else wrap_result(result)
+    return result if structured is UNSET or _is_object(structured) else _wrapped(result)
 
 
 def _is_object(value: Any) -> bool:
     return isinstance(value, dict) or (isinstance(value, Raw) and bytes(memoryview(value)[:1]) == b"{")
 
 
-def wrap_result(result: Structured) -> Structured:
-    """Return the result with its structured content inside an object, as versions before 2026-07-28 demand."""
+def wrap(result: types.Result) -> types.Result:
+    """Return a tool's result with its structured content, if it has any, inside an object.
+
+    Versions before 2026-07-28 demand it so of a tool whose output schema is not that of an object.
+    """
+    if isinstance(result, types.CallToolResult) and result.structured_content is not UNSET:
+        return _wrapped(result)
+    return result
+
+
+def _wrapped(result: Structured) -> Structured:
     wrapped: Any = result.__copy__()  # type: ignore[attr-defined]
     wrapped.structured_content = {"result": result.structured_content}
     return wrapped  # type: ignore[no-any-return]

@@ -21,7 +21,7 @@ from dragoman.protocol.versions import (
     V2026_07_28,
     Version,
 )
-from dragoman.types.decoding import decoder
+from dragoman.types.decoding import decoders
 
 Side = Literal["client", "server"]
 
@@ -60,7 +60,7 @@ class Method(Struct, frozen=True, kw_only=True):
             InvalidParams: they do not fit; the message says where.
         """
         try:
-            return decoder(self.params).decode(params)
+            return decoders[self.params].decode(params)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidParams(f"Invalid parameters for {self.name}: {error}") from None
 

@@ -277,15 +277,15 @@ class Server(Registration):
             except Exception as error:
                 self.report(error, None, {"notification": method})
 
-    def seal(self, result: types.Result, call: Call, *, wraps: bool = False) -> types.Result:
+    def seal(self, result: types.Result, call: Call) -> types.Result:
         """Return a result as the caller's version carries it."""
-        return self.seal_for(result, call.request.caller.version, wraps=wraps)
+        return self.seal_for(result, call.request.caller.version)
 
-    def seal_for(self, result: types.Result, version: Version, *, wraps: bool = False) -> types.Result:
+    def seal_for(self, result: types.Result, version: Version) -> types.Result:
         """Return a result as a version carries it, with the server's cache hints where it has none."""
         if version.stateless and isinstance(result, types.CacheableResult):
             result = self._with_cache_hints(result)
-        return eras.seal(result, version, self.info_bytes, wraps=wraps)
+        return eras.seal(result, version, self.info_bytes)
 
     def seal_value(self, value: Any, version: Version) -> Any:
         """Return what a method of the server's own gave back as a version carries it."""

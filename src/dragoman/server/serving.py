@@ -28,7 +28,7 @@ from dragoman.errors import (
     UrlElicitationRequired,
     ValidationError,
 )
-from dragoman.protocol import eras
+from dragoman.protocol import eras, fields
 from dragoman.protocol.listen import Subscription, honour
 from dragoman.server.asking import settled
 from dragoman.server.call import Call
@@ -175,7 +175,10 @@ def _tool_result(server: Server, call: Call, tool: Tool[..., Any], result: types
         except ValidationError as error:
             server.report(error, call)
             raise InternalError(f"The result of {tool.name!r} does not fit its output schema") from None
-    return eras.seal(result, call.request.caller.version, server.info_bytes, wraps=tool.wraps)
+    version = call.request.caller.version
+    if tool.wraps and not version.stateless:
+        result = fields.wrap(result)
+    return eras.seal(result, version, server.info_bytes)
 
 
 def _tool_failed(server: Server, call: Call, error: BaseException) -> Any:

@@ -9,7 +9,6 @@ what stays encoded is kept as it came.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
@@ -19,6 +18,7 @@ from msgspec import Raw, Struct, UnsetType
 
 from dragoman.errors import ValidationError
 from dragoman.types.content import Block, UnknownContent
+from dragoman.types.kept import Kept
 
 T = TypeVar("T")
 
@@ -49,10 +49,8 @@ def decode(data: bytes | Raw, kind: type[T], dropped: list[Dropped] | None = Non
         raise ValidationError(_unreadable(error)) from None
 
 
-@cache
-def decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
-    """Return the one strict decoder for a type, built when it is first needed."""
-    return msgspec.json.Decoder(kind)
+decoders: Kept[Any, msgspec.json.Decoder[Any]] = Kept(msgspec.json.Decoder)
+"""The one strict decoder for each type."""
 
 
 def _unreadable(error: Exception) -> str:
@@ -73,7 +71,7 @@ def _misfit(error: msgspec.ValidationError, path: str) -> ValidationError:
 
 def _read(data: bytes | Raw, kind: Any, path: str, dropped: list[Dropped]) -> Any:
     try:
-        return decoder(kind).decode(data)
+        return decoders[kind].decode(data)
     except msgspec.ValidationError as error:
         misfit = _misfit(error, path)
     origin = get_origin(kind)
@@ -94,7 +92,7 @@ def _is_struct(kind: Any) -> bool:
 
 def _parts(data: bytes | Raw, kind: type[T], misfit: ValidationError) -> T:
     try:
-        return cast("T", decoder(cast("Hashable", kind)).decode(data))
+        return cast("T", decoders[kind].decode(data))
     except msgspec.ValidationError:
         raise misfit from None
 
@@ -157,7 +155,7 @@ def _repair_union(
 
 def _object(data: bytes | Raw) -> dict[str, Raw] | None:
     try:
-        return cast("dict[str, Raw]", decoder(dict[str, Raw]).decode(data))
+        return cast("dict[str, Raw]", decoders[dict[str, Raw]].decode(data))
     except msgspec.ValidationError:
         return None
 
@@ -165,7 +163,7 @@ def _object(data: bytes | Raw) -> dict[str, Raw] | None:
 def _known(parts: dict[str, Raw], arms: list[type[Struct]]) -> type[Struct] | None:
     """Return the arm whose tag the object bears."""
     try:
-        tag = decoder(str).decode(parts[cast("str", arms[0].__struct_config__.tag_field)])
+        tag = decoders[str].decode(parts[cast("str", arms[0].__struct_config__.tag_field)])
     except (KeyError, msgspec.ValidationError):
         return None
     return next((arm for arm in arms if arm.__struct_config__.tag == tag), None)

@@ -45,7 +45,7 @@ def test_ten_rounds_are_the_most():
 async def test_a_time_out_of_an_authors_function_is_not_that_of_the_call():
     async with AsyncClient(notes(), total_timeout=30) as client:
 
-        async def answer(*given, is_safe):
+        async def answer(*given):
             raise TimeoutError("of somebody else")
 
         client._core._rounds = answer

@@ -25,6 +25,7 @@ from dragoman.errors import (
 )
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.eras import Caller, Offer
+from dragoman.protocol.fields import wrap
 from dragoman.protocol.methods import METHODS, Method
 from dragoman.protocol.versions import (
     V2024_11_05,
@@ -392,26 +393,26 @@ def test_a_server_may_keep_its_name_to_itself() -> None:
         (V2025_03_26, UNSET, UNSET),
         (V2025_06_18, {"a": 1}, {"result": {"a": 1}}),
         (V2025_11_25, {"a": 1}, {"result": {"a": 1}}),
-        (V2026_07_28, {"a": 1}, {"a": 1}),
+        (V2026_07_28, {"a": 1}, {"result": {"a": 1}}),
     ],
 )
-def test_an_object_is_wrapped_where_its_schema_was(version: Version, plain: Any, wrapped: Any) -> None:
+def test_an_object_stays_one_in_whatever_it_was_wrapped(version: Version, plain: Any, wrapped: Any) -> None:
     result = types.CallToolResult([], structured_content={"a": 1})
     assert eras.seal(result, version).structured_content == plain  # type: ignore[attr-defined]
-    assert eras.seal(result, version, wraps=True).structured_content == wrapped  # type: ignore[attr-defined]
+    assert eras.seal(wrap(result), version).structured_content == wrapped  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("version", [V2025_06_18, V2025_11_25], ids=lambda version: version.name)
 @pytest.mark.parametrize("value", [None, 5, [1], "text"])
 def test_what_is_no_object_is_wrapped_once(version: Version, value: Any) -> None:
     result = types.CallToolResult([], structured_content=value)
-    for wraps in (True, False):
-        assert eras.seal(result, version, wraps=wraps).structured_content == {"result": value}  # type: ignore[attr-defined]
+    for given in (result, wrap(result)):
+        assert eras.seal(given, version).structured_content == {"result": value}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("result", [types.CallToolResult([]), types.GetPromptResult([])])
 def test_nothing_is_wrapped_where_there_is_nothing(result: types.Result) -> None:
-    assert eras.seal(result, V2025_06_18, wraps=True) is result
+    assert eras.seal(wrap(result), V2025_06_18) is result
 
 
 @dataclasses.dataclass

@@ -11,7 +11,7 @@ import pytest
 from msgspec import UNSET, Raw, Struct
 
 from dragoman import types
-from dragoman.protocol.fields import SINCE, UNTIL, WRAPPED, trim, wrap_result, wraps
+from dragoman.protocol.fields import SINCE, UNTIL, WRAPPED, trim, wrap, wraps
 from dragoman.protocol.versions import (
     V2024_11_05,
     V2025_03_26,
@@ -378,7 +378,11 @@ def test_a_result_without_structured_content_gets_none() -> None:
 
 
 def test_wrapping_puts_even_an_object_into_an_object() -> None:
-    assert wrap_result(types.CallToolResult([], structured_content={"a": 1})).structured_content == {"result": {"a": 1}}
+    result = types.CallToolResult([], structured_content={"a": 1})
+    assert wrap(result).structured_content == {"result": {"a": 1}}  # type: ignore[attr-defined]
+    assert result.structured_content == {"a": 1}
+    for empty in (types.CallToolResult([]), types.GetPromptResult([])):
+        assert wrap(empty) is empty
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from dragoman.types import (
     UnknownContent,
     decode,
 )
-from dragoman.types.decoding import decoder
+from dragoman.types.decoding import decoders
 
 encode = msgspec.json.encode
 
@@ -57,7 +57,7 @@ class TestWhatFits:
         assert dropped == []
 
     def test_one_decoder_serves_a_type(self) -> None:
-        assert decoder(Root) is decoder(Root)
+        assert decoders[Root] is decoders[Root]
 
 
 class TestUnknownContent:
