@@ -10,7 +10,7 @@ from dragoman import Server
 from dragoman.stores import Memory
 
 MARGIN = 2
-MEASURED = {"handshake": 31, "stateless": 32}
+MEASURED = {"handshake": 29, "stateless": 29}
 CALLS = {
     "handshake": b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2}}}\n',
     "stateless": b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2},'
@@ -71,7 +71,7 @@ HTTP_HEADERS = [
     (b"mcp-method", b"tools/call"),
     (b"mcp-name", b"add"),
 ]
-MEASURED_OVER_HTTP = 46
+MEASURED_OVER_HTTP = 45
 
 
 def test_calling_an_inline_tool_over_http_passes_few_functions_and_starts_no_task():

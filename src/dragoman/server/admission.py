@@ -37,23 +37,24 @@ class Entrance:
 
     def admit(self, exchange: Exchange) -> Admission:
         """Return what the headers of an exchange come to."""
-        sent = tuple(exchange.headers)  # which by ASGI may be anything that can be gone through once
-        key = (exchange.bound_to, sent)
+        given = tuple(exchange.given_headers)
+        key = (exchange.bound_to, given)
         try:
             found = self._kept.get(key)
         except TypeError:
             # ASGI servers may give lists where others give tuples.
-            return self._read(sent, exchange.bound_to)
+            return self._read(given, exchange.bound_to)
         if found is None:
-            found = self._read(sent, exchange.bound_to)
-            if sum(len(name) + len(value) for name, value in sent) <= LONGEST_KEPT:
+            found = self._read(given, exchange.bound_to)
+            if sum(len(name) + len(value) for name, value in given) <= LONGEST_KEPT:
                 if len(self._kept) >= MOST_KEPT:
                     self._kept.clear()
                 self._kept[key] = found
         return found
 
     def _read(self, given: tuple[Header, ...], bound_to: str | None) -> Admission:
-        sent = headers.read(given)
-        barred = self._guard.refuse(given, bound_to)
-        grants = self._guard.grants(given)
+        lines = [(name.lower(), value) for name, value in given]
+        sent = headers.read(lines)
+        barred = self._guard.refuse(lines, bound_to)
+        grants = self._guard.grants(lines) if barred is None else ()
         return Admission(sent, acceptable(sent.accept), barred, refuse_media(sent), grants)

@@ -99,8 +99,13 @@ class HttpService:
     async def serve(self, exchange: Exchange) -> None:
         """Serve one exchange to its end."""
         admission = self._entrance.admit(exchange)
+        exchange.extra_headers = admission.grants
+        is_open = exchange.method == "POST" and self._auth is None and admission.barred is None
         try:
-            request = await self._receive(exchange, admission)
+            must_wait = not is_open or self._workers.needs_to_join(exchange.loop)
+            if must_wait and not await self._let_in(exchange, admission):
+                return
+            request = await self._receive_post(exchange, admission)
             if request is not None:
                 await self._serve_request(exchange, request, admission.taken)
         except SessionRefused as refused:
@@ -110,23 +115,22 @@ class HttpService:
         except Exception as error:
             await self._fail(exchange, error, "a service of HTTP")
 
-    async def _receive(self, exchange: Exchange, admission: Admission) -> eras.Request | None:
-        """Return a request that stands alone; what is none is served, or refused, before this returns."""
+    async def _let_in(self, exchange: Exchange, admission: Admission) -> bool:
+        """Tell whether a POST may be read; one that may not, and what is none, is answered before this returns."""
         if admission.barred is not None:
             await exchange.reply(admission.barred.status, admission.barred.body(), JSON_HEADERS)
-            return None
-        exchange.extra_headers = admission.grants
+            return False
         if admission.grants and exchange.method == "OPTIONS":
             await exchange.reply(NO_CONTENT)
-            return None
+            return False
         if self._workers.needs_to_join(exchange.loop):
             await self._workers.join()
         if self._auth is not None and not await self._verified(exchange, self._auth):
-            return None
+            return False
         if exchange.method == "POST":
-            return await self._receive_post(exchange, admission)
+            return True
         await self._serve_other(exchange, admission.sent)
-        return None
+        return False
 
     async def _fail(self, exchange: Exchange, error: Exception, place: str) -> None:
         self._server.report(error, None, {"place": place})
@@ -181,13 +185,14 @@ class HttpService:
         return True
 
     async def _receive_post(self, exchange: Exchange, admission: Admission) -> eras.Request | None:
+        """Return a request that stands alone; what is none is served, or refused, before this returns."""
         if admission.unreadable is not None:
             await exchange.reply(admission.unreadable.status, admission.unreadable.body(), JSON_HEADERS)
             return None
+        limit = self._limits.message_bytes
         try:
-            body = await exchange.read(self._limits.message_bytes)
+            body = exchange.at_hand(limit) or await exchange.read(limit)
         except TooLarge:
-            limit = self._limits.message_bytes
             error = ParseError(f"A message must not have more than {limit} bytes")
             await exchange.reply(TOO_LARGE, jsonrpc.encode_error(None, error), JSON_HEADERS)
             return None
@@ -283,17 +288,15 @@ class HttpService:
         if sessions is None:
             await self._serve_alone(exchange, sent, messages, taken)
             return
-        message = messages.messages[0]
+        message, principal = messages.messages[0], exchange.principal
         try:
             if sent.repeated is not None:
                 _refuse_repeated(sent.repeated)
             if messages.is_initialize:
-                await sessions.refuse_second(sent.session_id, exchange.principal)
+                await sessions.refuse_second(sent.session_id, principal)
                 await self._begin_session(exchange, sessions, message, taken)
                 return
-            session = sessions.find_here(sent.session_id, exchange.principal) or await sessions.find(
-                sent.session_id, exchange.principal
-            )
+            session = sessions.find_here(sent.session_id, principal) or await sessions.find(sent.session_id, principal)
         except SessionRefused as refused:
             refused.id = message.id if isinstance(message, jsonrpc.Request) and not messages.batch else None
             raise

@@ -42,7 +42,7 @@ class AsgiExchange(Exchange):
         self._pace = pace
         self.scope = scope
         self.method = scope["method"]
-        self.headers = scope["headers"]
+        self.headers = self.given_headers = scope["headers"]
         self.bound_to = (scope.get("server") or (None,))[0]
         self._receive = receive
         self._send = send

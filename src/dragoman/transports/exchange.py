@@ -94,6 +94,9 @@ class Exchange(ABC):
 
     method: str
     headers: Iterable[Header]
+    """By lower-case names."""
+    given_headers: Iterable[Header]
+    """As they came: in any case, and maybe to be gone through but once."""
     bound_to: str | None
     """The address that the server listens on."""
     scope: Mapping[str, Any]
@@ -105,6 +108,10 @@ class Exchange(ABC):
     _last_sent: float
     _writing: asyncio.Lock | None = None
     _read_until: float | None = None
+
+    def at_hand(self, limit: int) -> bytes | None:  # noqa: ARG002
+        """Return the body if it need not be waited for."""
+        return None
 
     @abstractmethod
     async def read(self, limit: int) -> bytes:

@@ -70,11 +70,16 @@ class Http1Exchange(Exchange):
         self._pace = connection.site.pace
         self.method = method
         self.path = connection.site.path
-        self.headers = headers
+        self.given_headers = headers
         self.bound_to = connection.bound_to
         self._connection = connection
         self._url = url
         self._chunks: list[bytes] = []
+
+    @cached_property
+    def headers(self) -> list[Header]:  # type: ignore[override]
+        """By lower-case names."""
+        return [(name.lower(), value) for name, value in self.given_headers]
 
     @cached_property
     def scope(self) -> Mapping[str, Any]:  # type: ignore[override]
@@ -121,6 +126,13 @@ class Http1Exchange(Exchange):
             arrived.set_result(None)
         else:
             arrived.set_exception(error)
+
+    def at_hand(self, limit: int) -> bytes | None:
+        """Return the body if it came whole, as most do, with the head."""
+        chunks = self._chunks
+        if not self.is_whole or len(chunks) != 1 or self.size > limit or self.size > HIGH_WATER_BYTES or self.gone:
+            return None
+        return chunks.pop()
 
     async def read(self, limit: int) -> bytes:
         """Return the body.
@@ -329,7 +341,7 @@ class Http1Connection(asyncio.Protocol):
         """Take a header."""
         # Fields that follow a chunked body are no headers, neither of its request nor of the next one.
         if self._incoming is None:
-            self._headers.append((name.lower(), value))
+            self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Put the request in line."""
