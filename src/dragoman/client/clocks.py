@@ -61,7 +61,10 @@ class Clocks:
         self._is_closed = False
 
     def start(self, clock: Clock) -> None:
-        """Let a clock count, unless all stand still."""
+        """Let a clock count, unless all stand still; if none is to go off any more, its time is up."""
+        if self._is_closed:
+            clock.run_out()
+            return
         self.running.add(clock)
         self.wind(clock)
 

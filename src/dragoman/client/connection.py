@@ -38,6 +38,7 @@ from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.methods import METHODS
 from dragoman.protocol.peer import CANCELLED, PROGRESS, Answered, Cancelled, Event, Peer, Progressed, Reply
 from dragoman.protocol.versions import LATEST_HANDSHAKE, Version
+from dragoman.runtime.tasks import current_task
 
 CLOSE_SECONDS = 5.0
 LATE, UNWANTED = "Request timed out", "The client does not wait for it any more"
@@ -148,7 +149,10 @@ class _Begun(Generator[Any, None, None]):
 
     def throw(self, *error: Any) -> Any:
         """Go on with an error, as a task does that is cancelled."""
-        return self._rest.throw(*error)
+        try:
+            return self._rest.throw(*error)
+        finally:
+            del error  # which would hold on to this frame, which would hold on to it
 
 
 class Connection:
@@ -222,6 +226,9 @@ class Connection:
             TransportError: the connection is gone.
         """
         message, pending = self._begin(method, params, options)
+        task = current_task(self._loop)
+        assert task is not None
+        cancelling = task.cancelling()
         try:
             sending = self.link.send(message)
             begun: Awaitable[None] | None = sending
@@ -232,7 +239,7 @@ class Connection:
                     awaited = next(steps, _SENT)
                     begun = None if awaited is _SENT else _Begun(steps, awaited)
                 if begun is not None or pending.outcome is None:
-                    await self._wait(pending, message, options.timeout, begun)
+                    await self._wait(pending, message, Clock(options.timeout, task, cancelling), begun)
             except TransportError:
                 # What breaks after the answer came breaks nothing.
                 if pending.outcome is None:
@@ -247,15 +254,11 @@ class Connection:
                 self._tokens.pop(options.progress_token, None)
         return pending.result()
 
-    async def _wait(
-        self, pending: _Pending, message: Outgoing, seconds: float | None, sending: Awaitable[None] | None
-    ) -> None:
+    async def _wait(self, pending: _Pending, message: Outgoing, clock: Clock, sending: Awaitable[None] | None) -> None:
         """Wait until a request is sent and has its answer."""
-        task = asyncio.current_task(self._loop)
-        assert task is not None
-        pending.clock = clock = Clock(seconds, task, task.cancelling())
-        self._clocks.start(clock)
+        pending.clock = clock
         try:
+            self._clocks.start(clock)
             if sending is not None:
                 await sending
             if pending.outcome is None:
@@ -265,7 +268,7 @@ class Connection:
             if not clock.is_to_blame():
                 raise
             if pending.outcome is None:
-                late = f"{message.method} timed out: nothing was heard of it for {seconds:g} seconds"
+                late = f"{message.method} timed out: nothing was heard of it for {clock.seconds:g} seconds"
                 raise Timeout(late, message.id) from None
         except Exception:
             if clock.has_run_out:

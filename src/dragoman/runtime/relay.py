@@ -24,6 +24,8 @@ from contextvars import Context, copy_context
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
+from dragoman.runtime.tasks import current_task
+
 Job = Coroutine[Any, Any, None]
 Came = TypeVar("Came")
 
@@ -31,10 +33,6 @@ MOMENT_SECONDS = 0.005
 _ENDED = object()
 # What asyncio has for tasks of others, which tell it themselves that they are the current one.
 _enter_task, _leave_task = asyncio._enter_task, asyncio._leave_task
-if sys.version_info >= (3, 12):
-    _current_task = asyncio.current_task
-else:  # where that is not written in C
-    _current_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]
 
 
 class _Runner(Coroutine[Any, Any, None]):
@@ -150,7 +148,7 @@ class Relay(Generic[Came]):
         Raises:
             Exception: one could not be begun; those that came with it are not. What is begun later tells the loop.
         """
-        spare, outer = self._spare, _current_task(self._loop)
+        spare, outer = self._spare, current_task(self._loop)
         if (
             self._is_running
             or (spare is not None and (self._pending or monotonic() - spare.made > MOMENT_SECONDS))

@@ -1,6 +1,7 @@
 """One connection: requests in flight and their clocks, over a link that is scripted message by message."""
 
 import asyncio
+import contextlib
 import json
 import logging
 
@@ -8,6 +9,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
+from budgets.test_garbage import left_by
 from dragoman import types
 from dragoman.client import connection as connections
 from dragoman.client.connection import Connection, Options, broken
@@ -342,6 +344,70 @@ async def test_no_cancellation_is_left_when_time_is_up_just_as_sending_fails(ans
     assert link.ended is ServerCrashed
     assert bytes(outcome) == b"{}" if answers else isinstance(outcome, ServerCrashed)
     assert request.cancelling() == 0
+    await connection.close()
+
+
+@scenario
+async def test_a_request_that_closes_its_connection_when_it_is_sent_does_not_wait():
+    connection, link = await slow()
+    closing = []
+
+    async def send(message):
+        closing.append(connection.close())
+        with contextlib.suppress(StopIteration):
+            closing[0].send(None)
+        await asyncio.Event().wait()
+
+    link.send = send
+    with pytest.raises(TransportError, match="was closed while a request waited"):
+        await asyncio.wait_for(connection.request("tools/call", {}, Options(timeout=60)), 10)
+    assert connection._clocks.running == set()
+
+
+@scenario
+async def test_a_cancellation_that_the_link_took_in_does_not_hide_one_that_comes_with_the_end_of_time():
+    connection, link = await slow()
+    task = None
+
+    async def send(message):
+        if message.id is None:
+            return
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        task.uncancel()
+        await asyncio.Event().wait()
+
+    link.send = send
+    task = start(connection, timeout=60)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    (clock,) = connection._clocks.running
+    task.cancel()
+    clock.run_out()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await connection.close()
+
+
+@scenario
+async def test_a_request_that_is_cancelled_while_it_is_sent_leaves_no_cycle():
+    connection, link = await slow()
+
+    async def send(message):
+        if message.id is not None:
+            await asyncio.Event().wait()
+
+    async def cancelled():
+        request = start(connection)
+        await asyncio.sleep(0)
+        request.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await request
+        await connection.told()
+
+    link.send = send
+    assert await left_by(cancelled) == 0
     await connection.close()
 
 
