@@ -330,10 +330,11 @@ class SessionChannel:
 
     def open(self, let_go: asyncio.Future[None] | None = None) -> EventStream:
         """Begin the stream; `let_go` is done as soon as the exchange is not needed for it any more."""
-        self._stream = self._session.open_stream()
-        if self._exchange is not None:
-            self._stream.attach(self._exchange, let_go=let_go)
-        return self._stream
+        stream = self._stream = self._session.open_stream()
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            stream.attach(exchange, let_go=let_go)
+        return stream
 
     @property
     def reader(self) -> Exchange | None:
@@ -374,7 +375,7 @@ class SessionChannel:
             self._session.in_loop(self._say, jsonrpc.encode_notification(method, params))
 
     def _say(self, message: bytes) -> None:
-        if self.reader is not None or self._stream is not None:
+        if self._stream is not None or (self._exchange is not None and not self._exchange.ended):
             self.stream.add(message)
 
     async def room(self) -> None:

@@ -98,7 +98,9 @@ class EventStream:
         parting.add_done_callback(self._parting.discard)
 
     def add(self, message: bytes, *, last: bool = False) -> None:
-        """Add a message to the stream, to be written soon."""
+        """Add a message to the stream, to be written soon; nothing follows the last."""
+        if self.finished:
+            return
         self.is_empty = False
         self._sequence += 1
         if self._log is None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import weakref
 from collections.abc import Iterable
 from threading import Thread
 
@@ -153,6 +154,47 @@ async def test_what_a_thread_says_after_the_response_is_said_to_nobody():
     assert reader.parts == [b"200 {}"]
     assert session._streams == {}
     assert reader.on_gone is None
+
+
+@scenario
+async def test_what_is_said_while_the_response_is_taken_is_said_to_nobody():
+    reader = Reader()
+    channel, session = channel_to(reader)
+    reader.ended = True
+    channel.notify("notifications/message", {"data": "late"})
+    channel.close()
+    assert reader.parts == []
+    assert session._streams == {}
+
+
+@scenario
+async def test_nothing_follows_the_last_message_of_a_stream():
+    reader, again = Reader(), Reader()
+    channel, session = channel_to(reader)
+    channel.notify("notifications/message", {"data": 1})
+    await channel.answer(200, b"{}", json=True)
+    channel.close()
+    channel.notify("notifications/message", {"data": "late"})
+    (stream,) = session._streams.values()
+    assert stream.finished
+    stream.attach(again, 0)
+    await stream.flush()
+    assert (again.numbers, again.ended) == ([1, 2], True)
+
+
+@scenario
+async def test_a_call_that_is_over_holds_on_to_nobody():
+    for says in (False, True):
+        reader = Reader()
+        channel, _ = channel_to(reader)
+        if says:
+            channel.notify("notifications/message", {"data": 1})
+        await channel.answer(200, b"{}", json=True)
+        channel.close()
+        gone = weakref.ref(reader)
+        await asyncio.sleep(0)
+        del reader
+        assert gone() is None, says
 
 
 @scenario
