@@ -8,6 +8,7 @@ empty the value goes through untouched, and no value is ever changed in place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from operator import is_
 from typing import Any, TypeVar, get_args
 
@@ -80,7 +81,6 @@ UNTIL: dict[type[Struct], dict[str, Version]] = {
 
 
 T = TypeVar("T")
-_STRUCT = type(Struct)
 Structured = TypeVar("Structured", types.CallToolResult, types.ToolResultContent)
 
 WRAPPED = "x-dragoman-wrapped"
@@ -89,18 +89,8 @@ WRAPPED = "x-dragoman-wrapped"
 
 def trim(value: T, version: Version) -> T:
     """Return the value as a version can carry it; the same object where nothing has to change."""
-    kind = type(value)
-    if type(kind) is _STRUCT:  # which is quicker than isinstance
-        plan = _plans[version][kind]
-        return value if plan is None else plan.apply(value)
-    trimmed: Any = value
-    if isinstance(value, list):
-        items = [trim(item, version) for item in value]
-        trimmed = value if all(map(is_, value, items)) else items
-    elif type(value) is dict:
-        members = {key: trim(item, version) for key, item in trimmed.items()}
-        trimmed = value if all(map(is_, trimmed.values(), members.values())) else members
-    return trimmed  # type: ignore[no-any-return]
+    plan = _plans[version][type(value)]
+    return value if plan is None else plan(value)
 
 
 class _Plan(Struct, frozen=True):
@@ -110,22 +100,42 @@ class _Plan(Struct, frozen=True):
     conversions: tuple[Callable[[Any], Any], ...]
 
     def apply(self, value: Any) -> Any:
-        changes: dict[str, Any] = {}
         for name, default in self.dropped:
             if getattr(value, name) is not default:
-                changes[name] = default  # noqa: PERF403 - on Python 3.11 a comprehension is a call
-        for name in self.nested:
-            before = getattr(value, name)
-            after = trim(before, self.version)
-            if after is not before:
-                changes[name] = after
-        trimmed: Any = msgspec.structs.replace(value, **changes) if changes else value
+                value = msgspec.structs.replace(value, **dict(self.dropped))
+                break
+        if self.nested:
+            value = self._with_trimmed_parts(value)
         for convert in self.conversions:
-            trimmed = convert(trimmed)
-        return trimmed
+            value = convert(value)
+        return value
+
+    def _with_trimmed_parts(self, value: Any) -> Any:
+        before = {name: getattr(value, name) for name in self.nested}
+        after = _trim_members(before, self.version)
+        return value if after is before else msgspec.structs.replace(value, **after)
 
 
-def _plan(kind: type[Struct], version: Version) -> _Plan | None:
+def _trim_items(items: list[Any], version: Version) -> list[Any]:
+    trimmed = [trim(item, version) for item in items]
+    return items if all(map(is_, items, trimmed)) else trimmed
+
+
+def _trim_members(members: dict[str, Any], version: Version) -> dict[str, Any]:
+    trimmed = {key: trim(member, version) for key, member in members.items()}
+    return members if all(map(is_, members.values(), trimmed.values())) else trimmed
+
+
+def _plan(kind: type, version: Version) -> Callable[[Any], Any] | None:
+    """Return what trims the values of a type, if anything has to."""
+    if issubclass(kind, list):
+        return partial(_trim_items, version=version)
+    if kind is dict:
+        return partial(_trim_members, version=version)
+    return _struct_plan(kind, version) if issubclass(kind, Struct) else None
+
+
+def _struct_plan(kind: type[Struct], version: Version) -> Callable[[Any], Any] | None:
     fields = msgspec.structs.fields(kind)
     dropped = {field.name: field.default for field in fields if not _carries(kind, field.name, version)}
     nested = tuple(
@@ -134,10 +144,13 @@ def _plan(kind: type[Struct], version: Version) -> _Plan | None:
         if field.name not in dropped and any(_changes(inner, version) for inner in _reachable(field.type))
     )
     conversions = _conversions(kind, version)
-    return _Plan(version, tuple(dropped.items()), nested, conversions) if dropped or nested or conversions else None
+    is_needed = dropped or nested or conversions
+    return _Plan(version, tuple(dropped.items()), nested, conversions).apply if is_needed else None
 
 
-_plans: Kept[Version, Kept[type[Struct], _Plan | None]] = Kept(lambda version: Kept(lambda kind: _plan(kind, version)))
+_plans: Kept[Version, Kept[type, Callable[[Any], Any] | None]] = Kept(
+    lambda version: Kept(lambda kind: _plan(kind, version))
+)
 
 
 def _changes(kind: type[Struct], version: Version) -> bool:
@@ -200,11 +213,13 @@ def _as_text(blocks: Iterable[types.ContentBlock | types.SamplingMessageContentB
 
 def _structured_object(result: Structured) -> Structured:
     structured = result.structured_content
-    return result if structured is UNSET or _is_object(structured) else _wrapped(result)
+    if structured is UNSET or isinstance(structured, dict) or _is_encoded_object(structured):
+        return result
+    return _wrapped(result)
 
 
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict) or (isinstance(value, Raw) and bytes(memoryview(value)[:1]) == b"{")
+def _is_encoded_object(value: Any) -> bool:
+    return isinstance(value, Raw) and bytes(memoryview(value)[:1]) == b"{"
 
 
 def wrap(result: types.Result) -> types.Result:

@@ -22,11 +22,19 @@ _NULL_BYTES = len(_NULL)
 
 
 class Limits(Struct, frozen=True):
-    """How large, how deep and how many: the bounds of one message."""
+    """How large, how deep and how many: the bounds of one message. The last two follow from the others."""
 
     message_bytes: int = 4 * 1024 * 1024
     nesting: int = 128
     batch: int = 1000
+    flat_bytes: int = 0
+    """So many can be neither too many nor nested too deeply: a level takes two."""
+    flat_objects_bytes: int = 0
+    """So many, if there are only objects, whose members have names: a level of these takes five."""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "flat_bytes", min(2 * self.nesting, self.message_bytes))
+        msgspec.structs.force_setattr(self, "flat_objects_bytes", min(5 * self.nesting, self.message_bytes))
 
 
 DEFAULT_LIMITS = Limits()
@@ -116,13 +124,9 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
     Example:
         decode(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}')  # Request(id=1, method='ping', ...)
     """
-    size, levels = len(data), limits.nesting
-    # A level of nesting takes two bytes; of an object, whose members have names, five.
-    if (
-        (size > 2 * levels and (size > 5 * levels or _OPENING in data))
-        or size > limits.message_bytes
-        or not data.isascii()
-    ):
+    size = len(data)
+    is_flat = size <= limits.flat_bytes or (size <= limits.flat_objects_bytes and _OPENING not in data)
+    if not is_flat or not data.isascii():
         problem = _over_limits(data, limits)
         if problem is not None:
             return Invalid(None, ParseError(problem))
