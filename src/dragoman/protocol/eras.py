@@ -233,6 +233,11 @@ def seal(result: types.Result, version: Version, server_info: Raw | None = None)
     return trim(result, version)
 
 
+_PLAIN = types.CallToolResult([types.TextContent("")], structured_content={})
+carries_plainly: Kept[Version, bool] = Kept(lambda version: not version.stateless and trim(_PLAIN, version) is _PLAIN)
+"""Whether a version carries what a tool says, and an object beside it, without anything being added or left out."""
+
+
 def _traits_of(kind: type[types.Result]) -> tuple[str, bool]:
     """Return what type results of a kind say they have, and whether they say how long they may be kept."""
     result_type = "input_required" if issubclass(kind, types.InputRequiredResult) else "complete"

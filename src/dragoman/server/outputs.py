@@ -15,6 +15,7 @@ from msgspec import UNSET, Raw
 
 from dragoman import types
 from dragoman.errors import ValidationError
+from dragoman.protocol.fields import wraps
 from dragoman.server.annotations import Codec, Unresolved
 from dragoman.server.questions import InputRequired
 from dragoman.server.results import Audio, Image, ToolResult, content_blocks, holds_content, is_content
@@ -36,6 +37,8 @@ class Output:
         self._schema = schema
         self._lists_content = lists_content
         self.schema = None if schema is None else schema.document
+        self.wraps = self.schema is not None and wraps(self.schema)
+        """Whether structured content travels inside an object, where a version demands one."""
 
     @classmethod
     def of(cls, returns: Any, given: OutputSchema | None, tool: str) -> Output:
@@ -74,6 +77,18 @@ class Output:
         if self._lists_content and value in ([], ()):
             return types.CallToolResult([])
         return _structured_result(value)
+
+    def plain_result(self, value: Any) -> types.CallToolResult | None:
+        """Return a plain value as a result whose structured content is an object; None if it is not plain."""
+        kind = type(value)
+        if self._schema is None:
+            return types.CallToolResult([types.TextContent(value)]) if kind is str else None
+        if kind not in _PLAIN:
+            return None
+        result = _structured_result(value)
+        if self.wraps or kind is not dict:
+            result.structured_content = {"result": result.structured_content}
+        return result
 
     def check(self, result: types.CallToolResult) -> None:
         """Compare a result with the output schema.

@@ -125,6 +125,8 @@ def call_tool(server: Server, call: Call) -> Any:
         outcome = tool.begin(call, params.arguments)
         if isinstance(outcome, CoroutineType):
             return _finish_tool(server, call, tool, outcome)
+        if eras.carries_plainly[call.request.caller.version] and (plain := _plain_result(call, tool, outcome)):
+            return plain
         result = tool.output.result(outcome)
         if call.asking is None and (type(result) is types.CallToolResult or not isinstance(result, InputRequired)):
             return _tool_result(server, call, tool, result)
@@ -145,7 +147,10 @@ async def _raise(error: BaseException) -> None:
 
 async def _finish_tool(server: Server, call: Call, tool: Tool[..., Any], outcome: CoroutineType[Any, Any, Any]) -> Any:
     try:
-        result = tool.output.result(await outcome)
+        value = await outcome
+        if eras.carries_plainly[call.request.caller.version] and (plain := _plain_result(call, tool, value)):
+            return plain
+        result = tool.output.result(value)
         if call.asking is None and (type(result) is types.CallToolResult or not isinstance(result, InputRequired)):
             return _tool_result(server, call, tool, result)
     except BaseException as error:
@@ -153,6 +158,11 @@ async def _finish_tool(server: Server, call: Call, tool: Tool[..., Any], outcome
             return _tool_failed(server, call, error)
         result = _raise(error)
     return await _settle_tool(server, call, tool, result)
+
+
+def _plain_result(call: Call, tool: Tool[..., Any], value: Any) -> types.CallToolResult | None:
+    """Return the result of most tools, which need not be compared, wrapped or sealed before it is sent."""
+    return None if call.asking is not None or call.settings.validates_results else tool.output.plain_result(value)
 
 
 async def _settle_tool(server: Server, call: Call, tool: Tool[..., Any], outcome: Any) -> Any:
@@ -176,7 +186,7 @@ def _tool_result(server: Server, call: Call, tool: Tool[..., Any], result: types
             server.report(error, call)
             raise InternalError(f"The result of {tool.name!r} does not fit its output schema") from None
     version = call.request.caller.version
-    if tool.wraps and not version.stateless:
+    if tool.output.wraps and not version.stateless:
         result = fields.wrap(result)
     return eras.seal(result, version, server.info_bytes)
 

@@ -11,7 +11,6 @@ from msgspec import UNSET, Raw, UnsetType
 
 from dragoman import types
 from dragoman.errors import ToolError, ValidationError
-from dragoman.protocol import fields
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.server.call import Call
 from dragoman.server.definition import Definition, P, Parameters, R, Returned, check_name
@@ -67,7 +66,6 @@ class Tool(Definition[Parameters, Returned]):
             annotations=wire_object(self.annotations, types.ToolAnnotations, f"The annotations of {self.name!r}"),
         )
         self.mirrored = HeaderPlan.of(self.definition.input_schema)
-        self.wraps = self.output.schema is not None and fields.wraps(self.output.schema)
 
     def begin(self, call: Call, arguments: Raw | UnsetType) -> Any:
         """Call the tool with a client's arguments; the outcome is for `output`, or a coroutine that gives it."""

@@ -620,3 +620,10 @@ def test_a_caller_is_who_the_envelope_says() -> None:
         meta.client_capabilities,
         meta.client_info,
     )
+
+
+def test_versions_that_carry_a_plain_result_as_it_is_are_found_by_what_they_lack() -> None:
+    assert [version.name for version in VERSIONS if eras.carries_plainly[version]] == ["2025-11-25", "2025-06-18"]
+    result = types.CallToolResult([types.TextContent("a")], structured_content={"a": 1})
+    for version in (V2025_06_18, V2025_11_25):
+        assert eras.seal(result, version, Raw(b"{}")) is result

@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NewType
 
 import pytest
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from dragoman import Audio, DefinitionError, Image, ToolResult, types
+from dragoman.protocol import eras, fields
+from dragoman.protocol.jsonrpc import encode
+from dragoman.protocol.versions import V2025_06_18, V2025_11_25
 from dragoman.server.annotations import Unresolved
 from dragoman.server.outputs import Output
 
@@ -89,3 +92,16 @@ def test_a_result_that_an_author_keeps_is_not_changed():
 
 def test_results_of_a_tool_without_schema_are_not_compared():
     Output(None).check(types.CallToolResult([]))
+
+
+@pytest.mark.parametrize("version", [V2025_06_18, V2025_11_25], ids=lambda version: version.name)
+@pytest.mark.parametrize("annotation", [str, int, float, bool, dict, dict | int, dict[str, int], UNSET, Any])
+@pytest.mark.parametrize("value", ["text", "", 3, 1.5, True, {}, {"a": 1}, {"result": 2}, None, [1], (1, 2), b"bytes"])
+def test_the_short_way_to_a_result_leads_where_the_long_one_does(annotation, value, version):
+    output = Output.of(annotation, None, "tool")
+    plain = output.plain_result(value)
+    if plain is not None:
+        result = output.result(value)
+        assert encode(plain) == encode(eras.seal(fields.wrap(result) if output.wraps else result, version, Raw(b"{}")))
+    else:
+        assert not isinstance(value, str | int | float | dict) or (output.schema is None and not isinstance(value, str))

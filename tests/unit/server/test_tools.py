@@ -37,4 +37,4 @@ def test_a_failure_is_marked_as_one():
 def test_whether_results_are_wrapped_follows_from_the_schema():
     def record() -> dict[str, int]: ...
 
-    assert (tool(add).wraps, tool(record).wraps) == (True, False)
+    assert (tool(add).output.wraps, tool(record).output.wraps) == (True, False)
