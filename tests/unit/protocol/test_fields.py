@@ -11,6 +11,7 @@ import pytest
 from msgspec import UNSET, Raw, Struct
 
 from dragoman import types
+from dragoman.protocol import fields
 from dragoman.protocol.fields import SINCE, UNTIL, WRAPPED, trim, wrap, wraps
 from dragoman.protocol.versions import (
     V2024_11_05,
@@ -696,3 +697,15 @@ def test_every_row_names_a_field_that_its_type_has() -> None:
         for kind, row in table.items():
             assert issubclass(kind, Struct)
             assert set(row) <= {field.name for field in msgspec.structs.fields(kind)}
+
+
+def test_objects_and_lists_are_trimmed_by_their_members_and_stay_the_same_where_nothing_changes() -> None:
+    fields._plans.clear()  # so that they are made anew
+    audio = types.AudioContent("AAAA", "audio/wav")
+    for whole in ({"a": NOTE, "b": [NOTE]}, [NOTE, {"a": NOTE}], {}, [], "text", 3, None):
+        assert trim(whole, V2024_11_05) is whole
+    for holding in ({"a": audio, "b": NOTE}, [audio, NOTE]):
+        trimmed = trim(holding, V2024_11_05)
+        assert type(trimmed) is type(holding)
+        assert trimmed != holding
+        assert trim(holding, V2025_03_26) is holding
