@@ -16,6 +16,7 @@ from dragoman.errors import InvalidRequest, RpcError
 from dragoman.protocol.exchange import BAD_REQUEST, NOT_FOUND
 from dragoman.protocol.tokens import SessionTokens
 from dragoman.server.http_session import HttpSession, SessionRefused, SharedSession
+from dragoman.server.retention import MOST_BYTES, Retention
 from dragoman.server.workers import Changed, Ended, Read, Remembered, Said, Sent, Sought, Workers
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Sessions:
         path: str = "/mcp",
         idle_timeout: float | None = 1800,
         most: int | None = 10_000,
+        most_event_bytes: int = MOST_BYTES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.workers = Workers(server, path=path) if workers is None else workers
@@ -48,6 +50,7 @@ class Sessions:
         self._path = path
         self._idle_timeout = idle_timeout
         self._most = most
+        self._retention = Retention(most_event_bytes)
         self._clock = clock
         self._known: OrderedDict[str, HttpSession] = OrderedDict()
         self._first_lapses = -math.inf
@@ -173,7 +176,7 @@ class Sessions:
         if self._most is not None and len(self._known) >= self._most:
             raise SessionRefused(UNAVAILABLE, RpcError(-32603, "There are too many sessions; try again later"))
         data.id = id
-        session = self._known[id] = HttpSession(self._server, data, workers=self.workers)
+        session = self._known[id] = HttpSession(self._server, data, workers=self.workers, retention=self._retention)
         session.last_used = self._clock()
 
     def _expire(self, now: float) -> None:

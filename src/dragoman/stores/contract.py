@@ -30,6 +30,11 @@ class Bus(Protocol):
 class EventLog(Protocol):
     """The events of one stream, for clients that come back; bounded, so that the oldest give way."""
 
+    @property
+    def size(self) -> int:
+        """How many bytes of events it holds in the memory of this process; none, if it keeps them elsewhere."""
+        ...
+
     def append(self, sequence: int, event: bytes) -> None:
         """Keep an event; sequences ascend."""
         ...

@@ -48,16 +48,16 @@ class MemoryLog:
 
     def __init__(self, most_events: int = MOST_EVENTS, most_bytes: int = MOST_BYTES) -> None:
         self._events: deque[tuple[int, bytes]] = deque()
-        self._size = 0
+        self.size = 0
         self._most_events = most_events
         self._most_bytes = most_bytes
 
     def append(self, sequence: int, event: bytes) -> None:
         """Keep an event, and as many before it as there is room for."""
         self._events.append((sequence, event))
-        self._size += len(event)
-        while len(self._events) > 1 and (len(self._events) > self._most_events or self._size > self._most_bytes):
-            self._size -= len(self._events.popleft()[1])
+        self.size += len(event)
+        while len(self._events) > 1 and (len(self._events) > self._most_events or self.size > self._most_bytes):
+            self.size -= len(self._events.popleft()[1])
 
     async def after(self, sequence: int) -> bytes:
         """Return the events after a sequence that are still kept."""
