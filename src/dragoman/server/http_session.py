@@ -32,6 +32,7 @@ from dragoman.server.workers import Changed, Read, Said, Sent, Workers
 from dragoman.transports.exchange import JSON_HEADERS, Exchange
 
 if TYPE_CHECKING:
+    from dragoman.server.holders import Holder
     from dragoman.server.server import Server
 
 _cancelled = msgspec.json.Decoder(types.CancelledNotificationParams)
@@ -88,6 +89,10 @@ class SharedSession(Session):
 
 class HttpSession:
     """What this process remembers of one session."""
+
+    holder: Holder
+    is_used = False
+    """Whether anything was sent in it since it began here."""
 
     def __init__(self, server: Server, data: SharedSession, *, workers: Workers, retention: Retention) -> None:
         self.data = data

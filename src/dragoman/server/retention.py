@@ -7,6 +7,7 @@ client is reading at the moment is not taken from it, and neither is what was ad
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -26,9 +27,9 @@ class Retention:
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self.size = 0
         self.most_bytes = most_bytes
-        self.delivered: dict[EventStream, SessionStreams] = {}
+        self.delivered: OrderedDict[EventStream, SessionStreams] = OrderedDict()
         """Streams whose every event was written to a client."""
-        self.waiting: dict[EventStream, SessionStreams] = {}
+        self.waiting: OrderedDict[EventStream, SessionStreams] = OrderedDict()
         """Streams with events that no client was given yet."""
 
     def make_room(self, newest: EventStream) -> None:

@@ -249,6 +249,19 @@ async def test_a_session_forgets_its_oldest_finished_streams():
 
 
 @scenario
+async def test_a_session_is_busy_while_the_answer_of_a_request_that_is_over_is_read_again():
+    server, reader = Server(), Reader()
+    session = HttpSession(server, SharedSession(Caller(NEWEST)), workers=Workers(server), retention=Retention())
+    stream = session.open_stream()
+    stream.add(b"{}", last=True)
+    assert not session.is_busy
+    stream.attach(reader, 0)
+    assert session.is_busy
+    await stream.flush()
+    assert not session.is_busy
+
+
+@scenario
 async def test_a_session_that_ends_before_its_timeout_is_not_taken_up_again():
     server = Server(secret=SECRET)
     sessions = Sessions(server)
