@@ -188,6 +188,47 @@ async def test_a_session_that_is_idle_too_long_ends_and_one_that_works_does_not(
     await stream.end()
 
 
+@pytest.mark.covers("SHT-50")
+@scenario
+async def test_a_session_that_is_a_day_old_is_404_where_it_is_known_too():
+    today = 1_000_000.0
+    gate = Gate()
+    server = travels(gate)
+    peer = await session(server, sessions=Sessions(server, wall_clock=lambda: today))
+    today += 86_400
+    working = peer.call("silent")
+    await gate.was_reached()
+    assert (await peer.request("ping")).status == 200
+    today += 1
+    assert (await peer.request("ping")).status == 404
+    assert (await peer.notify("notifications/initialized")).status == 404
+    assert (await peer.send("GET").end()).status == 404
+    assert (await peer.send("DELETE").end()).status == 404
+    gate.opened.set()
+    assert text(await working.end()) == "there"
+    peer.session = None
+    assert (await peer.initialize()).status == 200
+    assert (await peer.request("ping")).status == 200
+
+
+@pytest.mark.covers("SHT-50")
+@pytest.mark.parametrize("idle_timeout", [1800, None])
+@scenario
+async def test_a_stream_by_get_ends_when_its_session_is_too_old(idle_timeout):
+    now = today = 0.0
+    server = travels()
+    clocks = {"clock": lambda: now, "wall_clock": lambda: today}
+    peer = await session(server, sessions=Sessions(server, idle_timeout=idle_timeout, **clocks))
+    stream, other = await peer.listen(), HttpPeer(peer.app)
+    now = today = 86_400.0
+    await other.initialize()
+    assert len(server.audience.members()) == 2
+    now = today = 2 * 86_400.0 + 1
+    assert (await other.request("ping")).status == 404
+    await stream.end()
+    assert not server.audience.members()
+
+
 @pytest.mark.covers("SHT-28")
 @scenario
 async def test_too_many_sessions_are_503_while_all_are_in_use():

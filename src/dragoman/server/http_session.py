@@ -93,6 +93,8 @@ class HttpSession:
     holder: Holder
     is_used = False
     """Whether anything was sent in it since it began here."""
+    expires_at = 0
+    """The last second in which it takes requests, since the epoch."""
 
     def __init__(self, server: Server, data: SharedSession, *, workers: Workers, retention: Retention) -> None:
         self.data = data

@@ -20,21 +20,24 @@ from dragoman.server.holders import Holders, holder_name
 from dragoman.server.http_session import HttpSession, SessionRefused, SharedSession
 from dragoman.server.retention import MOST_BYTES, Retention
 from dragoman.server.workers import Changed, Ended, Read, Remembered, Said, Sent, Sought, Workers
+from dragoman.stores import State
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 V = TypeVar("V")
+MAX_AGE = 86_400
+"""A session ends so many seconds after it began."""
 MOST_OVER = 100_000
 LARGEST_INTRODUCTION = 4096
-"""Of a client that says more of itself only that is kept which its id says."""
+"""If a client says more of itself than so many bytes, only what the session id carries is kept."""
 MOST_SET_ASIDE = 10_000
 LONGEST_SET_ASIDE = 1_000
-"""So many characters of subscriptions are remembered of a session that gave way."""
+"""The subscriptions of a session that gives way are remembered if they have no more characters than these."""
 SHARE = 100
-"""A holder has more than its share with more than one of so many sessions."""
+"""The share of a holder is the greatest number of sessions divided by this."""
 BUSY_SECONDS = 1.0
-"""So long nobody looks for an idle session again, after none was found."""
+"""When no session is idle, the next search for one begins after so many seconds."""
 ENDED, LAPSED = True, False
 UNAVAILABLE = 503
 
@@ -57,14 +60,16 @@ class Sessions:
         most: int | None = 10_000,
         most_event_bytes: int = MOST_BYTES,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.workers = Workers(server, path=path) if workers is None else workers
         self._server = server
         self._path = path
-        self._idle_timeout = idle_timeout
+        self._idle_timeout = MAX_AGE if idle_timeout is None else idle_timeout
         self._most = most
         self._retention = Retention(most_event_bytes)
         self._clock = clock
+        self._wall_clock = wall_clock
         self._holders = Holders(1 if most is None else max(1, most // SHARE))
         self._known = self._holders.everyone.sessions
         self._set_aside: OrderedDict[str, SharedSession] = OrderedDict()
@@ -75,6 +80,7 @@ class Sessions:
         self._over: OrderedDict[str, bool] = OrderedDict()
         self._adopting: dict[str, list[Changed]] = {}
         self._tokens: SessionTokens | None = None
+        self._ended: State | None = None
         self.workers.on(Sought, self._recall)
         self.workers.on(Ended, lambda ended: self._forget(ended.session, was_ended=True))
         self.workers.on(Changed, self._take_change)
@@ -85,8 +91,17 @@ class Sessions:
     @property
     def _sealed(self) -> SessionTokens:
         if self._tokens is None:
-            self._tokens = SessionTokens(self._server.key_ring, server=self._server.name, path=self._path)
+            self._tokens = SessionTokens(
+                self._server.key_ring, server=self._server.name, path=self._path, max_age=MAX_AGE
+            )
         return self._tokens
+
+    @property
+    def _kept_ended(self) -> State:
+        """The ids of sessions that were ended, which no process with the same store takes up any more."""
+        if self._ended is None:
+            self._ended = self.workers.store.state(f"ended sessions\0{self._server.name}\0{self._path}")
+        return self._ended
 
     async def refuse_second(self, id: str | None, principal: str | None = None, address: str | None = None) -> None:
         """Refuse an `initialize` inside a session.
@@ -105,11 +120,13 @@ class Sessions:
             SessionRefused: there are too many, and all are in use.
         """
         assert data.caller is not None
-        now = time.time()
-        id = self._sealed.seal(data.caller, principal=data.principal, now=now, nonce=os.urandom(12))
+        now = self._wall_clock()
+        sealed = self._sealed
+        id = sealed.seal(data.caller, principal=data.principal, now=now, nonce=os.urandom(12))
         if len(encode((data.caller.info, data.caller.capabilities))) > LARGEST_INTRODUCTION:
-            data.caller = self._sealed.open(id, principal=data.principal, now=now)
-        self._keep(id, data, address)
+            opened = sealed.open(id, principal=data.principal, now=now)
+            data.caller = data.caller if opened is None else opened.caller
+        self._keep(id, data, address, int(now) + sealed.max_age)
         return id
 
     async def find(self, id: str | None, principal: str | None = None, address: str | None = None) -> HttpSession:
@@ -137,6 +154,8 @@ class Sessions:
         session = None if id is None else self._known.get(id)
         if id is None or session is None or session.data.principal != principal:
             return None
+        if self._wall_clock() > session.expires_at:
+            return None
         session.last_used = now
         session.is_used = True
         self._known.move_to_end(id)
@@ -145,8 +164,8 @@ class Sessions:
 
     async def _adopt(self, id: str, principal: str | None, address: str | None) -> None:
         """Take up a session that began in another process, with what the others remember of it, if it is one."""
-        caller = self._sealed.open(id, principal=principal, now=time.time())
-        if caller is None or self._over.get(id) is ENDED:
+        opened = self._sealed.open(id, principal=principal, now=self._wall_clock())
+        if opened is None or self._over.get(id) is ENDED or await self._kept_ended.get(id) is not None:
             return
         missed = self._adopting.setdefault(id, [])
         try:
@@ -160,13 +179,13 @@ class Sessions:
         if any(memory.was_ended for memory in told) or (not lives and (told or id in self._over)):
             return
         self._over.pop(id, None)
-        data = self._set_aside.get(id) or SharedSession(caller, principal=principal)
+        data = self._set_aside.get(id) or SharedSession(opened.caller, principal=principal)
         for memory in living:
             data.log_level = memory.log_level or data.log_level
             data.followed.update(memory.followed)
         for change in missed:
             data.take(change)
-        self._keep(id, data, address)
+        self._keep(id, data, address, opened.expires_at)
         self._set_aside.pop(id, None)
 
     def _recall(self, sought: Sought) -> Remembered | None:
@@ -199,7 +218,7 @@ class Sessions:
             self._known.move_to_end(id)
             session.holder.sessions.move_to_end(id)
 
-    def _keep(self, id: str, data: SharedSession, address: str | None) -> None:
+    def _keep(self, id: str, data: SharedSession, address: str | None, expires_at: int) -> None:
         now = self._clock()
         self._expire(now)
         if self._most is not None and len(self._known) >= self._most:
@@ -207,6 +226,7 @@ class Sessions:
         data.id = id
         session = HttpSession(self._server, data, workers=self.workers, retention=self._retention)
         session.last_used = now
+        session.expires_at = expires_at
         self._holders.add(id, session, holder_name(data.principal, address))
 
     def _make_room(self, now: float) -> None:
@@ -236,18 +256,19 @@ class Sessions:
             session.end()
 
     def _expire(self, now: float) -> None:
-        """Let those lapse that were idle too long; the least recently used come first."""
-        if self._idle_timeout is None:
-            self._first_lapses = math.inf
-            return
+        """Let those lapse that were idle too long; the least recently used come first.
+
+        One that is too old is idle even while its stream is read, but what it was asked before is served to the end.
+        """
         long_ago = now - self._idle_timeout
         unused: list[tuple[str, HttpSession]] = []
         for id, session in self._known.items():
             if session.last_used > long_ago:
                 break
             unused.append((id, session))
+        today = self._wall_clock()
         for id, session in unused:
-            if session.is_busy:
+            if session.running or (session.is_busy and today <= session.expires_at):
                 self.touch(session)
             else:
                 self._forget(id, was_ended=False)
@@ -263,6 +284,7 @@ class Sessions:
         await self.find(id, principal, address)
         assert id is not None
         self._forget(id, was_ended=True)
+        await self._kept_ended.set(id, b"", ttl=self._sealed.max_age)
         await self.workers.share(Ended(id))
 
     def _forget(self, id: str, *, was_ended: bool) -> None:

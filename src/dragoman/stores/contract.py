@@ -1,4 +1,4 @@
-"""The contracts of a store; whoever writes one for a database or a broker implements these three."""
+"""The contracts of a store; whoever writes one for a database or a broker implements these four."""
 
 from __future__ import annotations
 
@@ -44,6 +44,18 @@ class EventLog(Protocol):
         ...
 
 
+class State(Protocol):
+    """Small values by key, each for a time, which are there when the processes start again; bounded in number."""
+
+    async def get(self, key: str) -> bytes | None:
+        """Return the value of a key, unless there is none or it has expired."""
+        ...
+
+    async def set(self, key: str, value: bytes, *, ttl: float) -> None:
+        """Keep a value for so many seconds; when this returns, other processes find it."""
+        ...
+
+
 class Store(Protocol):
     """Where a server's workers keep and share what is not in a session's id."""
 
@@ -53,4 +65,8 @@ class Store(Protocol):
 
     def event_log(self, stream: str) -> EventLog:
         """Return the empty log of a new stream."""
+        ...
+
+    def state(self, namespace: str) -> State:
+        """Return the values of those who name the same namespace."""
         ...

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections import deque
+import time
+from collections import OrderedDict, deque
 from collections.abc import Callable
 
 MOST_EVENTS = 1000
 MOST_BYTES = 16 * 1024 * 1024
+MOST_VALUES = 100_000
 
 
 class Memory:
@@ -17,6 +19,9 @@ class Memory:
         app = server.asgi(store=stores.Memory())
     """
 
+    def __init__(self) -> None:
+        self._states: dict[str, MemoryState] = {}
+
     def bus(self, group: str) -> Solitude:  # noqa: ARG002
         """Return a bus that nobody else is on."""
         return Solitude()
@@ -24,6 +29,10 @@ class Memory:
     def event_log(self, stream: str) -> MemoryLog:  # noqa: ARG002
         """Return an empty log."""
         return MemoryLog()
+
+    def state(self, namespace: str) -> MemoryState:
+        """Return the values of a namespace, which end with this process."""
+        return self._states.setdefault(namespace, MemoryState())
 
 
 class Solitude:
@@ -62,3 +71,23 @@ class MemoryLog:
     async def after(self, sequence: int) -> bytes:
         """Return the events after a sequence that are still kept."""
         return b"".join(event for number, event in self._events if number > sequence)
+
+
+class MemoryState:
+    """Values in a dictionary, bounded in number; the oldest gives way."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._values: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
+
+    async def get(self, key: str) -> bytes | None:
+        """Return the value of a key, unless there is none or it has expired."""
+        expires_at, value = self._values.get(key, (0.0, None))
+        return value if expires_at > self._clock() else None
+
+    async def set(self, key: str, value: bytes, *, ttl: float) -> None:
+        """Keep a value for so many seconds."""
+        self._values[key] = self._clock() + ttl, value
+        self._values.move_to_end(key)
+        if len(self._values) > MOST_VALUES:
+            self._values.popitem(last=False)

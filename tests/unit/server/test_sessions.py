@@ -19,6 +19,7 @@ from dragoman.server.sessions import Sessions
 from dragoman.server.streams import EventStream
 from dragoman.server.workers import Workers
 from dragoman.stores.memory import MOST_EVENTS, Memory
+from dragoman.types import Implementation
 from scenarios.http_peer import DEADLINE, SECRET, scenario
 
 NEWEST = find_version("2025-11-25")
@@ -259,6 +260,17 @@ async def test_a_session_is_busy_while_the_answer_of_a_request_that_is_over_is_r
     assert session.is_busy
     await stream.flush()
     assert not session.is_busy
+
+
+@scenario
+async def test_of_a_client_that_says_much_of_itself_that_is_kept_which_the_id_carries():
+    sessions = Sessions(Server(secret=SECRET))
+    kept = []
+    for size in (100, 5000):
+        info = Implementation("client", "1", title="x" * size)
+        id = sessions.begin(SharedSession(Caller(NEWEST, info=info), principal="ann"))
+        kept.append((await sessions.find(id, "ann")).data.caller.info)
+    assert kept == [Implementation("client", "1", title="x" * 100), Implementation("client", "1")]
 
 
 @scenario
