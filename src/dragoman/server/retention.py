@@ -8,7 +8,7 @@ client is reading at the moment is not taken from it, and neither is what was ad
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,19 +27,32 @@ class Retention:
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self.size = 0
         self.most_bytes = most_bytes
-        self.delivered: OrderedDict[EventStream, SessionStreams] = OrderedDict()
-        """Streams whose every event was written to a client."""
+        self.streams: OrderedDict[EventStream, SessionStreams] = OrderedDict()
+        """In the order of their first events."""
         self.waiting: OrderedDict[EventStream, SessionStreams] = OrderedDict()
-        """Streams with events that no client was given yet."""
+        """Streams that were found to wait for their client; a stream leaves when its client has read it."""
 
     def make_room(self, newest: EventStream) -> None:
         """Drop the events of other streams until those that are left fit."""
-        for kept in (self.delivered, self.waiting):
-            while self.size > self.most_bytes:
-                victim = next((stream for stream in kept if stream is not newest and stream.may_go), None)
-                if victim is None:
-                    break
-                kept[victim].drop(victim)
+        while self.size > self.most_bytes:
+            victim = self._first_delivered(newest) or _first(self.waiting, newest)
+            if victim is None:
+                break
+            self._session_of(victim).drop(victim)
+
+    def _first_delivered(self, newest: EventStream) -> EventStream | None:
+        # Each stream is found to wait only once, so that the next search need not look at it again.
+        while (stream := _first(self.streams, newest)) is not None and not stream.is_delivered:
+            self.waiting[stream] = self.streams.pop(stream)
+            stream.is_waiting = True
+        return stream
+
+    def _session_of(self, stream: EventStream) -> SessionStreams:
+        return self.waiting[stream] if stream.is_waiting else self.streams[stream]
+
+
+def _first(streams: Iterable[EventStream], newest: EventStream) -> EventStream | None:
+    return next((stream for stream in streams if stream is not newest and stream.may_go), None)
 
 
 class SessionStreams:
@@ -67,7 +80,7 @@ class SessionStreams:
         self._named[name] = stream
         if len(self._named) > MOST_STREAMS:
             ended = [kept for kept in self if kept.finished]
-            oldest = next((kept for kept in ended if kept in self._whole.delivered), ended[0] if ended else None)
+            oldest = next((kept for kept in ended if kept.is_delivered), ended[0] if ended else None)
             if oldest is not None:
                 self.forget(oldest)
         return name
@@ -86,7 +99,7 @@ class SessionStreams:
             self._let_go(stream)
 
     def _let_go(self, stream: EventStream) -> None:
-        self._whole.delivered.pop(stream, None)
+        self._whole.streams.pop(stream, None)
         self._whole.waiting.pop(stream, None)
         self.size -= stream.size
         self._whole.size -= stream.size
@@ -97,24 +110,24 @@ class SessionStreams:
         whole = self._whole
         self.size += size
         whole.size += size
-        whole.delivered.pop(stream, None)
-        whole.waiting[stream] = self
+        if stream.size == size:
+            whole.streams[stream] = self
         if self.size > MOST_SESSION_BYTES:
             self._make_room(stream)
         if whole.size > whole.most_bytes:
             whole.make_room(stream)
 
     def delivered(self, stream: EventStream) -> None:
-        """Note that every event of a stream was written to a client."""
-        if self._whole.waiting.pop(stream, None) is not None:
-            self._whole.delivered[stream] = self
+        """Note that every event of a stream that waited for its client was written to it."""
+        stream.is_waiting = False
+        self._whole.streams[stream] = self._whole.waiting.pop(stream)
 
     def _make_room(self, newest: EventStream) -> None:
-        for kept in (self._whole.delivered, self._whole.waiting):
+        for is_delivered in (True, False):
             for stream in list(self):
                 if self.size <= MOST_SESSION_BYTES:
                     return
-                if stream in kept and stream is not newest and stream.may_go:
+                if stream is not newest and stream.size and stream.may_go and stream.is_delivered is is_delivered:
                     self.drop(stream)
 
     def close(self) -> None:

@@ -32,10 +32,13 @@ class EventStream:
     is_named = False
     size = 0
     """How many bytes are kept of it."""
+    is_waiting = False
+    """Whether it was found to wait for its client when room was needed."""
 
     _name = ""
     _sequence = 0
     _written = 0
+    _delivered = 0
     _first = 0
     _log: EventLog | None = None
     _let_go: asyncio.Future[None] | None = None
@@ -56,6 +59,11 @@ class EventStream:
             self.is_named = True
             self._name = self._streams.keep(self)
         return self._name
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether every event was written to a client."""
+        return self._delivered == self._sequence
 
     @property
     def may_go(self) -> bool:
@@ -125,6 +133,7 @@ class EventStream:
         """Keep nothing of what was added until now."""
         self._log = None
         self.size = 0
+        self.is_waiting = False
 
     async def flush(self) -> None:
         """Write to the reader what it has not got yet; the last message lets it go."""
@@ -133,16 +142,16 @@ class EventStream:
         if self._writing is None:
             self._writing = asyncio.Lock()
         async with self._writing:
-            was_written = False
             while self.reader is not None and (self._written < self._sequence or self.finished):
                 reader, last, log = self.reader, self.finished, self._log
                 missed = None if log is None else log.after(self._written)
                 self._written = self._sequence
                 await reader.stream(b"" if missed is None else await missed, last=last)
-                was_written = not reader.gone
+                if not reader.gone:
+                    self._delivered = self._written
                 if last and self.reader is reader:
                     self.detach()
-            if was_written and self._written == self._sequence:
+            if self.is_waiting and self._delivered == self._sequence:
                 self._streams.delivered(self)
 
     async def let_go(self) -> None:

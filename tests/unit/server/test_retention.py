@@ -103,6 +103,25 @@ async def test_what_a_client_is_reading_is_not_taken_from_it():
 
 
 @scenario
+async def test_what_a_client_came_back_for_counts_as_delivered():
+    whole = Retention(room_for(2))
+    streams = session(whole)
+    first, second = waiting(streams), waiting(streams)
+    third = waiting(streams)
+    assert list(streams) == [second, third]
+    third.attach(Reader(), 0)
+    await third.flush()
+    fourth = waiting(streams)
+    assert list(streams) == [second, fourth]
+    second.attach(Reader(), 0)
+    await second.flush()
+    assert not first.is_delivered
+    fifth = waiting(streams)
+    assert list(streams) == [fourth, fifth]
+    assert whole.size == streams.size == fourth.size + fifth.size
+
+
+@scenario
 async def test_what_was_added_last_is_kept_whatever_its_size():
     whole = Retention(most_bytes=10)
     streams = session(whole)
@@ -131,6 +150,6 @@ async def test_a_session_that_has_ended_takes_no_room_whatever_is_added_to_it():
     streams.close()
     stream.add(EVENT)
     stream.detach()
-    assert (whole.size, len(whole.waiting), len(whole.delivered)) == (0, 0, 0)
+    assert (whole.size, len(whole.waiting), len(whole.streams)) == (0, 0, 0)
     assert len(streams) == 0
     await stream.close()
