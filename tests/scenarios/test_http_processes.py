@@ -9,7 +9,7 @@ import pytest
 
 from dragoman import AsyncClient
 from dragoman.errors import InternalError
-from scenarios.http_crew import DEADLINE, RUN, SERVER, Client, Stream, crew, until
+from scenarios.http_crew import DEADLINE, RUN, SERVER, Client, Crew, Stream, crew, until
 from scenarios.http_peer import scenario
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes by /proc")
@@ -104,6 +104,30 @@ async def test_a_worker_that_is_killed_is_replaced_and_the_session_goes_on():
         processes.child.send_signal(signal.SIGTERM)
         assert await processes.ended() == 0
         assert not processes.sockets
+
+
+@pytest.mark.covers("WRK-11")
+@pytest.mark.parametrize("workers", [1, 3])
+@scenario
+async def test_a_session_that_was_ended_stays_ended_when_the_server_was_killed_and_started_again(workers):
+    async with crew(workers) as processes:
+        await processes.ready()
+        async with Client.of(processes) as ended, Client.of(processes) as living:
+            async with ended.http.delete(ended.url, headers=ended.headers) as response:
+                assert response.status == 200
+            processes.kill()
+            await until(lambda: not processes.lives())
+            again = Crew(processes.folder, processes.port, workers, SERVER + RUN, {})
+            try:
+                await again.ready()
+                for _ in range(2 * workers):
+                    assert await ended.request("ping") == 404
+                    assert await living.request("ping") == 200
+                async with ended.listen() as response:
+                    assert response.status == 404
+                assert again.stderr == ""
+            finally:
+                again.kill()
 
 
 @pytest.mark.covers("WRK-06")

@@ -147,7 +147,7 @@ async def test_a_thousand_sessions_of_one_client_are_bounded():
     server = travels()
     app = serve(server, sessions=Sessions(server, most=100))
     statuses = [(await HttpPeer(app).initialize()).status for _ in range(1000)]
-    assert statuses == [200] * 100 + [503] * 900
+    assert statuses == [200] * 1000
     modern = HttpPeer(app, STATELESS)
     assert (await modern.call("add", {"a": 1, "b": 2}).end()).status == 200
     assert len(server.audience.members()) == 100

@@ -188,22 +188,94 @@ async def test_a_session_that_is_idle_too_long_ends_and_one_that_works_does_not(
     await stream.end()
 
 
+@pytest.mark.covers("SHT-50")
+@scenario
+async def test_a_session_that_is_a_day_old_is_404_where_it_is_known_too():
+    today = 1_000_000.0
+    gate = Gate()
+    server = travels(gate)
+    peer = await session(server, sessions=Sessions(server, wall_clock=lambda: today))
+    today += 86_400
+    working = peer.call("silent")
+    await gate.was_reached()
+    assert (await peer.request("ping")).status == 200
+    today += 1
+    assert (await peer.request("ping")).status == 404
+    assert (await peer.notify("notifications/initialized")).status == 404
+    assert (await peer.send("GET").end()).status == 404
+    assert (await peer.send("DELETE").end()).status == 404
+    gate.opened.set()
+    assert text(await working.end()) == "there"
+    peer.session = None
+    assert (await peer.initialize()).status == 200
+    assert (await peer.request("ping")).status == 200
+
+
+@pytest.mark.covers("SHT-50")
+@pytest.mark.parametrize("idle_timeout", [1800, None])
+@scenario
+async def test_a_stream_by_get_ends_when_its_session_is_too_old(idle_timeout):
+    now = today = 0.0
+    server = travels()
+    clocks = {"clock": lambda: now, "wall_clock": lambda: today}
+    peer = await session(server, sessions=Sessions(server, idle_timeout=idle_timeout, **clocks))
+    stream, other = await peer.listen(), HttpPeer(peer.app)
+    now = today = 86_400.0
+    await other.initialize()
+    assert len(server.audience.members()) == 2
+    now = today = 2 * 86_400.0 + 1
+    assert (await other.request("ping")).status == 404
+    await stream.end()
+    assert not server.audience.members()
+
+
 @pytest.mark.covers("SHT-28")
 @scenario
-async def test_too_many_sessions_are_503_until_one_ends():
+async def test_too_many_sessions_are_503_while_all_are_in_use():
     now = 0.0
-    server = travels()
-    sessions = Sessions(server, idle_timeout=100, most=1, clock=lambda: now)
-    first = await session(server, sessions=sessions)
-    second = HttpPeer(first.app)
-    refused = await second.initialize()
-    assert (refused.status, refused.json["error"]["code"], refused.json["id"]) == (503, -32603, 1)
-    assert (await first.request("ping")).status == 200
-    now = 100.0
-    assert (await second.initialize()).status == 200
+    gate = Gate()
+    server = travels(gate)
+    sessions = Sessions(server, most=2, clock=lambda: now)
+    working = await session(server, sessions=sessions)
+    reading, third = HttpPeer(working.app), HttpPeer(working.app)
+    await reading.initialize()
+    call, stream = working.call("silent"), await reading.listen()
+    await gate.was_reached()
+    for _ in range(2):
+        refused = await third.initialize()
+        assert (refused.status, refused.json["error"]["code"], refused.json["id"]) == (503, -32603, third._last_id)
     adopted = await session(travels())
-    adopted.app = second.app
+    adopted.app = third.app
     assert (await adopted.request("ping")).status == 503
+    gate.opened.set()
+    assert text(await call.end()) == "there"
+    now = 1.0
+    assert (await third.initialize()).status == 200
+    server.notify_tools_list_changed()
+    await stream.events(1)
+    stream.leave()
+    await stream.end()
+
+
+@pytest.mark.covers("SHT-28")
+@scenario
+async def test_a_session_that_gave_way_goes_on_with_its_level_and_its_subscriptions():
+    server = travels()
+    first = await session(server, sessions=Sessions(server, most=1))
+    await first.request("logging/setLevel", {"level": "error"})
+    await first.request("resources/subscribe", {"uri": "file:///a"})
+    second = HttpPeer(first.app)
+    assert (await second.initialize()).status == 200
+    assert len(server.audience.members()) == 1
+    stream = await first.listen()
+    server.log("warning", "unwanted")
+    server.log("error", "wanted")
+    server.notify_resource_updated("file:///a")
+    await stream.events(2)
+    assert [said["params"].get("data") or said["params"]["uri"] for said in stream.said] == ["wanted", "file:///a"]
+    assert (await second.request("ping")).status == 503
+    stream.leave()
+    await stream.end()
 
 
 @pytest.mark.covers("SHT-24")

@@ -337,6 +337,7 @@ class Broken(Memory):
     """A store whose bus cannot be opened, or breaks afterwards."""
 
     def __init__(self, *, opens: bool) -> None:
+        super().__init__()
         self._opens = opens
 
     def bus(self, group: str) -> Solitude:

@@ -103,6 +103,14 @@ class _Session(Struct, array_like=True):
     client_version: str | None = None
 
 
+class OpenedSession(Struct, frozen=True):
+    """What a session id says."""
+
+    caller: Caller
+    expires_at: int
+    """The last second in which it opens, since the epoch."""
+
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Session)
 
@@ -118,7 +126,7 @@ class SessionTokens:
     def __init__(self, ring: KeyRing, *, server: str, path: str, max_age: int = 86_400) -> None:
         self._ring = ring
         self._purpose = f"session {len(server)} {server} {path}"
-        self._max_age = max_age
+        self.max_age = max_age
 
     def seal(self, caller: Caller, *, principal: str | None, now: float, nonce: bytes) -> str:
         """Return a new session id; `nonce` makes it unguessable and unique."""
@@ -134,18 +142,19 @@ class SessionTokens:
         )
         return self._ring.seal(self._purpose, _encoder.encode(session))
 
-    def open(self, token: str, *, principal: str | None, now: float) -> Caller | None:
-        """Return who the session belongs to, or None for a foreign, forged, changed or outdated id."""
+    def open(self, token: str, *, principal: str | None, now: float) -> OpenedSession | None:
+        """Return who the session belongs to, and how long; None for a foreign, forged, changed or outdated id."""
         session = self._decode(token)
         if session is None:
             return None
         version = find_version(session.version)
-        fresh = -_CLOCK_SKEW <= now - session.issued_at <= self._max_age
+        fresh = -_CLOCK_SKEW <= now - session.issued_at <= self.max_age
         if version is None or not fresh or not hmac.compare_digest(session.principal, digest(principal)):
             return None
         name, client_version = session.name, session.client_version
         info = None if name is None or client_version is None else types.Implementation(name, client_version)
-        return Caller(version, _capabilities(session.capabilities), info)
+        caller = Caller(version, _capabilities(session.capabilities), info)
+        return OpenedSession(caller, session.issued_at + self.max_age)
 
     def _decode(self, token: str) -> _Session | None:
         payload = self._ring.open(self._purpose, token)

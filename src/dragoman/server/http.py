@@ -145,7 +145,7 @@ class HttpService:
             case "GET", Sessions() as sessions:
                 await self._serve_stream(exchange, sessions, self._checked(sent))
             case "DELETE", Sessions() as sessions:
-                await sessions.end(self._checked(sent).session_id, exchange.principal)
+                await sessions.end(self._checked(sent).session_id, exchange.principal, exchange.address)
                 await exchange.reply(OK)
             case _:
                 await self._refuse_method(exchange)
@@ -219,7 +219,7 @@ class HttpService:
 
     async def _serve_stream(self, exchange: Exchange, sessions: Sessions, sent: headers.RequestHeaders) -> None:
         """Let a client read what belongs to no request, or take up a stream that broke."""
-        session = await sessions.find(sent.session_id, exchange.principal)
+        session = await sessions.find(sent.session_id, exchange.principal, exchange.address)
         if not acceptable(sent.accept).sse:
             raise SessionRefused(NOT_ACCEPTABLE, InvalidRequest("The Accept header must admit text/event-stream"))
         if sent.last_event_id is None:
@@ -293,10 +293,12 @@ class HttpService:
             if sent.repeated is not None:
                 _refuse_repeated(sent.repeated)
             if messages.is_initialize:
-                await sessions.refuse_second(sent.session_id, principal)
+                await sessions.refuse_second(sent.session_id, principal, exchange.address)
                 await self._begin_session(exchange, sessions, message, taken)
                 return
-            session = sessions.find_here(sent.session_id, principal) or await sessions.find(sent.session_id, principal)
+            session = sessions.find_here(sent.session_id, principal)
+            if session is None:
+                session = await sessions.find(sent.session_id, principal, exchange.address)
         except SessionRefused as refused:
             refused.id = message.id if isinstance(message, jsonrpc.Request) and not messages.batch else None
             raise
@@ -314,7 +316,7 @@ class HttpService:
         data = SharedSession(principal=exchange.principal)
         reply = await self._answer_alone(message, data)
         if data.caller is not None:
-            exchange.extra_headers += ((b"mcp-session-id", sessions.begin(data).encode()),)
+            exchange.extra_headers += ((b"mcp-session-id", sessions.begin(data, exchange.address).encode()),)
         await _answer(exchange, taken, OK, reply)
 
     async def _serve_batch(

@@ -25,15 +25,16 @@ from dragoman.protocol.exchange import ACCEPTED, BAD_REQUEST
 from dragoman.protocol.listen import RESOURCE_UPDATED, Subscription
 from dragoman.protocol.sse import EventId
 from dragoman.server.call import Call, Session
+from dragoman.server.retention import Retention, SessionStreams
 from dragoman.server.streams import EventStream, part
 from dragoman.server.telling import announces, is_wanted, log_params
 from dragoman.server.workers import Changed, Read, Said, Sent, Workers
 from dragoman.transports.exchange import JSON_HEADERS, Exchange
 
 if TYPE_CHECKING:
+    from dragoman.server.holders import Holder
     from dragoman.server.server import Server
 
-MOST_STREAMS = 100
 _cancelled = msgspec.json.Decoder(types.CancelledNotificationParams)
 
 
@@ -89,7 +90,13 @@ class SharedSession(Session):
 class HttpSession:
     """What this process remembers of one session."""
 
-    def __init__(self, server: Server, data: SharedSession, *, workers: Workers) -> None:
+    holder: Holder
+    is_used = False
+    """Whether anything was sent in it since it began here."""
+    expires_at = 0
+    """The last second in which it takes requests, since the epoch."""
+
+    def __init__(self, server: Server, data: SharedSession, *, workers: Workers, retention: Retention) -> None:
         self.data = data
         self.running: dict[types.RequestId, Call] = {}
         self.last_used = 0.0
@@ -97,7 +104,7 @@ class HttpSession:
         """SHOULD (2025-11-25): "immediately send an SSE event consisting of an event ID and an empty data field"."""
         self._server = server
         self._workers = workers
-        self._streams: dict[str, EventStream] = {}
+        self._streams = SessionStreams(self._mint, retention)
         self._standalone: EventStream | None = None
         self._asked: dict[types.RequestId, asyncio.Future[Raw]] = {}
         self._minted = 0
@@ -107,27 +114,16 @@ class HttpSession:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is served, or somebody reads what belongs to no request."""
-        return bool(self.running) or (self._standalone is not None and self._standalone.reader is not None)
+        """Whether something is served, or a client reads a stream."""
+        return bool(self.running) or any(stream.reader is not None for stream in self._open())
 
     def open_stream(self) -> EventStream:
         """Return a new stream, which is kept from when it has a name."""
-        return EventStream(self._workers.store, self._keep, primes=self.primes)
-
-    def _keep(self, stream: EventStream) -> str:
-        """Keep a stream, and return its name; the oldest finished one is forgotten when there are too many."""
-        name = self._mint()
-        self._streams[name] = stream
-        if len(self._streams) > MOST_STREAMS:
-            oldest = next((kept for kept in self._streams.values() if kept.finished), None)
-            if oldest is not None:
-                self.forget(oldest)
-        return name
+        return EventStream(self._workers.store, self._streams, primes=self.primes)
 
     def forget(self, stream: EventStream) -> None:
         """Keep a stream no longer: nobody can come back to it."""
-        if stream.is_named:
-            self._streams.pop(stream.name, None)
+        self._streams.forget(stream)
 
     def _mint(self) -> str:
         self._minted += 1
@@ -245,10 +241,11 @@ class HttpSession:
                 waiting.set_exception(TransportError("The session has ended"))
         for stream in self._open():
             stream.detach()
+        self._streams.close()
 
     def _open(self) -> set[EventStream]:
         """Return the streams that are kept, and those of requests, which may have no name yet."""
-        open = set(self._streams.values())
+        open = set(self._streams)
         open.update(call.channel.stream for call in self.running.values() if isinstance(call.channel, SessionChannel))
         return open if self._standalone is None else open | {self._standalone}
 

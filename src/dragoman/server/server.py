@@ -361,6 +361,7 @@ class Server(Registration):
         json_response: bool = False,
         session_idle_timeout: float | None = 1800,
         max_sessions: int | None = 10_000,
+        max_event_bytes: int = 64 * 1024 * 1024,
         allowed_hosts: Iterable[str] | None = None,
         allowed_origins: Iterable[str] | None = None,
         max_subscriptions: int | None = 10_000,
@@ -373,7 +374,8 @@ class Server(Registration):
             app = Starlette(routes=[Mount("/mcp", server.asgi())])
 
         `stateless` keeps no sessions for clients before 2026-07-28, which then cannot be asked; `json_response` answers
-        their requests by JSON alone. `auth` tells who sends a request (see `Auth`). The processes that serve the same
+        their requests by JSON alone. `max_event_bytes` bounds the events that are kept for clients that resume their
+        streams. `auth` tells who sends a request (see `Auth`). The processes that serve the same
         server on one machine find each other, unless another `store` is given.
         """
         from dragoman.server.guard import Guard
@@ -385,7 +387,14 @@ class Server(Registration):
         from dragoman.transports.asgi import AsgiApp
 
         workers = Workers(self, store or Local(), path=path)
-        sessions = Sessions(self, workers=workers, path=path, idle_timeout=session_idle_timeout, most=max_sessions)
+        sessions = Sessions(
+            self,
+            workers=workers,
+            path=path,
+            idle_timeout=session_idle_timeout,
+            most=max_sessions,
+            most_event_bytes=max_event_bytes,
+        )
         service = HttpService(
             self,
             guard=Guard(allowed_hosts=allowed_hosts, allowed_origins=allowed_origins),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from dragoman.errors import InvalidRequest
 from dragoman.protocol import jsonrpc, sse
 from dragoman.protocol.exchange import NOT_FOUND
 from dragoman.protocol.sse import EventId
+from dragoman.server.retention import STREAM_BYTES, SessionStreams
 from dragoman.stores import EventLog, Store
 from dragoman.transports.exchange import JSON_HEADERS, Exchange
 
@@ -30,10 +30,15 @@ class EventStream:
     reader: Exchange | None = None
 
     is_named = False
+    size = 0
+    """How many bytes are kept of it."""
+    is_waiting = False
+    """Whether it was found to wait for its client when room was needed."""
 
     _name = ""
     _sequence = 0
     _written = 0
+    _delivered = 0
     _first = 0
     _log: EventLog | None = None
     _let_go: asyncio.Future[None] | None = None
@@ -42,9 +47,9 @@ class EventStream:
 
     _parting: set[asyncio.Task[None]] | None = None
 
-    def __init__(self, store: Store, name: Callable[[EventStream], str], *, primes: bool) -> None:
+    def __init__(self, store: Store, streams: SessionStreams, *, primes: bool) -> None:
         self._store = store
-        self._give_name = name
+        self._streams = streams
         self._primes = primes
 
     @property
@@ -52,8 +57,19 @@ class EventStream:
         """What it is called, from when it is first asked for."""
         if not self.is_named:
             self.is_named = True
-            self._name = self._give_name(self)
+            self._name = self._streams.keep(self)
         return self._name
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether every event was written to a client."""
+        return self._delivered == self._sequence
+
+    @property
+    def may_go(self) -> bool:
+        """Whether nobody is about to be given its events, or is being given them."""
+        is_writing = self._writing is not None and self._writing.locked()
+        return self.reader is None or (self._written == self._sequence and not is_writing)
 
     def attach(
         self, exchange: Exchange, after: int | None = None, *, let_go: asyncio.Future[None] | None = None
@@ -103,26 +119,40 @@ class EventStream:
             return
         self.is_empty = False
         self._sequence += 1
-        if self._log is None:
-            self._log = self._store.event_log(self.name)
-        self._log.append(self._sequence, sse.encode(message, id=EventId(self.name, self._sequence).encode()))
+        log = self._log
+        if log is None:
+            log = self._log = self._store.event_log(self.name)
+        log.append(self._sequence, sse.encode(message, id=EventId(self.name, self._sequence).encode()))
         self.finished = last
+        before, self.size = self.size, log.size + STREAM_BYTES
+        self._streams.grown(self, self.size - before)
         if self.reader is not None and (self._flushing is None or self._flushing.done()):
             self._flushing = self.reader.loop.create_task(self.flush())
 
+    def drop_events(self) -> None:
+        """Keep nothing of what was added until now."""
+        self._log = None
+        self.size = 0
+        self.is_waiting = False
+
     async def flush(self) -> None:
         """Write to the reader what it has not got yet; the last message lets it go."""
-        if self._log is None:
+        if self.is_empty:
             return
         if self._writing is None:
             self._writing = asyncio.Lock()
         async with self._writing:
             while self.reader is not None and (self._written < self._sequence or self.finished):
-                reader, last, missed = self.reader, self.finished, self._log.after(self._written)
+                reader, last, log = self.reader, self.finished, self._log
+                missed = None if log is None else log.after(self._written)
                 self._written = self._sequence
-                await reader.stream(await missed, last=last)
+                await reader.stream(b"" if missed is None else await missed, last=last)
+                if not reader.gone:
+                    self._delivered = self._written
                 if last and self.reader is reader:
                     self.detach()
+            if self.is_waiting and self._delivered == self._sequence:
+                self._streams.delivered(self)
 
     async def let_go(self) -> None:
         """Let the client go without its response, if it was told how to come back for it."""

@@ -1,4 +1,4 @@
-"""The contracts of a store; whoever writes one for a database or a broker implements these three."""
+"""The contracts of a store; whoever writes one for a database or a broker implements these four."""
 
 from __future__ import annotations
 
@@ -30,12 +30,29 @@ class Bus(Protocol):
 class EventLog(Protocol):
     """The events of one stream, for clients that come back; bounded, so that the oldest give way."""
 
+    @property
+    def size(self) -> int:
+        """How many bytes of events it holds in the memory of this process; none, if it keeps them elsewhere."""
+        ...
+
     def append(self, sequence: int, event: bytes) -> None:
         """Keep an event; sequences ascend."""
         ...
 
     async def after(self, sequence: int) -> bytes:
         """Return the events after a sequence that are still kept, one after the other."""
+        ...
+
+
+class State(Protocol):
+    """Small values by key, each for a time, which are there when the processes start again; bounded in number."""
+
+    async def get(self, key: str) -> bytes | None:
+        """Return the value of a key, unless there is none or it has expired."""
+        ...
+
+    async def set(self, key: str, value: bytes, *, ttl: float) -> None:
+        """Keep a value for so many seconds; when this returns, other processes find it."""
         ...
 
 
@@ -48,4 +65,8 @@ class Store(Protocol):
 
     def event_log(self, stream: str) -> EventLog:
         """Return the empty log of a new stream."""
+        ...
+
+    def state(self, namespace: str) -> State:
+        """Return the values of those who name the same namespace."""
         ...

@@ -109,6 +109,12 @@ class Exchange(ABC):
     _writing: asyncio.Lock | None = None
     _read_until: float | None = None
 
+    @property
+    def address(self) -> str | None:
+        """Where the connection comes from, if that is known."""
+        client = self.scope.get("client")
+        return client[0] if client else None
+
     def at_hand(self, limit: int) -> bytes | None:  # noqa: ARG002
         """Return the body if it need not be waited for."""
         return None

@@ -179,20 +179,25 @@ def seal(caller: Caller = CALLER, principal: str | None = None, now: float = NOW
     return sessions.seal(caller, principal=principal, now=now, nonce=NONCE)
 
 
+def caller_of(tokens: SessionTokens, token: str, *, principal: str | None, now: float) -> Caller | None:
+    opened = tokens.open(token, principal=principal, now=now)
+    return None if opened is None else opened.caller
+
+
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
 def test_a_session_id_carries_who_calls(version: object) -> None:
     caller = msgspec.structs.replace(CALLER, version=version)
-    assert sessions.open(seal(caller), principal=None, now=NOW) == caller
+    assert caller_of(sessions, seal(caller), principal=None, now=NOW) == caller
 
 
 def test_a_client_without_a_name_has_none_afterwards() -> None:
     caller = Caller(VERSIONS[1])
-    assert sessions.open(seal(caller), principal=None, now=NOW) == caller
+    assert caller_of(sessions, seal(caller), principal=None, now=NOW) == caller
 
 
 def test_empty_names_are_names() -> None:
     caller = Caller(VERSIONS[1], info=types.Implementation("", ""))
-    assert sessions.open(seal(caller), principal=None, now=NOW) == caller
+    assert caller_of(sessions, seal(caller), principal=None, now=NOW) == caller
 
 
 EVERY_CAPABILITY = [
@@ -214,14 +219,14 @@ EVERY_CAPABILITY = [
 def test_every_combination_of_capabilities_survives() -> None:
     assert len(EVERY_CAPABILITY) == 75
     for capabilities in EVERY_CAPABILITY:
-        opened = sessions.open(seal(Caller(VERSIONS[1], capabilities)), principal=None, now=NOW)
+        opened = caller_of(sessions, seal(Caller(VERSIONS[1], capabilities)), principal=None, now=NOW)
         assert opened is not None
         assert opened.capabilities == capabilities
 
 
 def test_a_capability_that_is_false_is_not_declared_afterwards() -> None:
     declared = types.ClientCapabilities(roots=types.RootsCapability(list_changed=False))
-    opened = sessions.open(seal(Caller(VERSIONS[1], declared)), principal=None, now=NOW)
+    opened = caller_of(sessions, seal(Caller(VERSIONS[1], declared)), principal=None, now=NOW)
     assert opened is not None
     assert opened.capabilities == types.ClientCapabilities(roots=types.RootsCapability())
 
@@ -244,7 +249,7 @@ def test_what_only_decorates_or_experiments_is_not_carried() -> None:
         "debug",
     )
     assert len(seal(large)) == len(seal(small))
-    assert sessions.open(seal(large), principal=None, now=NOW) == small
+    assert caller_of(sessions, seal(large), principal=None, now=NOW) == small
 
 
 def test_capabilities_that_are_not_carried_are_not_even_looked_at() -> None:
@@ -274,7 +279,7 @@ def test_long_names_are_cut_and_the_id_stays_below_2048_bytes(
     caller = msgspec.structs.replace(CALLER, info=types.Implementation(name, version))
     token = seal(caller, principal="p" * 1000)
     assert len(token) < 2048
-    opened = sessions.open(token, principal="p" * 1000, now=NOW)
+    opened = caller_of(sessions, token, principal="p" * 1000, now=NOW)
     assert opened is not None
     assert opened.info == types.Implementation(opened_name, opened_version)
 
@@ -283,7 +288,7 @@ def test_long_names_are_cut_and_the_id_stays_below_2048_bytes(
 def test_an_id_is_visible_ascii_whatever_the_names_are(name: str, version: str, principal: str | None) -> None:
     token = seal(Caller(VERSIONS[1], info=types.Implementation(name, version)), principal)
     assert set(token) <= VISIBLE_ASCII
-    assert sessions.open(token, principal=principal, now=NOW) is not None
+    assert caller_of(sessions, token, principal=principal, now=NOW) is not None
 
 
 @pytest.mark.parametrize(
@@ -324,7 +329,7 @@ def test_server_and_path_cannot_trade_characters() -> None:
 
 def test_another_worker_with_the_same_key_takes_the_session_up() -> None:
     worker = SessionTokens(KeyRing(OTHER_KEY, KEY), server="weather", path="/mcp")
-    assert worker.open(seal(), principal=None, now=NOW) == CALLER
+    assert caller_of(worker, seal(), principal=None, now=NOW) == CALLER
 
 
 @pytest.mark.parametrize(
@@ -333,8 +338,8 @@ def test_another_worker_with_the_same_key_takes_the_session_up() -> None:
 )
 def test_an_id_opens_for_its_principal_only(sealed_for: str | None, opened_by: str | None) -> None:
     token = seal(principal=sealed_for)
-    assert sessions.open(token, principal=opened_by, now=NOW) is None
-    assert sessions.open(token, principal=sealed_for, now=NOW) == CALLER
+    assert caller_of(sessions, token, principal=opened_by, now=NOW) is None
+    assert caller_of(sessions, token, principal=sealed_for, now=NOW) == CALLER
 
 
 @pytest.mark.parametrize(
@@ -351,20 +356,26 @@ def test_an_id_opens_for_its_principal_only(sealed_for: str | None, opened_by: s
     ],
 )
 def test_an_id_opens_from_a_minute_before_its_issue_until_it_is_a_day_old(age: int, *, opens: bool) -> None:
-    assert (sessions.open(seal(now=1000), principal=None, now=1000 + age) is not None) is opens
+    assert (caller_of(sessions, seal(now=1000), principal=None, now=1000 + age) is not None) is opens
 
 
 def test_the_greatest_age_can_be_chosen() -> None:
     brief = SessionTokens(ring, server="weather", path="/mcp", max_age=10)
-    assert brief.open(seal(now=1000), principal=None, now=1010) == CALLER
-    assert brief.open(seal(now=1000), principal=None, now=1011) is None
+    assert caller_of(brief, seal(now=1000), principal=None, now=1010) == CALLER
+    assert caller_of(brief, seal(now=1000), principal=None, now=1011) is None
+
+
+def test_an_id_says_until_when_it_opens() -> None:
+    opened = sessions.open(seal(now=1000.9), principal=None, now=1000)
+    assert opened is not None
+    assert opened.expires_at == 1000 + DAY == 1000 + sessions.max_age
 
 
 def test_a_changed_character_anywhere_in_an_id_is_refused() -> None:
     token = seal()
     for place, character in enumerate(token):
         other = "A" if character != "A" else "B"
-        assert sessions.open(token[:place] + other + token[place + 1 :], principal=None, now=NOW) is None
+        assert caller_of(sessions, token[:place] + other + token[place + 1 :], principal=None, now=NOW) is None
 
 
 PURPOSE = "session 7 weather /mcp"
@@ -392,7 +403,7 @@ VALID = ["2025-11-25", int(NOW), 0, b"", NONCE, "name", "1"]
 )
 def test_an_id_that_another_release_sealed_opens_only_if_it_can_be_read(fields: object, *, opens: bool) -> None:
     token = ring.seal(PURPOSE, msgspec.msgpack.encode(fields))
-    assert (sessions.open(token, principal=None, now=NOW) is not None) is opens
+    assert (caller_of(sessions, token, principal=None, now=NOW) is not None) is opens
 
 
 @pytest.mark.parametrize(
@@ -408,7 +419,9 @@ def test_an_id_that_another_release_sealed_opens_only_if_it_can_be_read(fields: 
 def test_a_client_has_a_name_and_a_version_or_neither(
     names: list[str | None], info: types.Implementation | None
 ) -> None:
-    opened = sessions.open(ring.seal(PURPOSE, msgspec.msgpack.encode([*VALID[:5], *names])), principal=None, now=NOW)
+    opened = caller_of(
+        sessions, ring.seal(PURPOSE, msgspec.msgpack.encode([*VALID[:5], *names])), principal=None, now=NOW
+    )
     assert opened is not None
     assert opened.info == info
 
@@ -427,10 +440,10 @@ def test_a_client_has_a_name_and_a_version_or_neither(
     ],
 )
 def test_a_sealed_payload_that_is_no_session_does_not_open(payload: bytes) -> None:
-    assert sessions.open(ring.seal(PURPOSE, payload), principal=None, now=NOW) is None
+    assert caller_of(sessions, ring.seal(PURPOSE, payload), principal=None, now=NOW) is None
 
 
 @given(payload=st.binary(max_size=200))
 def test_no_sealed_payload_makes_opening_fail(payload: bytes) -> None:
-    opened = sessions.open(ring.seal(PURPOSE, payload), principal=None, now=NOW)
+    opened = caller_of(sessions, ring.seal(PURPOSE, payload), principal=None, now=NOW)
     assert opened is None or isinstance(opened, Caller)

@@ -13,11 +13,13 @@ from dragoman.protocol.eras import Caller
 from dragoman.protocol.sse import EventId
 from dragoman.protocol.versions import find_version
 from dragoman.server import streams
-from dragoman.server.http_session import MOST_STREAMS, HttpSession, SessionChannel, SessionRefused, SharedSession
+from dragoman.server.http_session import HttpSession, SessionChannel, SessionRefused, SharedSession
+from dragoman.server.retention import MOST_STREAMS, Retention, SessionStreams
 from dragoman.server.sessions import Sessions
 from dragoman.server.streams import EventStream
 from dragoman.server.workers import Workers
 from dragoman.stores.memory import MOST_EVENTS, Memory
+from dragoman.types import Implementation
 from scenarios.http_peer import DEADLINE, SECRET, scenario
 
 NEWEST = find_version("2025-11-25")
@@ -50,9 +52,13 @@ class Reader:
         return [int(line.rpartition(b"-")[2]) for line in lines if line.startswith(b"id: ")]
 
 
+def stream_alone() -> EventStream:
+    return EventStream(Memory(), SessionStreams(lambda: "s", Retention()), primes=False)
+
+
 @scenario
 async def test_what_is_added_while_a_reader_is_slow_follows_in_order():
-    stream, reader = EventStream(Memory(), lambda _: "s", primes=False), Reader()
+    stream, reader = stream_alone(), Reader()
     stream.attach(reader)
     reader.may_take.clear()
     for _ in range(3):
@@ -66,7 +72,7 @@ async def test_what_is_added_while_a_reader_is_slow_follows_in_order():
 
 @scenario
 async def test_who_attaches_while_another_is_written_to_gets_everything_after_its_number():
-    stream, slow, newer = EventStream(Memory(), lambda _: "s", primes=False), Reader(), Reader()
+    stream, slow, newer = stream_alone(), Reader(), Reader()
     stream.attach(slow)
     slow.may_take.clear()
     stream.add(b"{}")
@@ -81,7 +87,7 @@ async def test_who_attaches_while_another_is_written_to_gets_everything_after_it
 
 @scenario
 async def test_a_number_that_was_never_given_is_taken_for_the_last():
-    stream, reader = EventStream(Memory(), lambda _: "s", primes=False), Reader()
+    stream, reader = stream_alone(), Reader()
     stream.attach(reader, 99)
     stream.add(b"{}", last=True)
     await stream.flush()
@@ -91,7 +97,7 @@ async def test_a_number_that_was_never_given_is_taken_for_the_last():
 
 @scenario
 async def test_a_stream_keeps_the_newest_events():
-    stream, reader = EventStream(Memory(), lambda _: "s", primes=False), Reader()
+    stream, reader = stream_alone(), Reader()
     for _ in range(MOST_EVENTS + 5):
         stream.add(b"{}")
     stream.attach(reader, 0)
@@ -101,7 +107,7 @@ async def test_a_stream_keeps_the_newest_events():
 
 @scenario
 async def test_one_who_is_gone_before_it_reads_is_let_go():
-    stream, reader = EventStream(Memory(), lambda _: "s", primes=False), Reader()
+    stream, reader = stream_alone(), Reader()
     reader.gone = True
     let_go = asyncio.get_running_loop().create_future()
     stream.attach(reader, let_go=let_go)
@@ -112,7 +118,7 @@ async def test_one_who_is_gone_before_it_reads_is_let_go():
 @scenario
 async def test_one_who_is_let_go_and_does_not_read_holds_up_no_end(monkeypatch):
     monkeypatch.setattr(streams, "PART_SECONDS", 0.01)
-    stream, first, second = EventStream(Memory(), lambda _: "s", primes=False), Reader(), Reader()
+    stream, first, second = stream_alone(), Reader(), Reader()
     for reader in (first, second):
         reader.streaming = True
         reader.may_take.clear()
@@ -124,7 +130,7 @@ async def test_one_who_is_let_go_and_does_not_read_holds_up_no_end(monkeypatch):
 
 def channel_to(reader: Reader) -> tuple[SessionChannel, HttpSession]:
     server = Server()
-    session = HttpSession(server, SharedSession(Caller(NEWEST)), workers=Workers(server))
+    session = HttpSession(server, SharedSession(Caller(NEWEST)), workers=Workers(server), retention=Retention())
     return SessionChannel(session, reader, streams=True), session
 
 
@@ -152,7 +158,7 @@ async def test_what_a_thread_says_after_the_response_is_said_to_nobody():
     channel.close()
     await asyncio.sleep(0)
     assert reader.parts == [b"200 {}"]
-    assert session._streams == {}
+    assert not session._streams
     assert reader.on_gone is None
 
 
@@ -164,7 +170,7 @@ async def test_what_is_said_while_the_response_is_taken_is_said_to_nobody():
     channel.notify("notifications/message", {"data": "late"})
     channel.close()
     assert reader.parts == []
-    assert session._streams == {}
+    assert not session._streams
 
 
 @scenario
@@ -175,7 +181,7 @@ async def test_nothing_follows_the_last_message_of_a_stream():
     await channel.answer(200, b"{}", json=True)
     channel.close()
     channel.notify("notifications/message", {"data": "late"})
-    (stream,) = session._streams.values()
+    (stream,) = session._streams
     assert stream.finished
     stream.attach(again, 0)
     await stream.flush()
@@ -207,7 +213,7 @@ async def test_what_is_said_to_one_who_is_gone_goes_nowhere_and_what_it_waits_fo
     await channel.answer(200, b"{}", json=True)
     channel.close()
     assert reader.parts == []
-    assert [stream.finished for stream in session._streams.values()] == [True]
+    assert [stream.finished for stream in session._streams] == [True]
 
 
 @scenario
@@ -219,7 +225,7 @@ async def test_a_response_that_became_a_stream_by_itself_tells_how_to_come_back(
     reader.streaming = True
     await channel.answer(200, b"{}", json=True)
     channel.close()
-    (name,) = session._streams
+    name = next(iter(session._streams)).name
     assert EventId(name, 0).encode().encode() in first
     assert reader.numbers == [1]
     assert reader.opening is reader.on_gone is None
@@ -228,7 +234,7 @@ async def test_a_response_that_became_a_stream_by_itself_tells_how_to_come_back(
 @scenario
 async def test_a_session_forgets_its_oldest_finished_streams():
     server = Server()
-    session = HttpSession(server, SharedSession(Caller(NEWEST)), workers=Workers(server))
+    session = HttpSession(server, SharedSession(Caller(NEWEST)), workers=Workers(server), retention=Retention())
     open_one = session.open_stream()
     assert session.resumed(EventId(open_one.name, 3).encode()) == (open_one, 3)
     first = session.open_stream()
@@ -241,6 +247,30 @@ async def test_a_session_forgets_its_oldest_finished_streams():
         session.resumed("no id of ours")
     assert session.resumed(EventId(open_one.name, 0).encode()) == (open_one, 0)
     assert len(session._streams) == MOST_STREAMS
+
+
+@scenario
+async def test_a_session_is_busy_while_the_answer_of_a_request_that_is_over_is_read_again():
+    server, reader = Server(), Reader()
+    session = HttpSession(server, SharedSession(Caller(NEWEST)), workers=Workers(server), retention=Retention())
+    stream = session.open_stream()
+    stream.add(b"{}", last=True)
+    assert not session.is_busy
+    stream.attach(reader, 0)
+    assert session.is_busy
+    await stream.flush()
+    assert not session.is_busy
+
+
+@scenario
+async def test_of_a_client_that_says_much_of_itself_that_is_kept_which_the_id_carries():
+    sessions = Sessions(Server(secret=SECRET))
+    kept = []
+    for size in (100, 5000):
+        info = Implementation("client", "1", title="x" * size)
+        id = sessions.begin(SharedSession(Caller(NEWEST, info=info), principal="ann"))
+        kept.append((await sessions.find(id, "ann")).data.caller.info)
+    assert kept == [Implementation("client", "1", title="x" * 100), Implementation("client", "1")]
 
 
 @scenario

@@ -26,6 +26,7 @@ class Counted(Memory):
     """A store whose buses open as slowly as the test wants, and are counted."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.groups: list[str] = []
         self.closed = 0
         self.may_open = asyncio.Event()

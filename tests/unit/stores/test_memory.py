@@ -2,8 +2,8 @@
 
 import asyncio
 
-from dragoman.stores import Memory
-from dragoman.stores.memory import MemoryLog
+from dragoman.stores import Memory, memory
+from dragoman.stores.memory import MemoryLog, MemoryState
 
 
 def after(log: MemoryLog, sequence: int) -> bytes:
@@ -63,3 +63,28 @@ def test_each_stream_has_a_log_of_its_own():
     one, other = store.event_log("one"), store.event_log("other")
     one.append(1, b"event")
     assert after(other, 0) == b""
+
+
+def test_values_expire_and_the_oldest_gives_way(monkeypatch):
+    monkeypatch.setattr(memory, "MOST_VALUES", 2)
+    now = 0.0
+    state = MemoryState(clock=lambda: now)
+
+    async def use() -> None:
+        nonlocal now
+        await state.set("a", b"1", ttl=10)
+        await state.set("b", b"2", ttl=20)
+        assert [await state.get(key) for key in "abc"] == [b"1", b"2", None]
+        await state.set("a", b"3", ttl=10)
+        await state.set("c", b"4", ttl=10)
+        assert [await state.get(key) for key in "abc"] == [b"3", None, b"4"]
+        now = 10.0
+        assert [await state.get(key) for key in "abc"] == [None, None, None]
+
+    asyncio.run(use())
+
+
+def test_each_namespace_of_a_store_has_its_values():
+    store = Memory()
+    assert store.state("one") is store.state("one")
+    assert store.state("one") is not store.state("other")
