@@ -31,6 +31,7 @@ from dragoman.client.listening import Listening
 from dragoman.client.notifications import Deliveries, LogMessage, Notification, log_here
 from dragoman.client.opening import Opening, Speech, Way
 from dragoman.client.results import read
+from dragoman.client.serving import MAX_SERVER_REQUESTS
 from dragoman.errors import DragomanError, InputNeeded, RpcError, Timeout, TransportError, ValidationError
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
@@ -90,8 +91,10 @@ class Core:
         connect_timeout: float,
         meta: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        max_server_requests: int = MAX_SERVER_REQUESTS,
     ) -> None:
         self.info = info
+        self.max_server_requests = max_server_requests
         self.handlers = handlers
         self.watchers = watchers
         self.credentials = credentials
@@ -120,9 +123,9 @@ class Core:
         """Return from which level on log messages are wanted with each request."""
         return self.watchers.log_level if version.stateless and self.watchers.on_log is not None else None
 
-    async def answer(self, request: jsonrpc.Request) -> Any:
-        """Answer a request of the server."""
-        return await self.handlers.answer(request.method, request.params)
+    def answer(self, request: jsonrpc.Request) -> Any:
+        """Return the answer to a request of the server, or a function that is awaited for it."""
+        return self.handlers.answer(request.method, request.params)
 
     def progressed(self, on_progress: OnProgress | None, params: types.ProgressNotificationParams) -> None:
         """Tell of progress: whoever made the call, else whoever made the client."""
@@ -339,6 +342,13 @@ class Core:
     async def _answers(self, method: str, result: types.InputRequiredResult) -> dict[str, Any]:
         """Answer everything that is asked, at once."""
         asked = result.input_requests or {}
+        if len(asked) > self.max_server_requests:
+            raise InputNeeded(
+                f"{method} asks {len(asked)} questions at a time, more than max_server_requests="
+                f"{self.max_server_requests} lets it",
+                asked,
+                result.request_state,
+            )
         given = await asyncio.gather(*(self._answer(request) for request in asked.values()), return_exceptions=True)
         for outcome in given:
             if isinstance(outcome, RpcError):
@@ -352,7 +362,8 @@ class Core:
     async def _answer(self, request: types.InputRequest) -> Any:
         name = str(type(request).__struct_config__.tag)
         params = request.params
-        return await self.handlers.answer(name, b"{}" if params is None else jsonrpc.encode(params))
+        outcome = self.handlers.answer(name, b"{}" if params is None else jsonrpc.encode(params))
+        return await outcome() if callable(outcome) else outcome
 
     def _filled(self, options: Options) -> Options:
         """Return options with what the client has in place of what they leave open; to be asked for each request."""
