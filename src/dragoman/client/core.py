@@ -131,7 +131,8 @@ class Core:
         """Tell of progress: whoever made the call, else whoever made the client."""
         told = on_progress or self.watchers.on_progress
         if told is not None:
-            self._deliveries.put(told, params.progress, params.total, params.message)
+            size = len(params.message or "")
+            self._deliveries.put(told, params.progress, params.total, params.message, size=size)
 
     def notified(self, notification: jsonrpc.Notification) -> None:
         """Take a notification of the server."""
@@ -146,24 +147,28 @@ class Core:
         if method in _CHANGED:
             self.catalog.forget(*_CHANGED[method])
             for kind in _CHANGED[method]:
-                self._tell(watchers.on_list_changed, kind)
+                self._tell_change(watchers.on_list_changed, kind)
         elif method == RESOURCE_UPDATED:
             uri = decode(raw, types.ResourceUpdatedNotificationParams).uri
             self._forget_content(uri)
             for follower in self._followers_of(uri):
-                self._tell(follower, uri)
-            self._tell(watchers.on_resource_updated, uri)
+                self._tell_change(follower, uri)
+            self._tell_change(watchers.on_resource_updated, uri)
         elif method == LOG:
             said = decode(raw, types.LoggingMessageNotificationParams)
-            self._tell(watchers.on_log or log_here, LogMessage(said.level, said.data, said.logger))
+            self._tell(watchers.on_log or log_here, LogMessage(said.level, said.data, said.logger), size=len(raw))
         elif method == ACKNOWLEDGED:
             acknowledged = decode(raw, types.SubscriptionsAcknowledgedNotificationParams).notifications
             self.listening.acknowledge(_subscription_id(params), acknowledged)
-        self._tell(watchers.on_notification, Notification(method, params))
+        self._tell(watchers.on_notification, Notification(method, params), size=len(method) + len(raw))
 
-    def _tell(self, function: Callable[..., Any] | None, *given: Any) -> None:
+    def _tell(self, function: Callable[..., Any] | None, *given: Any, size: int = 0) -> None:
         if function is not None:
-            self._deliveries.put(function, *given)
+            self._deliveries.put(function, *given, size=size)
+
+    def _tell_change(self, function: Callable[[str], Any] | None, what: str) -> None:
+        if function is not None:
+            self._deliveries.put_change(function, what)
 
     def _followers_of(self, uri: str) -> list[Callable[[str], Any]]:
         """Return who follows a resource, or what it lies below."""
@@ -313,7 +318,7 @@ class Core:
                     continue
                 raise
             if self._deliveries.delivering is not None:
-                await self._deliveries.settled()
+                await self._deliveries.settled(filled.timeout)
             result = raw if kind is None else read(raw, kind, method)
             if type(result) is not types.InputRequiredResult:
                 return result
