@@ -174,6 +174,7 @@ class Connection:
         self._meta_begins = b"{"
         self._tokens: dict[types.ProgressToken | None, _Pending] = {}
         self._answering = 0
+        self._is_flooded = False
         self._background: set[asyncio.Task[Any]] = set()
         self._telling: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
@@ -383,7 +384,8 @@ class Connection:
             case jsonrpc.Notification():
                 self._host.notified(event)
             case jsonrpc.Request():
-                self._serving.take(event)
+                if not self._serving.take(event):
+                    self._go_on_counting()
             case Cancelled(id):
                 self._serving.cancel(id)
             case Reply(data):
@@ -393,13 +395,22 @@ class Connection:
     def _standstill(self) -> Iterator[None]:
         """Let every clock stand still, until the last who waits for something else is done."""
         self._answering += 1
-        self._clocks.stop_all()
+        if not self._is_flooded:
+            self._clocks.stop_all()
         try:
             yield
         finally:
             self._answering -= 1
             if not self._answering:
-                self._clocks.wind_all()
+                if not self._is_flooded:
+                    self._clocks.wind_all()
+                self._is_flooded = False
+
+    def _go_on_counting(self) -> None:
+        """Let no clock stand still until nobody answers: the server asks more than it lets anybody answer."""
+        if self._answering and not self._is_flooded:
+            self._is_flooded = True
+            self._clocks.wind_all()
 
     def _lost(self, error: Exception | None) -> None:
         if not self.is_alive:

@@ -27,7 +27,7 @@ from dragoman.client.connection import Connection, OnProgress, Options
 from dragoman.client.credentials import Credentials
 from dragoman.client.handlers import Handlers
 from dragoman.client.lifeline import Failures, Lifeline, pause
-from dragoman.client.listening import Listening
+from dragoman.client.listening import LASTING_SECONDS, LONGEST_PAUSE, Listening
 from dragoman.client.notifications import Deliveries, LogMessage, Notification, log_here
 from dragoman.client.opening import Opening, Speech, Way
 from dragoman.client.results import read
@@ -110,6 +110,9 @@ class Core:
         opening = Opening(way, self, speech, limits, timeout=connect_timeout)
         self.lifeline = Lifeline(opening.connect, self._welcome)
         self._background: set[asyncio.Task[Any]] = set()
+        self._welcomed = 0.0
+        self._brief = 0
+        """How many connections in a row ended soon after they were made."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self.listening.on_gap = self._missed_changes
 
@@ -140,7 +143,7 @@ class Core:
             params = _params.decode(notification.params)
             self._take(notification.method, notification.params, params)
         except (msgspec.DecodeError, ValidationError, RecursionError) as error:
-            _logger.warning("A notification %s of the server cannot be read: %s", notification.method, error)
+            _logger.warning("A notification %s of the server cannot be read: %s", notification.method[:100], error)
 
     def _take(self, method: str, raw: Raw, params: types.Json) -> None:
         watchers = self.watchers
@@ -182,10 +185,15 @@ class Core:
     def lost(self, connection: Connection, error: Exception) -> None:
         """Take note that the connection has ended by itself; who waits for changes gets a new one at once."""
         _logger.info("The connection to the server was lost: %s", error)
+        has_lasted = asyncio.get_running_loop().time() - self._welcomed > LASTING_SECONDS
+        self._brief = 0 if has_lasted else self._brief + 1
         if self.lifeline.lost(connection) and (self.followed or self.listening.wanted != types.SubscriptionFilter()):
             self._start(self._reconnect())
 
     async def _reconnect(self) -> None:
+        if self._brief > 1:
+            # A server that ends as soon as it is connected to is not to be started without end.
+            await pause(self._brief, LONGEST_PAUSE)
         try:
             await self.lifeline.connection()
         except DragomanError as error:
@@ -204,6 +212,7 @@ class Core:
         """Tell a new connection all that the server is to know."""
         self.handlers.server = None if connection.server_info is None else connection.server_info.name
         self._missed_changes()
+        self._welcomed = asyncio.get_running_loop().time()
         if connection.version.stateless:
             self.listening.begin(connection)
         else:

@@ -7,7 +7,8 @@ A server may ask as often as it likes. What that costs the client has these boun
 - A request that a handler works on takes a task. At most `max_server_requests` of them, with at most 16 MiB of
   parameters, are under way at a time. Any further one is refused at once with an error. None waits in line to be
   looked at, so requests that wait for a person never stop the reading: the answers to the client's own requests, and
-  the server's cancellations, still come through.
+  the server's cancellations, still come through. The clocks of the client's own requests stand still while handlers
+  work, but not after the server was refused: then they count until no handler works.
 - At most eight answers are being sent at a time. Over HTTP each of them is a POST, which takes a connection.
 - A server that does not take its answers could not be told a refusal either. When 100 answers or 1 MiB of them wait,
   the stream that brings further requests is not read on until there is room: `receive` of the connection returns a
@@ -87,16 +88,27 @@ class Serving:
 
     # Requests.
 
-    def take(self, request: jsonrpc.Request) -> None:
-        """Answer a request, now or when its handler is done."""
+    def take(self, request: jsonrpc.Request) -> bool:
+        """Answer a request, now or when its handler is done; return False if too many are under way for it."""
         if self._has_over(MOST_ANSWERS, MOST_ANSWER_BYTES):
             self._drop(request)
-            return
+            return False
         outcome = self._outcome(request)
-        if callable(outcome):
-            self._begin(request, outcome)
-        else:
+        if not callable(outcome):
             self.send(self._encoded(request, outcome))
+            return True
+        if self._has_room_for(request):
+            self._begin(request, outcome)
+            return True
+        busy = InternalError(f"The client is busy with {len(self._sizes)} requests of the server; try again later")
+        self.send(self._encoded(request, busy))
+        return False
+
+    def _has_room_for(self, request: jsonrpc.Request) -> bool:
+        sizes = self._sizes
+        if len(sizes) >= self._answers.max_server_requests:
+            return False
+        return not sizes or sum(sizes.values()) + len(request.params) <= UNDER_WAY_BYTES
 
     def _drop(self, request: jsonrpc.Request) -> None:
         if not self._has_dropped:
@@ -120,13 +132,7 @@ class Serving:
             return _failure(request, error)
 
     def _begin(self, request: jsonrpc.Request, work_out: Work) -> None:
-        size, under_way = len(request.params), self._sizes
-        most = self._answers.max_server_requests
-        if len(under_way) >= most or (under_way and sum(under_way.values()) + size > UNDER_WAY_BYTES):
-            refusal = InternalError(f"The client is busy with {len(under_way)} requests of the server; try again later")
-            self.send(self._encoded(request, refusal))
-            return
-        under_way[request.id] = size
+        self._sizes[request.id] = len(request.params)
         task = self._start(self._finish(request, work_out))
         if not task.done():  # tasks may be eager
             self._tasks[request.id] = task
