@@ -10,10 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from dragoman import AsyncClient, Client, Decline, Elicitation, InputNeeded, Sampling, Timeout, TransportError
+from dragoman.client import http
 from dragoman.transports.process import Process
-from scenarios.client_peer import DEADLINE, STATELESS, Script, descriptors, scenario, tasks, until
+from scenarios.client_peer import DEADLINE, NEWEST, STATELESS, Script, Web, descriptors, scenario, tasks, until
 from scenarios.scripted_server import ScriptedServer
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="what is open is counted in /proc")
@@ -331,6 +333,37 @@ async def test_answers_over_http_take_few_connections(flooded, takes):
                 assert spent.descriptors < 20
 
 
+@pytest.mark.covers("CSR-13")
+@scenario
+async def test_a_server_that_never_accepts_an_answer_does_not_hold_its_connection_for_ever(monkeypatch):
+    monkeypatch.setattr(http, "ACKNOWLEDGE_SECONDS", 0.1)
+    accepted, most = [], 0
+
+    async def answer(m, request):
+        nonlocal most
+        if m.get("method") == "initialize":
+            info = {"serverInfo": {"name": "s", "version": "1"}, "capabilities": {}, "protocolVersion": NEWEST}
+            return {"jsonrpc": "2.0", "id": m["id"], "result": info}
+        if m.get("method") != "tools/call":
+            accepted.append(m.get("id"))
+            most = max(most, descriptors())
+            await asyncio.sleep(0 if "method" in m else DEADLINE)
+            return web.Response(status=202)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for number in range(20):
+            await response.write(b'data: {"jsonrpc": "2.0", "id": %d, "method": "ping"}\n\n' % number)
+        await until(lambda: {*range(20)} <= {*accepted})
+        await response.write(b'data: {"jsonrpc": "2.0", "id": %d, "result": {"content": []}}\n\n' % m["id"])
+        return response
+
+    async with Web(answer).running() as server:
+        before = descriptors()
+        async with stopped_quickly(AsyncClient(server.url, mode="handshake")) as client:
+            await client.call_tool("x", timeout=10)
+    assert most - before < 2 * (8 + 5)  # both ends are in this process
+
+
 # Transports of others.
 
 
@@ -346,9 +379,9 @@ class Deaf(ScriptedServer):
             await asyncio.Event().wait()
         await super().send(message)
 
-    async def flood(self, count):
+    async def flood(self, kind, count):
         for number in range(count):
-            room = self._receive(b'{"jsonrpc": "2.0", "id": "q%d", "method": "ping"}' % number)
+            room = self._receive((KINDS[kind] % number).encode())
             self.taken += 1
             if self._waits and room is not None:
                 await room
@@ -358,16 +391,17 @@ class Deaf(ScriptedServer):
 
 @pytest.mark.covers("CSR-13")
 @pytest.mark.parametrize("waits", [True, False], ids=["it waits for room", "it does not wait for room"])
+@pytest.mark.parametrize("kind", ["ping", "invalid", "sampling"])
 @scenario
-async def test_a_transport_of_the_users_own_is_bounded_too(waits, caplog):
+async def test_a_transport_of_the_users_own_is_bounded_too(kind, waits, caplog):
     server = Deaf(waits=waits)
-    async with stopped_quickly(AsyncClient(server)) as client, Spent().watched() as spent:
-        flooding = asyncio.create_task(server.flood(MANY))
+    async with stopped_quickly(AsyncClient(server, on_sampling=forever)) as client, Spent().watched() as spent:
+        flooding = asyncio.create_task(server.flood(kind, MANY))
         await until(lambda: server.taken >= (100 if waits else MANY))
         await client.call_tool("x", timeout=5)
-        assert spent.tasks < 20
+        assert spent.tasks < (120 if kind == "sampling" else 20)
         assert spent.memory < 30 * MEGABYTE
-        assert server.taken < 200 if waits else server.taken == MANY
+        assert server.taken < 300 if waits else server.taken == MANY
         assert ("further requests of it are dropped" in caplog.text) != waits
         flooding.cancel()
 
@@ -426,6 +460,19 @@ async def test_a_stateless_server_has_nothing_sampled_by_a_request_of_its_own():
         [refused] = await server.until(lambda: [m for m in server.received if m.get("id") == "q"])
     assert refused["error"]["code"] == -32601
     assert asked == []
+
+
+@pytest.mark.covers("CSR-13")
+@scenario
+async def test_requests_with_large_parameters_are_refused_earlier():
+    server = ScriptedServer()
+    text = {"role": "user", "content": {"type": "text", "text": "x" * 3 * 1024 * 1024}}
+    async with AsyncClient(server, on_sampling=forever) as client:
+        await client.ping()
+        for number in range(7):
+            server.say("sampling/createMessage", {"messages": [text], "maxTokens": 5}, id=f"q{number}")
+        refused = await server.until(lambda: len(found := [m for m in server.received if "error" in m]) == 2 and found)
+    assert [m["id"] for m in refused] == ["q5", "q6"]
 
 
 @pytest.mark.covers("CSR-15")

@@ -83,15 +83,15 @@ class Serving:
         self._unsent: deque[bytes] = deque()
         self._unsent_bytes = 0
         self._senders = 0
-        self._has_dropped = False
+        self._has_warned = False
         self._is_closed = False
 
     # Requests.
 
     def take(self, request: jsonrpc.Request) -> bool:
         """Answer a request, now or when its handler is done; return False if too many are under way for it."""
-        if self._has_over(MOST_ANSWERS, MOST_ANSWER_BYTES):
-            self._drop(request)
+        if self._is_full():
+            self._peer.drop(request.id)
             return False
         outcome = self._outcome(request)
         if not callable(outcome):
@@ -109,15 +109,6 @@ class Serving:
         if len(sizes) >= self._answers.max_server_requests:
             return False
         return not sizes or sum(sizes.values()) + len(request.params) <= UNDER_WAY_BYTES
-
-    def _drop(self, request: jsonrpc.Request) -> None:
-        if not self._has_dropped:
-            self._has_dropped = True
-            _logger.warning(
-                "The server does not take its answers; further requests of it are dropped while %d answers wait",
-                len(self._unsent),
-            )
-        self.send(self._peer.drop(request.id))
 
     def _outcome(self, request: jsonrpc.Request) -> Any:
         """Return a result, an RpcError, or a function that is awaited for one of them."""
@@ -178,8 +169,8 @@ class Serving:
     # Answers.
 
     def send(self, answer: bytes | None) -> None:
-        """Let an answer be sent, if there is one."""
-        if answer is None or self._is_closed:
+        """Let an answer be sent, if there is one, and if not too many wait."""
+        if answer is None or self._is_closed or self._is_full():
             return
         self._unsent.append(answer)
         self._unsent_bytes += len(answer)
@@ -188,6 +179,13 @@ class Serving:
         if self._senders < MOST_SENDERS:
             self._senders += 1
             self._start(self._send_unsent())
+
+    def _is_full(self) -> bool:
+        is_full = self._has_over(MOST_ANSWERS, MOST_ANSWER_BYTES)
+        if is_full and not self._has_warned:
+            self._has_warned = True
+            _logger.warning("The server does not take its answers; further requests of it are dropped")
+        return is_full
 
     def _has_over(self, count: int, size: int) -> bool:
         return len(self._unsent) > count or self._unsent_bytes > size
