@@ -1,5 +1,7 @@
 """Servers that ask the model of a chat."""
 
+import asyncio
+
 import pytest
 
 from chat.provider import Provider, Say
@@ -51,6 +53,49 @@ def test_a_guard_keeps_requests_from_the_model(era):
             client.call_tool("write", {"topic": "Goodbye"})
         assert model.requests == []
         assert client.call_tool("write", WRITE).text == "scripted wrote Waves."
+
+
+@pytest.mark.covers("LSA-11")
+@pytest.mark.parametrize("era", ERAS)
+def test_a_guard_sees_what_the_server_hides_in_the_system_prompt(era):
+    model = ScriptedModel("Waves.")
+    sampler = Chat(model).sampler(guard=lambda sample: "Rhyme" not in sample.message)
+    with (
+        Client(Town().server, mode=era, on_sampling=sampler) as client,
+        pytest.raises(DragomanError, match="Sampling request was rejected"),
+    ):
+        client.call_tool("write", WRITE)
+    assert model.requests == []
+
+
+@pytest.mark.covers("LSA-12")
+@pytest.mark.parametrize(("own", "spent"), [(3, 3), (7, 7), (100, 7), (None, 7)])
+def test_a_server_cannot_ask_for_more_tokens_than_the_chat_may_spend(own, spent):
+    model = ScriptedModel("Waves.")
+    with Client(Town().server, on_sampling=Chat(model, max_tokens=own).sampler()) as client:
+        client.call_tool("write", WRITE)
+    assert model.requests[0].options.max_tokens == spent
+
+
+@pytest.mark.covers("LSA-12")
+@scenario
+async def test_the_model_of_a_chat_is_asked_by_few_servers_at_a_time():
+    running, most = 0, 0
+
+    class Slow(ScriptedModel):
+        async def generate(self, messages, tools, options):
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0.001)
+            async for delta in super().generate(messages, tools, options):
+                yield delta
+            running -= 1
+
+    sampler = AsyncChat(Slow(*["Waves."] * 20)).sampler(max_concurrent=2)
+    asked = SamplingRequest(messages=[types.SamplingMessage("user", types.TextContent("Explain"))], max_tokens=5)
+    await asyncio.gather(*(sampler.answer(asked) for _ in range(20)))
+    assert most == 2
 
 
 @pytest.mark.covers("LSA-02")

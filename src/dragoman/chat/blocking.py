@@ -21,6 +21,7 @@ from dragoman.chat.chat import AsyncChat
 from dragoman.chat.outcomes import Chunk, PendingCall, Reply
 from dragoman.client.blocking import BoundTool
 from dragoman.client.bound import AsyncBoundTool
+from dragoman.client.sampling import MAX_CONCURRENT
 from dragoman.errors import DragomanError
 from dragoman.runtime.blocking import blocking
 from dragoman.runtime.offload import offload
@@ -246,20 +247,28 @@ class Chat:
         allow_models: str | Iterable[str] | None = None,
         tools: bool = False,
         timeout: float | None = None,
+        max_concurrent: int = MAX_CONCURRENT,
     ) -> Sampling:
         """Return a handler by which models answer what servers ask of them, apart from this conversation.
 
         Example:
-            client = Client(target, on_sampling=chat.sampler(guard=lambda request: len(request.message) < 1000))
+            client = Client(target, on_sampling=chat.sampler(guard=lambda request: len(request.text) < 1000))
 
         Without `preferred_model` it is this chat's model that answers; it is a name, a model, or a function from the
         server's preferences to a name. The options are those of `Sampling`; what is spent counts as this chat's usage.
+        A server cannot ask for more tokens than the chat's own `max_tokens`.
 
         Raises:
             TypeError: something is of the wrong kind.
+            ValueError: `max_concurrent` is less than 1.
         """
         return self._chat.sampler(
-            preferred_model=preferred_model, guard=guard, allow_models=allow_models, tools=tools, timeout=timeout
+            preferred_model=preferred_model,
+            guard=guard,
+            allow_models=allow_models,
+            tools=tools,
+            timeout=timeout,
+            max_concurrent=max_concurrent,
         )
 
     def close(self) -> None:

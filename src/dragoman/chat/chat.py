@@ -30,7 +30,7 @@ from dragoman.chat.turns import Turns
 from dragoman.client.approval import Approval
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate
 from dragoman.client.calling import call
-from dragoman.client.sampling import Sampling, SamplingRequest
+from dragoman.client.sampling import MAX_CONCURRENT, Sampling, SamplingRequest
 from dragoman.errors import NotFound
 from dragoman.runtime.offload import offload
 
@@ -399,17 +399,20 @@ class AsyncChat:
         allow_models: str | Iterable[str] | None = None,
         tools: bool = False,
         timeout: float | None = None,
+        max_concurrent: int = MAX_CONCURRENT,
     ) -> Sampling:
         """Return a handler by which models answer what servers ask of them, apart from this conversation.
 
         Example:
-            client = AsyncClient(target, on_sampling=chat.sampler(guard=lambda request: len(request.message) < 1000))
+            client = AsyncClient(target, on_sampling=chat.sampler(guard=lambda request: len(request.text) < 1000))
 
         Without `preferred_model` it is this chat's model that answers; it is a name, a model, or a function from the
         server's preferences to a name. The options are those of `Sampling`; what is spent counts as this chat's usage.
+        A server cannot ask for more tokens than the chat's own `max_tokens`.
 
         Raises:
             TypeError: something is of the wrong kind.
+            ValueError: `max_concurrent` is less than 1.
         """
         if callable(getattr(preferred_model, "generate", None)):
             preferred_model = self._models.add(cast("Model", preferred_model))
@@ -424,6 +427,7 @@ class AsyncChat:
             allow_models=allow_models,
             tools=tools,
             timeout=timeout,
+            max_concurrent=max_concurrent,
         )
 
     def _spend(self, usage: Usage) -> None:

@@ -73,10 +73,11 @@ class Models:
 async def sample(
     request: SamplingRequest, model: Model, options: ModelOptions, spend: Callable[[Usage], None]
 ) -> types.CreateMessageResult:
-    """Return what a model answers to a server's request, with the limits that the server sets."""
+    """Return what a model answers to a server's request, with the limits that the server sets below the chat's own."""
+    own = options.max_tokens
     wanted = msgspec.structs.replace(
         options,
-        max_tokens=request.max_tokens,
+        max_tokens=request.max_tokens if own is None else min(own, request.max_tokens),
         temperature=options.temperature if request.temperature is None else request.temperature,
         stop=request.stop_sequences,
         tool_choice=None if request.tool_choice is None else request.tool_choice.mode,

@@ -1,10 +1,20 @@
-"""Calling what a user of a client gave to be called: a function, or an object that does the same."""
+"""Calling what a user of a client gave to be called: a function, or an object that does the same.
+
+How many calls of a handler run at a time is bounded by places. A plain function runs in a thread, which cannot be ended
+when its request is given up. It keeps its place until it returns, so that a server that asks and gives up again and
+again does not take one thread after another.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from inspect import isawaitable
 from typing import Any
 
@@ -56,8 +66,100 @@ async def call(function: Handler, *args: Any) -> Any:
 
 async def _kept(promise: Any) -> Any:
     """Return what a plain function gave, or in the end will have given."""
-    from concurrent.futures import Future
-
     if isinstance(promise, Future):
         return await asyncio.wrap_future(promise)
     return await promise if isawaitable(promise) else promise
+
+
+class Places:
+    """How many requests are worked on at a time; the others wait in the order in which they came.
+
+    Example:
+        places = Places(8)
+        async with places.one() as place:
+            answer = await place.call(on_sampling, request)
+
+    May be used from any thread and event loop, since a handler may serve several clients.
+
+    Raises:
+        TypeError: the number is no integer.
+        ValueError: it is less than 1.
+    """
+
+    def __init__(self, most: int) -> None:
+        if isinstance(most, bool) or not isinstance(most, int):
+            raise TypeError(f"max_concurrent must be an integer, not {most!r}")
+        if most < 1:
+            raise ValueError(f"max_concurrent must be at least 1, not {most}")
+        self._free = most
+        self._waiting: deque[Future[None]] = deque()
+        self._lock = threading.Lock()
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[Place]:
+        """Wait for a place, and keep it until the end and until every plain function that was called has returned."""
+        await self._take()
+        place = Place(self._leave)
+        try:
+            yield place
+        finally:
+            place.leave()
+
+    async def _take(self) -> None:
+        turn: Future[None] = Future()
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return
+            self._waiting.append(turn)
+        try:
+            await asyncio.wrap_future(turn)
+        except asyncio.CancelledError:
+            if turn.cancel():
+                with self._lock, suppress(ValueError):
+                    self._waiting.remove(turn)
+            else:  # the place was given to us in the meantime
+                self._leave()
+            raise
+
+    def _leave(self) -> None:
+        with self._lock:
+            while self._waiting:
+                turn = self._waiting.popleft()
+                if turn.set_running_or_notify_cancel():
+                    break
+            else:
+                self._free += 1
+                return
+        turn.set_result(None)
+
+
+class Place:
+    """One place, which is free again when nobody keeps it: neither the request nor a function that runs for it."""
+
+    def __init__(self, leave: Callable[[], None]) -> None:
+        self._leave = leave
+        self._keepers = 1
+        self._lock = threading.Lock()
+
+    async def call(self, function: Handler, *args: Any) -> Any:
+        """Call a function of the user as `call` does; a plain one keeps the place until it returns."""
+        return await call(function if is_async(function) else partial(self._run, function), *args)
+
+    def _run(self, function: Handler, *args: Any) -> Any:
+        with self._lock:
+            is_kept = self._keepers > 0  # else the request was given up just now
+            self._keepers += is_kept
+        try:
+            return function(*args)
+        finally:
+            if is_kept:
+                self.leave()
+
+    def leave(self) -> None:
+        """Keep the place no longer."""
+        with self._lock:
+            self._keepers -= 1
+            is_free = not self._keepers
+        if is_free:
+            self._leave()

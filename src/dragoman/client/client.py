@@ -23,6 +23,7 @@ from dragoman.client.opening import Speech, Way
 from dragoman.client.options import ClientOptions, check, credentials_of
 from dragoman.client.results import CallResult, unwrap
 from dragoman.client.roots import Roots
+from dragoman.client.serving import MAX_SERVER_REQUESTS
 from dragoman.client.target import Surroundings, Target, way_to
 from dragoman.errors import (
     CapabilityNotAvailable,
@@ -110,6 +111,7 @@ class AsyncClient(Face):
             connect_timeout=seconds(given.get("connect_timeout"), "DRAGOMAN_CONNECT_TIMEOUT", CONNECT_SECONDS),
             meta=given.get("meta"),
             limits=limits,
+            max_server_requests=given.get("max_server_requests", MAX_SERVER_REQUESTS),
         )
         self._ending.watch(self._core)
         roots.on_change = self._core.roots_changed

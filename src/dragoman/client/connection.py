@@ -1,9 +1,9 @@
 """One living connection to a server: requests in flight, and what the server says and asks meanwhile.
 
-The peer machine matches answers, progress and cancellations; this file adds time. A request has a clock that counts
-while nothing is heard of it: progress winds it up again, and it stands still while the server waits for an answer of
-ours. A request whose clock runs out, or whose caller is cancelled, is given up, and the server is told so. When the
-connection ends, every request that waits fails at once.
+The peer machine matches answers, progress and cancellations; `serving.py` answers the server; this file adds time. A
+request has a clock that counts while nothing is heard of it: progress winds it up again, and it stands still while a
+handler of ours works on a request of the server. A request whose clock runs out, or whose caller is cancelled, is given
+up, and the server is told so. When the connection ends, every request that waits fails at once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import copy
 import logging
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 import msgspec
@@ -22,6 +22,7 @@ from msgspec import Raw, Struct
 from dragoman import types
 from dragoman.client.clocks import Clock, Clocks
 from dragoman.client.link import Link, Outgoing
+from dragoman.client.serving import Answers, Serving
 from dragoman.errors import (
     ConnectError,
     InternalError,
@@ -29,7 +30,6 @@ from dragoman.errors import (
     SessionExpired,
     Timeout,
     TransportError,
-    ValidationError,
 )
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.fields import trim
@@ -71,7 +71,7 @@ class Options(Struct, kw_only=True):
     """Told the id of each request before it is sent."""
 
 
-class Host(Protocol):
+class Host(Answers, Protocol):
     """The client, as its connection sees it."""
 
     info: types.Implementation
@@ -81,9 +81,6 @@ class Host(Protocol):
 
     def log_level_for(self, version: Version) -> types.LoggingLevel | None:
         """Return from which level on log messages are wanted with each request."""
-
-    async def answer(self, request: jsonrpc.Request) -> Any:
-        """Answer a request of the server."""
 
     def notified(self, notification: jsonrpc.Notification) -> None:
         """Take a notification of the server."""
@@ -176,12 +173,13 @@ class Connection:
         self._envelope: dict[str, Raw] = {}
         self._meta_begins = b"{"
         self._tokens: dict[types.ProgressToken | None, _Pending] = {}
-        self._serving: dict[types.RequestId, asyncio.Task[None]] = {}
         self._answering = 0
+        self._is_flooded = False
         self._background: set[asyncio.Task[Any]] = set()
         self._telling: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
         self._clocks = Clocks(self._loop)
+        self._serving = Serving(host, self._peer, link, self._start, self._standstill)
         self._is_closed = False
 
     @property
@@ -341,8 +339,9 @@ class Connection:
         task.add_done_callback(self._background.discard)
         return task
 
-    def receive(self, data: bytes) -> None:
-        """Take a message of the server."""
+    def receive(self, data: bytes) -> asyncio.Future[None] | None:
+        """Take a message of the server; what is returned is done when the next one may follow, None is at once."""
+        room = None
         for event in self._peer.receive_message(data) or self._second_look(data):
             if type(event) is Answered:
                 event.waiter.settle(event.outcome)
@@ -350,6 +349,8 @@ class Connection:
                 self._take(event)
                 if type(event) is Reply:
                     self._fail_unreadable(data)
+                room = self._serving.room
+        return room
 
     def _fail_unreadable(self, data: bytes) -> None:
         """Let nobody wait for an answer that cannot be read, where it plainly says whose it is."""
@@ -383,60 +384,33 @@ class Connection:
             case jsonrpc.Notification():
                 self._host.notified(event)
             case jsonrpc.Request():
-                self._serve_soon(event)
+                if not self._serving.take(event):
+                    self._go_on_counting()
             case Cancelled(id):
-                # After its first step, which is scheduled already: a task that never began would not clean up.
-                self._loop.call_soon(self._serving[id].cancel)
+                self._serving.cancel(id)
             case Reply(data):
-                self._start(self._tell(Outgoing(data)))
-
-    def _serve_soon(self, request: jsonrpc.Request) -> None:
-        serving = self._start(self._serve(request))
-        if not serving.done():  # tasks may be eager
-            self._serving[request.id] = serving
-
-    async def _serve(self, request: jsonrpc.Request) -> None:
-        """Answer a request of the server; the clocks of ours stand still meanwhile."""
-        # A server that lives says nothing of our requests by its pings.
-        with nullcontext() if request.method == "ping" else self._standstill():
-            try:
-                reply = await self._reply(request)
-            finally:
-                self._serving.pop(request.id, None)
-        if reply is not None:
-            await self._tell(Outgoing(reply))
+                self._serving.send(data)
 
     @contextmanager
     def _standstill(self) -> Iterator[None]:
         """Let every clock stand still, until the last who waits for something else is done."""
         self._answering += 1
-        self._clocks.stop_all()
+        if not self._is_flooded:
+            self._clocks.stop_all()
         try:
             yield
         finally:
             self._answering -= 1
             if not self._answering:
-                self._clocks.wind_all()
+                if not self._is_flooded:
+                    self._clocks.wind_all()
+                self._is_flooded = False
 
-    async def _reply(self, request: jsonrpc.Request) -> bytes | None:
-        try:
-            return self._peer.send_result(request.id, await self._host.answer(request))
-        except RpcError as error:
-            return self._refuse(request, error)
-        except asyncio.CancelledError:
-            rest = self._peer.drop(request.id)
-            if rest is not None and self.is_alive:
-                self._start(self._tell(Outgoing(rest)))
-            raise
-        except Exception:
-            _logger.exception("The server's request %s could not be answered", request.method)
-            return self._refuse(request, InternalError("Internal error"))
-
-    def _refuse(self, request: jsonrpc.Request, error: RpcError) -> bytes | None:
-        try:
-            return self._peer.send_error(request.id, error)
-        except ValidationError:
-            return self._peer.send_error(request.id, RpcError(error.code, error.message))
+    def _go_on_counting(self) -> None:
+        """Let no clock stand still until nobody answers: the server asks more than it lets anybody answer."""
+        if self._answering and not self._is_flooded:
+            self._is_flooded = True
+            self._clocks.wind_all()
 
     def _lost(self, error: Exception | None) -> None:
         if not self.is_alive:
@@ -461,6 +435,7 @@ class Connection:
         if not self._is_closed:
             self._is_closed = True
             self.is_alive = False
+            self._serving.close()
             self._fail(self.error or TransportError("The client was closed while a request waited for its answer"))
             for task in self._background - {current}:
                 task.cancel()

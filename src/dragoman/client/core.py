@@ -27,10 +27,11 @@ from dragoman.client.connection import Connection, OnProgress, Options
 from dragoman.client.credentials import Credentials
 from dragoman.client.handlers import Handlers
 from dragoman.client.lifeline import Failures, Lifeline, pause
-from dragoman.client.listening import Listening
+from dragoman.client.listening import LASTING_SECONDS, LONGEST_PAUSE, Listening
 from dragoman.client.notifications import Deliveries, LogMessage, Notification, log_here
 from dragoman.client.opening import Opening, Speech, Way
 from dragoman.client.results import read
+from dragoman.client.serving import MAX_SERVER_REQUESTS
 from dragoman.errors import DragomanError, InputNeeded, RpcError, Timeout, TransportError, ValidationError
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
@@ -90,8 +91,10 @@ class Core:
         connect_timeout: float,
         meta: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        max_server_requests: int = MAX_SERVER_REQUESTS,
     ) -> None:
         self.info = info
+        self.max_server_requests = max_server_requests
         self.handlers = handlers
         self.watchers = watchers
         self.credentials = credentials
@@ -107,6 +110,9 @@ class Core:
         opening = Opening(way, self, speech, limits, timeout=connect_timeout)
         self.lifeline = Lifeline(opening.connect, self._welcome)
         self._background: set[asyncio.Task[Any]] = set()
+        self._welcomed = 0.0
+        self._brief = 0
+        """How many connections in a row ended soon after they were made."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self.listening.on_gap = self._missed_changes
 
@@ -120,15 +126,16 @@ class Core:
         """Return from which level on log messages are wanted with each request."""
         return self.watchers.log_level if version.stateless and self.watchers.on_log is not None else None
 
-    async def answer(self, request: jsonrpc.Request) -> Any:
-        """Answer a request of the server."""
-        return await self.handlers.answer(request.method, request.params)
+    def answer(self, request: jsonrpc.Request) -> Any:
+        """Return the answer to a request of the server, or a function that is awaited for it."""
+        return self.handlers.answer(request.method, request.params)
 
     def progressed(self, on_progress: OnProgress | None, params: types.ProgressNotificationParams) -> None:
         """Tell of progress: whoever made the call, else whoever made the client."""
         told = on_progress or self.watchers.on_progress
         if told is not None:
-            self._deliveries.put(told, params.progress, params.total, params.message)
+            size = len(params.message or "")
+            self._deliveries.put(told, params.progress, params.total, params.message, size=size)
 
     def notified(self, notification: jsonrpc.Notification) -> None:
         """Take a notification of the server."""
@@ -136,31 +143,35 @@ class Core:
             params = _params.decode(notification.params)
             self._take(notification.method, notification.params, params)
         except (msgspec.DecodeError, ValidationError, RecursionError) as error:
-            _logger.warning("A notification %s of the server cannot be read: %s", notification.method, error)
+            _logger.warning("A notification %s of the server cannot be read: %s", notification.method[:100], error)
 
     def _take(self, method: str, raw: Raw, params: types.Json) -> None:
         watchers = self.watchers
         if method in _CHANGED:
             self.catalog.forget(*_CHANGED[method])
             for kind in _CHANGED[method]:
-                self._tell(watchers.on_list_changed, kind)
+                self._tell_change(watchers.on_list_changed, kind)
         elif method == RESOURCE_UPDATED:
             uri = decode(raw, types.ResourceUpdatedNotificationParams).uri
             self._forget_content(uri)
             for follower in self._followers_of(uri):
-                self._tell(follower, uri)
-            self._tell(watchers.on_resource_updated, uri)
+                self._tell_change(follower, uri)
+            self._tell_change(watchers.on_resource_updated, uri)
         elif method == LOG:
             said = decode(raw, types.LoggingMessageNotificationParams)
-            self._tell(watchers.on_log or log_here, LogMessage(said.level, said.data, said.logger))
+            self._tell(watchers.on_log or log_here, LogMessage(said.level, said.data, said.logger), size=len(raw))
         elif method == ACKNOWLEDGED:
             acknowledged = decode(raw, types.SubscriptionsAcknowledgedNotificationParams).notifications
             self.listening.acknowledge(_subscription_id(params), acknowledged)
-        self._tell(watchers.on_notification, Notification(method, params))
+        self._tell(watchers.on_notification, Notification(method, params), size=len(method) + len(raw))
 
-    def _tell(self, function: Callable[..., Any] | None, *given: Any) -> None:
+    def _tell(self, function: Callable[..., Any] | None, *given: Any, size: int = 0) -> None:
         if function is not None:
-            self._deliveries.put(function, *given)
+            self._deliveries.put(function, *given, size=size)
+
+    def _tell_change(self, function: Callable[[str], Any] | None, what: str) -> None:
+        if function is not None:
+            self._deliveries.put_change(function, what)
 
     def _followers_of(self, uri: str) -> list[Callable[[str], Any]]:
         """Return who follows a resource, or what it lies below."""
@@ -174,10 +185,15 @@ class Core:
     def lost(self, connection: Connection, error: Exception) -> None:
         """Take note that the connection has ended by itself; who waits for changes gets a new one at once."""
         _logger.info("The connection to the server was lost: %s", error)
+        has_lasted = asyncio.get_running_loop().time() - self._welcomed > LASTING_SECONDS
+        self._brief = 0 if has_lasted else self._brief + 1
         if self.lifeline.lost(connection) and (self.followed or self.listening.wanted != types.SubscriptionFilter()):
             self._start(self._reconnect())
 
     async def _reconnect(self) -> None:
+        if self._brief > 1:
+            # A server that ends as soon as it is connected to is not to be started without end.
+            await pause(self._brief, LONGEST_PAUSE)
         try:
             await self.lifeline.connection()
         except DragomanError as error:
@@ -196,6 +212,7 @@ class Core:
         """Tell a new connection all that the server is to know."""
         self.handlers.server = None if connection.server_info is None else connection.server_info.name
         self._missed_changes()
+        self._welcomed = asyncio.get_running_loop().time()
         if connection.version.stateless:
             self.listening.begin(connection)
         else:
@@ -310,7 +327,7 @@ class Core:
                     continue
                 raise
             if self._deliveries.delivering is not None:
-                await self._deliveries.settled()
+                await self._deliveries.settled(filled.timeout)
             result = raw if kind is None else read(raw, kind, method)
             if type(result) is not types.InputRequiredResult:
                 return result
@@ -339,6 +356,13 @@ class Core:
     async def _answers(self, method: str, result: types.InputRequiredResult) -> dict[str, Any]:
         """Answer everything that is asked, at once."""
         asked = result.input_requests or {}
+        if len(asked) > self.max_server_requests:
+            raise InputNeeded(
+                f"{method} asks {len(asked)} questions at a time, more than max_server_requests="
+                f"{self.max_server_requests} lets it",
+                asked,
+                result.request_state,
+            )
         given = await asyncio.gather(*(self._answer(request) for request in asked.values()), return_exceptions=True)
         for outcome in given:
             if isinstance(outcome, RpcError):
@@ -352,7 +376,8 @@ class Core:
     async def _answer(self, request: types.InputRequest) -> Any:
         name = str(type(request).__struct_config__.tag)
         params = request.params
-        return await self.handlers.answer(name, b"{}" if params is None else jsonrpc.encode(params))
+        outcome = self.handlers.answer(name, b"{}" if params is None else jsonrpc.encode(params))
+        return await outcome() if callable(outcome) else outcome
 
     def _filled(self, options: Options) -> Options:
         """Return options with what the client has in place of what they leave open; to be asked for each request."""

@@ -20,10 +20,11 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
-from dragoman.client.calling import LOGGER, call, handler
+from dragoman.client.calling import LOGGER, Places, handler
 from dragoman.errors import InvalidParams, ValidationError
 from dragoman.protocol import jsonrpc
 
+MAX_CONCURRENT = 8
 MOST_VIOLATIONS = 20
 SCHEMES = ("https", "http")
 _MISLEADING = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
@@ -151,13 +152,22 @@ class Elicitation:
     True accepts the defaults of a form, or to visit a page; False declines, None cancels. It may return a future,
     or be async, and so be answered from elsewhere. `handles_url` says whether it knows how to show pages to visit,
     and is by default what the handler's own attribute of that name says, else True. When `timeout` seconds have
-    passed, the question is cancelled.
+    passed, the question is cancelled. At most `max_concurrent` questions (8) are asked at a time; the others wait.
 
     Raises:
-        TypeError: the handler is nothing that can be called.
+        TypeError: the handler is nothing that can be called, or `max_concurrent` is no integer.
+        ValueError: `max_concurrent` is less than 1.
     """
 
-    def __init__(self, ask: Any, *, handles_url: bool | None = None, timeout: float | None = None) -> None:
+    def __init__(
+        self,
+        ask: Any,
+        *,
+        handles_url: bool | None = None,
+        timeout: float | None = None,
+        max_concurrent: int = MAX_CONCURRENT,
+    ) -> None:
+        self._places = Places(max_concurrent)
         self._ask = handler(ask, "on_elicitation")
         said = getattr(ask, "handles_url", True) if handles_url is None else handles_url
         self.handles_url = bool(said)
@@ -198,8 +208,8 @@ class Elicitation:
     async def answer(self, request: ElicitationRequest) -> types.ElicitResult:
         """Return what the user did; whatever goes wrong cancels."""
         try:
-            async with asyncio.timeout(self.timeout) as clock:
-                return result_of(request, await call(self._ask, request))
+            async with asyncio.timeout(self.timeout) as clock, self._places.one() as place:
+                return result_of(request, await place.call(self._ask, request))
         except Exception:
             if clock.expired():
                 LOGGER.warning("An elicitation was cancelled: no answer within %g seconds", self.timeout)

@@ -7,6 +7,7 @@ for is declared, and what is not declared is not served.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from msgspec import Raw
@@ -17,13 +18,16 @@ from dragoman.client.roots import Roots
 from dragoman.client.sampling import Sampling
 from dragoman.errors import MethodNotFound
 
+MOST_QUOTED = 100
+"""Characters of a method's name that a refusal repeats."""
+
 
 class Handlers:
     """What a client answers its server with.
 
     Example:
         handlers = Handlers(on_sampling=complete, on_elicitation=ask, roots=Roots(["."]))
-        result = await handlers.answer("roots/list", b"{}")
+        result = handlers.answer("roots/list", b"{}")
 
     `on_sampling` is a `Sampling`, or what one can be made of; `on_elicitation` likewise an `Elicitation`. Both may be
     set later, and None takes them away. `server` is the name under which the server is shown to the user.
@@ -68,21 +72,30 @@ class Handlers:
             else None,
         )
 
-    async def answer(self, method: str, params: bytes | Raw) -> Any:
-        """Return the result of what a server asks.
+    def answer(self, method: str, params: bytes | Raw) -> Any:
+        """Return the result of what a server asks, or where a handler works it out, a function that is awaited for it.
+
+        The function raises InvalidParams when the parameters do not fit or ask for what was not declared, an RpcError
+        of code -1 when a sampling request is rejected, another one that the handler raised for the server, and an
+        InternalError when a handler failed; the cause is then logged on `dragoman.client`.
 
         Raises:
             MethodNotFound: there is no such method, or no handler for it.
-            InvalidParams: the parameters do not fit, or ask for what was not declared.
-            RpcError: -1 when a sampling request is rejected, else what the handler raised for the server.
-            InternalError: a handler failed; the cause is logged on `dragoman.client`.
         """
         if method == "sampling/createMessage" and self._sampling is not None:
-            return await self._sampling.answer(self._sampling.read(params, self.server))
+            return partial(_sampled, self._sampling, params, self.server)
         if method == "elicitation/create" and self._elicitation is not None:
-            return await self._elicitation.answer(self._elicitation.read(params, self.server))
+            return partial(_elicited, self._elicitation, params, self.server)
         if method == "roots/list" and self.roots is not None and self.roots.were_given:
             return types.ListRootsResult(self.roots.as_wire())
         if method == "ping":
             return types.Result()
-        raise MethodNotFound(f"This client does not serve {method}")
+        raise MethodNotFound(f"This client does not serve {method[:MOST_QUOTED]}")
+
+
+async def _sampled(sampling: Sampling, params: bytes | Raw, server: str | None) -> types.CreateMessageResult:
+    return await sampling.answer(sampling.read(params, server))
+
+
+async def _elicited(elicitation: Elicitation, params: bytes | Raw, server: str | None) -> types.ElicitResult:
+    return await elicitation.answer(elicitation.read(params, server))

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import lru_cache, partial
+from typing import Any
 
 from multidict import CIMultiDict
 
@@ -23,6 +24,7 @@ from dragoman.protocol import headers, jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.sse import EventDecoder
 from dragoman.protocol.versions import Version
+from dragoman.transports.contract import Receive
 from dragoman.transports.http import (
     FAILED,
     JSON,
@@ -31,7 +33,6 @@ from dragoman.transports.http import (
     Answer,
     HttpClient,
     Network,
-    Receive,
     ResumptionRefused,
     pause,
 )
@@ -39,6 +40,8 @@ from dragoman.transports.http import (
 BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 400, 401, 403, 404
 LONGEST_PAUSE = 30.0
 CLOSE_SECONDS = 2.0
+ACKNOWLEDGE_SECONDS = 30.0
+"""How long the server may take to accept an answer or a notification, which holds a connection."""
 MOST_CHALLENGES = 3
 SESSION, VERSION = "Mcp-Session-Id", "MCP-Protocol-Version"
 _MAY_PASS = frozenset({408, 425, 429})
@@ -73,7 +76,7 @@ class HttpLink:
         self._has_expired = False
         self._kept: tuple[Version | None, str | None, CIMultiDict[str]] | None = None
 
-    async def open(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:
+    async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         """Make ready; nothing is sent."""
         self._receive, self._closed = receive, closed
         await self._http.open()
@@ -96,7 +99,7 @@ class HttpLink:
         for challenges in range(MOST_CHALLENGES + 1):
             sent = await self._headers(message)
             try:
-                answer = await self._http.post(
+                posting = self._http.post(
                     message.data,
                     sent,
                     self._receive if answered is None else partial(self._receive_for, message, answered),
@@ -104,6 +107,7 @@ class HttpLink:
                     resume=None if self.version is not None and self.version.stateless else self._resume,
                     heard=self._begin if introduces else None,
                 )
+                answer = await (posting if message.id is not None else _acknowledged(posting))
             except ResumptionRefused as refused:
                 if refused.status == NOT_FOUND and SESSION in sent:
                     self._expire()
@@ -133,13 +137,14 @@ class HttpLink:
         said = jsonrpc.decode(answer, self._limits)
         return isinstance(said, jsonrpc.ErrorResponse) and said.id is None
 
-    def _receive_for(self, message: Outgoing, answered: Callable[[], bool], data: bytes) -> None:
+    def _receive_for(self, message: Outgoing, answered: Callable[[], bool], data: bytes) -> Awaitable[None] | None:
         """Receive on the exchange of a request, where an error that names no request is the answer."""
-        self._receive(data)
+        room = self._receive(data)
         if not answered() and b'"error"' in data:
             said = jsonrpc.decode(data, self._limits)
             if isinstance(said, jsonrpc.ErrorResponse) and said.id is None:
                 self._answer(message, said.error)
+        return room
 
     def _answer(self, message: Outgoing, error: RpcError) -> None:
         assert message.id is not None
@@ -322,6 +327,15 @@ def _is_about_session(message: Outgoing, status: int, refusal: jsonrpc.ErrorResp
         and refusal.id is None
         and "session" in refusal.error.message.lower()
     )
+
+
+async def _acknowledged(posting: Coroutine[Any, Any, Answer]) -> Answer:
+    """Return the response to what is not answered, unless the server keeps it back."""
+    try:
+        async with asyncio.timeout(ACKNOWLEDGE_SECONDS):
+            return await posting
+    except TimeoutError:
+        raise TransportError(f"The server did not accept a message within {ACKNOWLEDGE_SECONDS:g} seconds") from None
 
 
 def _always() -> bool:

@@ -21,7 +21,7 @@ from dragoman.errors import ConnectError, DragomanError, TransportError
 from dragoman.protocol.methods import METHODS
 from dragoman.protocol.versions import Version
 from dragoman.runtime.offload import offload
-from dragoman.transports.contract import Transport
+from dragoman.transports.contract import Receive, Transport
 
 _NAMED_BY: dict[str | None, str] = {method.name: method.name_from for method in METHODS if method.name_from is not None}
 
@@ -57,7 +57,7 @@ class Link(Protocol):
     """What was agreed on, or is being tried; None while nothing is known."""
     is_http: bool
 
-    async def open(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:
+    async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         """Make ready; `closed` is called once if it ends by itself."""
 
     async def send(self, message: Outgoing) -> None:
@@ -87,7 +87,7 @@ class DuplexLink:
         self.version: Version | None = None
         self.transport = transport
 
-    async def open(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:
+    async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         """Open the transport."""
         try:
             await self.transport.open(receive, closed)
@@ -124,9 +124,9 @@ class OneMethodLink:
     def __init__(self, transport: Any) -> None:
         self.version: Version | None = None
         self.transport = transport
-        self._receive: Callable[[bytes], None] | None = None
+        self._receive: Receive | None = None
 
-    async def open(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:  # noqa: ARG002
+    async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:  # noqa: ARG002
         """Let the transport connect, if it knows how to."""
         try:
             await self._call("connect")
@@ -150,7 +150,7 @@ class OneMethodLink:
         if message.id is not None and self._receive is not None:
             self._answer(message, response, self._receive)
 
-    def _answer(self, message: Outgoing, response: Any, receive: Callable[[bytes], None]) -> None:
+    def _answer(self, message: Outgoing, response: Any, receive: Receive) -> None:
         if not isinstance(response, Mapping):
             raise TransportError(f"send_request must return a response as a dict, not {response!r}")
         if "result" not in response and "error" not in response:

@@ -4,14 +4,20 @@ A function that raises is reported and harms nothing. A plain function of an asy
 that of a blocking client in a thread, where it may call the client.
 
 A request returns after what was told before its answer: it puts a mark behind what is due, and waits until the mark is
-reached. A request that is made by one of these functions does not wait, since it would wait for itself. Those that are
-due have a bound, beyond which the oldest are dropped.
+reached, but no longer than its own time-out. A request that is made by one of these functions does not wait, since it
+would wait for itself.
+
+A server may tell more than the functions can take. At most 10,000 calls are due, with at most 8 MiB of messages; beyond
+that the oldest are dropped. Reading never waits for the functions, since one of them may itself wait for an answer of
+the server. A change that is due already is not told again: whoever is told looks at the state of that moment. Functions
+that are called in the loop let others have their turn every few milliseconds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -25,6 +31,8 @@ from dragoman.config import is_async
 from dragoman.runtime.offload import offload
 
 MOST_WAITING = 10_000
+WAITING_BYTES = 8 * 1024 * 1024
+TURN_SECONDS = 0.005
 CLOSE_SECONDS = 2.0
 _logger = logging.getLogger("dragoman.client")
 _server_logger = logging.getLogger("dragoman.client.server")
@@ -65,6 +73,17 @@ def log_here(message: LogMessage) -> None:
     _server_logger.log(LEVELS[message.level], "%s%s", f"{message.logger}: " if message.logger else "", message.data)
 
 
+class _Due(Struct, eq=False):
+    """A call of one of the author's functions."""
+
+    function: Callable[..., Any]
+    given: tuple[Any, ...]
+    size: int
+    """How many bytes of a message it keeps."""
+    change: tuple[int, str] | None = None
+    """Whom it tells of a change, and of which."""
+
+
 class Deliveries:
     """The calls of the author's functions that are due, in order."""
 
@@ -72,41 +91,67 @@ class Deliveries:
         self.threads = False
         """Whether plain functions are called in threads."""
         self._most = most
-        self._due: deque[tuple[Callable[..., Any], tuple[Any, ...]] | asyncio.Future[None]] = deque()
+        self._due: deque[_Due | asyncio.Future[None]] = deque()
+        self._size = 0
+        self._changes: set[tuple[int, str]] = set()
+        """The changes that are due."""
         self.delivering: asyncio.Task[None] | None = None
         """Who delivers; None when all is delivered."""
         self._dropped = 0
 
-    def put(self, function: Callable[..., Any], *given: Any) -> None:
-        """Let a function be called after those that are due."""
-        self._due.append((function, given))
-        if len(self._due) > self._most:
+    def put(self, function: Callable[..., Any], *given: Any, size: int = 0) -> None:
+        """Let a function be called after those that are due; `size` is that of the message that it is told."""
+        self._put(_Due(function, given, size))
+
+    def put_change(self, function: Callable[[str], Any], what: str) -> None:
+        """Let a function be told what has changed, unless it is due to be told so."""
+        change = id(function), what
+        if change not in self._changes:
+            self._changes.add(change)
+            self._put(_Due(function, (what,), len(what), change))
+
+    def _put(self, due: _Due) -> None:
+        self._due.append(due)
+        self._size += due.size
+        while len(self._due) > self._most or (self._size > WAITING_BYTES and len(self._due) > 1):
             self._drop()
         if self.delivering is None or self.delivering.done():
             self.delivering = asyncio.get_running_loop().create_task(self._deliver())
 
+    def _next(self) -> _Due | None:
+        """Take out what is due first; None for a mark."""
+        due = self._due.popleft()
+        if isinstance(due, asyncio.Future):
+            _reach(due)
+            return None
+        self._size -= due.size
+        if due.change is not None:
+            self._changes.discard(due.change)
+        return due
+
     def _drop(self) -> None:
-        oldest = self._due.popleft()
-        if isinstance(oldest, asyncio.Future):
-            _reach(oldest)
+        if self._next() is None:
             return
         if not self._dropped:
-            _logger.warning("More than %d notifications wait for their handlers; the oldest are dropped", self._most)
+            _logger.warning("More notifications wait for their handlers than are kept; the oldest are dropped")
         self._dropped += 1
 
     async def _deliver(self) -> None:
         _inside.set((*_inside.get(), self))
+        began = time.monotonic()
         while self._due:
-            due = self._due.popleft()
-            if isinstance(due, asyncio.Future):
-                _reach(due)
+            due = self._next()
+            if due is None:
                 continue
             try:
-                await self._call(*due)
+                await self._call(due.function, due.given)
             except BaseException as error:
                 if not self._survives(error):
                     raise
                 _logger.exception("A handler of notifications failed")
+            if time.monotonic() - began > TURN_SECONDS:
+                await asyncio.sleep(0)
+                began = time.monotonic()
         self._dropped = 0
         self.delivering = None
 
@@ -129,16 +174,18 @@ class Deliveries:
         """Whether there is nobody to wait for."""
         return self.delivering is None or self.delivering.done() or self in _inside.get()
 
-    async def settled(self) -> None:
-        """Wait until everything that is due now was delivered, unless it is a delivery that waits."""
+    async def settled(self, seconds: float | None = None) -> None:
+        """Wait until everything that is due now was delivered, or for some time, unless it is a delivery that waits."""
         if not self.is_idle:
             mark = asyncio.get_running_loop().create_future()
             self._due.append(mark)
-            await mark
+            await asyncio.wait([mark], timeout=seconds)
 
     async def close(self) -> None:
         """Deliver no more; a delivery that closes goes on to its own end."""
         waiting, self._due = self._due, deque()
+        self._size = 0
+        self._changes.clear()
         for due in waiting:
             if isinstance(due, asyncio.Future):
                 _reach(due)

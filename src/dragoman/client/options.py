@@ -81,6 +81,8 @@ class ClientOptions(TypedDict, total=False):
     """How many pages of a list are read (1,000)."""
     max_message_bytes: int
     """The largest message that is read (4 MiB)."""
+    max_server_requests: int
+    """How many requests of the server are worked on at a time (100); further ones are refused."""
 
 
 TOLD = ("on_log", "on_progress", "on_notification", "on_list_changed", "on_resource_updated", "on_reconnect")
@@ -114,7 +116,7 @@ def check_value(name: str, value: Any) -> None:
     """
     if name in TOLD and value is not None and not callable(value):
         raise TypeError(f"{name} must be a function, not {value!r}")
-    if name in ("max_pages", "max_message_bytes") and (isinstance(value, bool) or not isinstance(value, int)):
+    if name in _WHOLE and (isinstance(value, bool) or not isinstance(value, int)):
         raise TypeError(f"{name} must be an integer, not {value!r}")
     if name in _POSITIVE and value is not None and not value > 0:
         raise ValueError(f"{name} must be more than 0, not {value!r}")
@@ -122,7 +124,8 @@ def check_value(name: str, value: Any) -> None:
         raise ValueError(f"There is no log level {value!r}; there are {', '.join(LEVELS)}")
 
 
-_POSITIVE = ("timeout", "total_timeout", "connect_timeout", "approval_timeout", "max_pages", "max_message_bytes")
+_WHOLE = ("max_pages", "max_message_bytes", "max_server_requests")
+_POSITIVE = ("timeout", "total_timeout", "connect_timeout", "approval_timeout", *_WHOLE)
 
 
 def credentials_of(headers: Any, auth: Any) -> Credentials:

@@ -12,13 +12,14 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 
 from dragoman import types
-from dragoman.client.calling import LOGGER, call, handler
+from dragoman.client.calling import LOGGER, Place, Places, handler
 from dragoman.errors import DragomanError, InternalError, InvalidParams, RpcError, ValidationError
 from dragoman.protocol import jsonrpc
 
+MAX_CONCURRENT = 8
 USER_REJECTED = -1
 REJECTED = "Sampling request was rejected"
 UNKNOWN_MODEL = "unknown"
@@ -60,9 +61,19 @@ class SamplingRequest(Struct, kw_only=True):
 
     @property
     def message(self) -> str:
-        """The text of all messages, without their other content."""
-        blocks = [block for message in self.messages for block in _blocks(message)]
-        return "\n".join(block.text for block in blocks if isinstance(block, types.TextContent))
+        """The text of all messages, without their other content; for a guard the same as `text`."""
+        return "\n".join(_texts(self.messages))
+
+    @property
+    def text(self) -> str:
+        """All text that the model is told: the system prompt, the messages, results of tools, and the tools."""
+        told = [] if self.system_prompt is None else [self.system_prompt]
+        for message in self.messages:
+            for block in _blocks(message):
+                told += _told_by(block)
+        for tool in self.tools or ():
+            told.append(_json(tool))
+        return "\n".join(filter(None, told))
 
     @property
     def hints(self) -> list[str]:
@@ -71,23 +82,35 @@ class SamplingRequest(Struct, kw_only=True):
         return [hint.name for hint in hints or () if hint.name]
 
 
+class _Guarded(SamplingRequest, kw_only=True):
+    """A request as a guard sees it: no text that the model is told is left out."""
+
+    @property
+    def message(self) -> str:
+        """All text that the model is told."""
+        return self.text
+
+
 class Sampling:
     """A handler of sampling requests, with what it lets through and what it can do.
 
     Example:
-        sampling = Sampling(complete, guard=lambda request: ask_user(request.message), preferred_model="gpt-4.1")
+        sampling = Sampling(complete, guard=lambda request: ask_user(request.text), preferred_model="gpt-4.1")
         client = Client(target, on_sampling=sampling)
 
     `complete(request)` returns the text of the answer, a `types.CreateMessageResult` or a dict of one, or content
-    blocks; it raises `Rejected` to refuse. `guard(request)` returns False to reject. `preferred_model` is the name
-    of a model, or a function from the server's `ModelPreferences` to a name. `allow_models` are names or patterns
-    such as `gpt-*`, and the chosen model must be one of them; without a preferred model, it is the first that the
-    server's hints are part of, else the first name. `tools` and `context` say that `complete` passes on the
-    request's `tools` and `include_context`. After `timeout` seconds the request is rejected. Functions may be plain
-    or async, or objects that can be called or have an `execute` method.
+    blocks; it raises `Rejected` to refuse. `guard(request)` returns False to reject; it sees the system prompt also in
+    `request.message`. `preferred_model` is the name of a model, or a function from the server's `ModelPreferences` to a
+    name. `allow_models` are names or patterns such as `gpt-*`, and the chosen model must be one of them; without a
+    preferred model, it is the first that the server's hints are part of, else the first name. `tools` and `context` say
+    that `complete` passes on the request's `tools` and `include_context`. After `timeout` seconds the request is
+    rejected. At most `max_concurrent` requests (8) are worked on at a time, whichever clients they come from; the
+    others wait. Functions may be plain or async, or objects that can be called or have an `execute` method.
 
     Raises:
-        TypeError: `complete`, `guard` or `preferred_model` is nothing that can be called.
+        TypeError: `complete`, `guard` or `preferred_model` is nothing that can be called, or `max_concurrent` is no
+            integer.
+        ValueError: `max_concurrent` is less than 1.
     """
 
     def __init__(
@@ -100,7 +123,9 @@ class Sampling:
         tools: bool = False,
         context: bool = False,
         timeout: float | None = None,
+        max_concurrent: int = MAX_CONCURRENT,
     ) -> None:
+        self._places = Places(max_concurrent)
         self._complete = handler(complete, "on_sampling")
         self._guard = None if guard is None else handler(guard, "guard")
         is_named = preferred_model is None or isinstance(preferred_model, str)
@@ -143,8 +168,8 @@ class Sampling:
             RpcError: -1 for a request that is rejected, what the handler raised for the server, else an InternalError.
         """
         try:
-            async with asyncio.timeout(self.timeout) as clock:
-                return await self._answer(request)
+            async with asyncio.timeout(self.timeout) as clock, self._places.one() as place:
+                return await self._answer(request, place)
         except Rejected as rejection:
             raise RpcError(USER_REJECTED, str(rejection)) from None
         except RpcError:
@@ -157,16 +182,16 @@ class Sampling:
             LOGGER.exception("A sampling handler failed")
             raise InternalError("Error executing sampling request") from None
 
-    async def _answer(self, request: SamplingRequest) -> types.CreateMessageResult:
-        if self._guard is not None and not await call(self._guard, request):
+    async def _answer(self, request: SamplingRequest, place: Place) -> types.CreateMessageResult:
+        if self._guard is not None and not await place.call(self._guard, _Guarded(**msgspec.structs.asdict(request))):
             raise Rejected
-        chosen = msgspec.structs.replace(request, model=await self._choose(request))
-        result = result_of(chosen, await call(self._complete, chosen))
+        chosen = msgspec.structs.replace(request, model=await self._choose(request, place))
+        result = result_of(chosen, await place.call(self._complete, chosen))
         jsonrpc.encode(result)  # what cannot be sent must fail while the request can still be answered
         return result
 
-    async def _choose(self, request: SamplingRequest) -> str | None:
-        model = await self._preferred(request)
+    async def _choose(self, request: SamplingRequest, place: Place) -> str | None:
+        model = await self._preferred(request, place)
         if self._allowed is None:
             return model
         model = model or _fitting(request.hints, self._allowed)
@@ -176,11 +201,11 @@ class Sampling:
             raise Rejected(f"{REJECTED}: the model {model!r} is not allowed")
         return model
 
-    async def _preferred(self, request: SamplingRequest) -> str | None:
+    async def _preferred(self, request: SamplingRequest, place: Place) -> str | None:
         if self._model_for is None:
             return self._model_name
         try:
-            model = await call(self._model_for, request.model_preferences or types.ModelPreferences())
+            model = await place.call(self._model_for, request.model_preferences or types.ModelPreferences())
         except Rejected:
             raise
         except Exception:
@@ -234,6 +259,30 @@ def _block(part: Any) -> Any:
 
 def _blocks(message: types.SamplingMessage) -> list[Any]:
     return message.content if isinstance(message.content, list) else [message.content]
+
+
+def _texts(messages: list[types.SamplingMessage]) -> list[str]:
+    blocks = [block for message in messages for block in _blocks(message)]
+    return [block.text for block in blocks if isinstance(block, types.TextContent)]
+
+
+def _told_by(block: Any) -> list[str]:
+    """Return what a block tells a model in words; what is neither text nor media is told as JSON."""
+    match block:
+        case types.TextContent(text=text):
+            return [text]
+        case types.ImageContent() | types.AudioContent():
+            return []
+        case types.EmbeddedResource(resource=contents):
+            return [contents.text or ""]
+        case types.ToolResultContent(content=parts, structured_content=structured):
+            told = [text for part in parts for text in _told_by(part)]
+            return told if structured is UNSET else [*told, _json(structured)]
+    return [_json(block)]
+
+
+def _json(value: Any) -> str:
+    return jsonrpc.encode(value).decode()
 
 
 def _fitting(hints: list[str], allowed: list[str]) -> str | None:

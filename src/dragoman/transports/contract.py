@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
+
+Receive = Callable[[bytes], Awaitable[None] | None]
+"""Takes a message. What it returns is awaited before the next message is read, unless it is None."""
 
 
 class Transport(Protocol):
@@ -16,11 +19,12 @@ class Transport(Protocol):
         await transport.close()
     """
 
-    async def open(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:
+    async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         """Connect.
 
-        `receive` is called in the loop with each message: one JSON text, no newline. `closed` is called once, when
-        the connection ends by itself and not because of `close`.
+        `receive` is called in the loop with each message: one JSON text, no newline. If it returns an awaitable, the
+        server does not take the answers to its requests: read no further message before the awaitable is done.
+        `closed` is called once, when the connection ends by itself and not because of `close`.
         """
 
     async def send(self, message: bytes) -> None:

@@ -27,6 +27,7 @@ from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import EventDecoder
 from dragoman.runtime.offload import offload
+from dragoman.transports.contract import Receive
 from dragoman.transports.environment import basic_authorization, netrc_authorization, proxy_for
 
 CONNECT_SECONDS = 10.0
@@ -34,6 +35,8 @@ KEEP_ALIVE_SECONDS = 4.0
 """Less than the five seconds after which uvicorn and others close an idle connection."""
 LINGER_SECONDS = 0.1
 """How long the end of a stream is awaited after the answer."""
+MOST_LINGERING = 100
+"""Streams whose end is awaited at a time; any further one is closed at once."""
 LISTEN_SECONDS = 300.0
 """How long nothing may come on a stream that is listened to, before it is opened again: its server may be gone."""
 REFUSAL_SECONDS = 5.0
@@ -50,7 +53,6 @@ _NO_ANSWER = frozenset({202, 204})
 _REDIRECTS, _FOLLOWED = frozenset({301, 302, 303, 307, 308}), frozenset({307, 308})
 
 Headers = Mapping[str, str]
-Receive = Callable[[bytes], None]
 Answered = Callable[[], bool]
 Resume = Callable[[str], Awaitable[Headers]]
 """Gives the headers of a GET that takes up a stream after an event id."""
@@ -120,6 +122,7 @@ class HttpClient:
         self._timeout = _timeout(self._network)
         self._ssl = True if self._network.ssl is None else self._network.ssl
         self._open: set[aiohttp.ClientResponse] = set()
+        self._lingering: set[aiohttp.ClientResponse] = set()
 
     @property
     def target(self) -> URL:
@@ -151,6 +154,7 @@ class HttpClient:
         for response in list(self._open):
             close_response(response)
         self._open.clear()
+        self._lingering.clear()
         session, self._session = self._session, None
         if session is not None and self._network.session is None:
             await session.close()
@@ -407,7 +411,9 @@ class HttpClient:
                 if isinstance(event, Oversized):
                     raise TooLarge(f"An event of {self.url} has more than {self._limit} bytes; raise max_message_bytes")
                 if event.data and event.event == "message":
-                    receive(event.data.encode())
+                    room = receive(event.data.encode())
+                    if room is not None:
+                        await room
             if answered():
                 return
 
@@ -416,16 +422,21 @@ class HttpClient:
         content = response.content
         if content.is_eof():
             self._open.discard(response)  # aiohttp took the connection back when the end came
-        elif at_once or self._session is None:
+        elif at_once or self._session is None or len(self._lingering) >= MOST_LINGERING:
             self._give_up(response)
         else:
+            self._lingering.add(response)
             closing = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._give_up, response)
             content.on_eof(closing.cancel)
-            content.on_eof(lambda: self._open.discard(response))
+            content.on_eof(lambda: self._forget(response))
 
     def _give_up(self, response: aiohttp.ClientResponse) -> None:
-        self._open.discard(response)
+        self._forget(response)
         close_response(response)
+
+    def _forget(self, response: aiohttp.ClientResponse) -> None:
+        self._open.discard(response)
+        self._lingering.discard(response)
 
 
 class ResumptionRefused(TransportError):

@@ -18,6 +18,7 @@ from dragoman.errors import AuthRequired, ConnectError, HttpError, SessionExpire
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import Event, EventDecoder
+from dragoman.transports.contract import Receive
 from dragoman.transports.http import FAILED, JSON, SSE, HttpClient, Network, is_stream, without_secrets
 
 ENDPOINT_SECONDS = 10.0
@@ -48,7 +49,7 @@ class LegacySse:
         self._reading: asyncio.Task[None] | None = None
         self._closed: Callable[[Exception | None], None] | None = None
 
-    async def open(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:
+    async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         """Open the stream, and learn where to post.
 
         Raises:
@@ -62,7 +63,7 @@ class LegacySse:
             await self.close()
             raise
 
-    async def _open(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:
+    async def _open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         loop = asyncio.get_running_loop()
         await self._http.open()
         self._endpoint, self._closed = loop.create_future(), closed
@@ -92,13 +93,15 @@ class LegacySse:
                 f"{self.url} wants credentials (status {status}); give auth= or headers=", status, challenge
             )
 
-    async def _read(self, stream: aiohttp.ClientResponse, receive: Callable[[bytes], None]) -> None:
+    async def _read(self, stream: aiohttp.ClientResponse, receive: Receive) -> None:
         error = TransportError(f"The server closed the stream of {self.url}")
         decoder = EventDecoder(self._limit)
         try:
             async for chunk in stream.content.iter_any():
                 for event in decoder.receive(chunk):
-                    self._take(event, receive)
+                    room = self._take(event, receive)
+                    if room is not None:
+                        await room
         except TransportError as problem:
             error = problem
         except (aiohttp.ClientError, OSError) as problem:
@@ -116,14 +119,15 @@ class LegacySse:
         if closed is not None:
             closed(error)
 
-    def _take(self, event: Event | Oversized, receive: Callable[[bytes], None]) -> None:
+    def _take(self, event: Event | Oversized, receive: Receive) -> Awaitable[None] | None:
         if isinstance(event, Oversized):
             raise TransportError(f"An event of {self.url} has more than {self._limit} bytes; raise max_message_bytes")
         assert self._endpoint is not None
         if event.event == "endpoint" and not self._endpoint.done():
             self._endpoint.set_result(self._where(event.data))
         elif event.event == "message" and event.data:
-            receive(event.data.encode())
+            return receive(event.data.encode())
+        return None
 
     def _where(self, said: str) -> URL:
         """Return the address to post to, which the server says plainly, or as JSON."""

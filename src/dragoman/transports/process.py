@@ -1,9 +1,10 @@
 """A server as a child process, spoken to through its stdin and stdout.
 
 Theory of operation: each chunk of stdout is cut into lines, and each line goes to `receive` in the turn of the loop in
-which it arrives. What is sent is written at once; only what the pipe does not take waits, always as whole lines, and
-while much waits, senders wait in the order in which they came. stderr is always read, so that the child cannot block
-on it, and its tail is kept for the error that tells how the child ended.
+which it arrives. When `receive` returns an awaitable, stdout is not read on until that is done. What is sent is written
+at once; only what the pipe does not take waits, always as whole lines, and while much waits, senders wait in the order
+in which they came. stderr is always read, so that the child cannot block on it, and its tail is kept for the error that
+tells how the child ended.
 
 The connection ends once, in one task: `_end`. It begins when `close` is called, when the child ends, when it closes
 its stdout or stdin, or when it sends a line that is too long. If the end was not asked for, the task first waits a
@@ -31,6 +32,7 @@ from dragoman.errors import ConnectError, ServerCrashed, TransportError
 from dragoman.protocol import lines
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.transports.child import KILL, Child, environment, is_exiting, spawn
+from dragoman.transports.contract import Receive
 from dragoman.transports.descriptors import (
     CONGESTED_BYTES,
     Flow,
@@ -115,7 +117,7 @@ class Process:
         """The last 64 KiB that the child wrote to stderr."""
         return self._tail.text()
 
-    async def open(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:
+    async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         """Start the child.
 
         Raises:
@@ -168,7 +170,7 @@ class Process:
         if self._ending is not None and not self._ending.done():
             await asyncio.shield(self._ending)
 
-    def _start(self, receive: Callable[[bytes], None], closed: Callable[[Exception | None], None]) -> None:
+    def _start(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         if not self._wanted:
             raise ConnectError(f"The server {self.name!r} was closed while it was opened")
         self._receive = receive
@@ -179,6 +181,7 @@ class Process:
         self._tail = _Tail(self.name)
         self._decoder = lines.LineDecoder(self._limits.message_bytes)
         self._foreign_lines = 0
+        self._pausing: asyncio.Future[None] | None = None
         self._senders = 0
         self._turn = asyncio.Lock()
         self._moved = asyncio.Event()
@@ -223,12 +226,24 @@ class Process:
                 self._delivering = False
                 self._begin_end(self._too_long())
             elif (line.startswith(b'{"') and line.endswith(b"}")) or _is_message(line):
-                try:
-                    self._receive(line)
-                except Exception:
-                    _logger.exception("What the server %r sent could not be taken", self.name)
+                self._hand_over(line)
             else:
                 self._skip(line)
+
+    def _hand_over(self, line: bytes) -> None:
+        try:
+            room = self._receive(line)
+        except Exception:
+            _logger.exception("What the server %r sent could not be taken", self.name)
+            return
+        if room is not None and self._pausing is None:
+            self._pausing = asyncio.ensure_future(room)
+            self._pausing.add_done_callback(self._read_on)
+            self._incoming[0].pause()
+
+    def _read_on(self, _: object) -> None:
+        self._pausing = None
+        self._incoming[0].resume()
 
     def _receive_rest(self) -> None:
         """Take a last message without a newline, unless it was cut off."""

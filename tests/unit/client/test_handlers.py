@@ -84,7 +84,7 @@ def test_sampling_is_answered_by_the_model(kind):
     async def answered():
         result = await Handlers(on_sampling=lambda request: request.message).answer(
             "sampling/createMessage", kind(SAMPLE)
-        )
+        )()
         assert wire(result) == {
             "role": "assistant",
             "content": {"type": "text", "text": "Hello"},
@@ -103,11 +103,11 @@ async def test_an_elicitation_is_answered_by_the_user():
 
     handlers = Handlers(on_elicitation=ask)
     handlers.server = "weather"
-    assert wire(await handlers.answer("elicitation/create", FORM)) == {
+    assert wire(await handlers.answer("elicitation/create", FORM)()) == {
         "action": "accept",
         "content": {"city": "weather"},
     }
-    assert wire(await handlers.answer("elicitation/create", Raw(PAGE))) == {"action": "accept"}
+    assert wire(await handlers.answer("elicitation/create", Raw(PAGE))()) == {"action": "accept"}
 
 
 @pytest.mark.covers("CSR-04", "CSR-07")
@@ -115,16 +115,16 @@ async def test_an_elicitation_is_answered_by_the_user():
 async def test_roots_are_listed_as_they_are_now():
     roots = Roots(["/srv/my notes"])
     handlers = Handlers(roots=roots)
-    assert wire(await handlers.answer("roots/list", b"{}")) == {
+    assert wire(handlers.answer("roots/list", b"{}")) == {
         "roots": [{"uri": "file:///srv/my%20notes", "name": "my notes"}]
     }
     roots.clear()
-    assert wire(await handlers.answer("roots/list", Raw(b""))) == {"roots": []}
+    assert wire(handlers.answer("roots/list", Raw(b""))) == {"roots": []}
 
 
 @scenario
 async def test_a_ping_is_answered_with_an_empty_object():
-    assert wire(await Handlers().answer("ping", b"")) == {}
+    assert wire(Handlers().answer("ping", b"")) == {}
 
 
 @pytest.mark.covers("CSR-01", "LSA-01", "LEL-06", "LRO-03")
@@ -134,7 +134,7 @@ def test_what_there_is_no_handler_for_is_not_found(method):
     async def refused():
         for handlers in (Handlers(), Handlers(roots=Roots())):
             with pytest.raises(MethodNotFound, match=method):
-                await handlers.answer(method, SAMPLE)
+                handlers.answer(method, SAMPLE)
 
     refused()
 
@@ -146,7 +146,7 @@ def test_parameters_that_do_not_fit_are_refused_and_the_handler_is_not_called(me
     @scenario
     async def refused():
         with pytest.raises(InvalidParams):
-            await Handlers(on_sampling=called.append, on_elicitation=called.append).answer(method, b'{"message": 5}')
+            await Handlers(on_sampling=called.append, on_elicitation=called.append).answer(method, b'{"message": 5}')()
 
     refused()
     assert called == []
@@ -163,11 +163,11 @@ async def test_a_sampling_request_is_refused_or_fails_with_one_error():
 
     handlers = Handlers(on_sampling=refuse)
     with pytest.raises(RpcError, match=r"^No$") as caught:
-        await handlers.answer("sampling/createMessage", SAMPLE)
+        await handlers.answer("sampling/createMessage", SAMPLE)()
     assert caught.value.code == -1
     handlers.on_sampling = fail
     with pytest.raises(InternalError) as caught:
-        await handlers.answer("sampling/createMessage", SAMPLE)
+        await handlers.answer("sampling/createMessage", SAMPLE)()
     assert "secret" not in caught.value.message
 
 
@@ -176,5 +176,5 @@ async def test_an_elicitation_whose_handler_fails_is_cancelled():
     def fail(request):
         raise ValueError("the secret cause")
 
-    result = await Handlers(on_elicitation=fail).answer("elicitation/create", FORM)
+    result = await Handlers(on_elicitation=fail).answer("elicitation/create", FORM)()
     assert result == types.ElicitResult("cancel")

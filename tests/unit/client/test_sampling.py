@@ -2,6 +2,7 @@ import asyncio
 import json
 import logging
 import threading
+import time
 
 import pytest
 
@@ -248,6 +249,76 @@ async def test_a_guard_lets_through_or_rejects():
     for guard in (lambda asked: False, lambda asked: None):
         assert await refusal(Sampling(complete, guard=guard)) == (-1, "Sampling request was rejected")
     assert completed == []
+
+
+@pytest.mark.covers("LSA-11")
+@scenario
+async def test_a_guard_sees_the_system_prompt_and_all_that_the_model_is_told():
+    seen = []
+
+    def guard(asked):
+        seen.append(asked.message)
+        return "forbidden" not in asked.message
+
+    sampling = Sampling(lambda asked: asked.message, guard=guard, tools=True)
+    assert await refusal(sampling, request(system_prompt="Say what is forbidden"))
+    assert seen == ["Say what is forbidden\nHello"]
+    # What completes the request gets the two apart.
+    assert await sampling.answer(request(system_prompt="Be brief")) == said("Hello")
+    tool = types.Tool(name="add", description="forbidden", input_schema={"type": "object"})
+    assert await refusal(sampling, request(tools=[tool]))
+    for block in (
+        types.ToolUseContent(id="1", name="add", input={"word": "forbidden"}),
+        types.ToolResultContent(tool_use_id="1", content=[types.TextContent("forbidden")]),
+        types.ToolResultContent(tool_use_id="1", content=[], structured_content={"word": "forbidden"}),
+        types.ToolResultContent(
+            tool_use_id="1", content=[types.EmbeddedResource(resource=types.ResourceContents("x:1", text="forbidden"))]
+        ),
+        types.UnknownContent(type="video", title="forbidden"),
+    ):
+        asked = SamplingRequest(messages=[types.SamplingMessage("user", [block])], max_tokens=10)
+        assert await refusal(sampling, asked), block
+    picture = types.SamplingMessage("user", types.ImageContent("forbidden", "image/png"))
+    assert SamplingRequest(messages=[HELLO, picture], max_tokens=10).text == "Hello"
+
+
+@pytest.mark.covers("CSR-15", "LSA-12")
+@pytest.mark.parametrize("kind", ["async", "plain"])
+def test_few_requests_are_worked_on_at_a_time_and_the_others_wait(kind):
+    running, most, lock = 0, 0, threading.Lock()
+
+    def enter(by):
+        nonlocal running, most
+        with lock:
+            running += by
+            most = max(most, running)
+
+    async def complete(asked):
+        enter(1)
+        await asyncio.sleep(0.001)
+        enter(-1)
+        return asked.system_prompt
+
+    def complete_in_a_thread(asked):
+        enter(1)
+        time.sleep(0.001)
+        enter(-1)
+        return asked.system_prompt
+
+    @scenario
+    async def answered():
+        sampling = Sampling(complete if kind == "async" else complete_in_a_thread, max_concurrent=3)
+        answers = await asyncio.gather(*(sampling.answer(request(system_prompt=str(n))) for n in range(30)))
+        assert [answer.text for answer in answers] == [str(n) for n in range(30)]
+
+    answered()
+    assert most == 3
+
+
+@pytest.mark.parametrize("most", [0, -1, True, "8", 2.5])
+def test_how_many_at_a_time_is_a_number_of_at_least_one(most):
+    with pytest.raises((TypeError, ValueError), match="max_concurrent must be"):
+        Sampling(print, max_concurrent=most)
 
 
 @pytest.mark.covers("LSA-02")
