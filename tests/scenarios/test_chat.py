@@ -10,9 +10,8 @@ from base64 import b64encode
 import pytest
 
 from chat.provider import Provider, Say
-from dragoman import AsyncChat, AsyncClient, Chat, Client, NotFound, RpcError
-from dragoman.chat import ChatOptions, Media, Message, RoundLimit, Text, Usage
-from dragoman.errors import ModelError
+from dragoman import AsyncChat, AsyncClient, Chat, Client, ModelError, NotFound, RoundLimit, RpcError
+from dragoman.chat import ChatOptions, Media, Message, Text, Usage
 from dragoman.runtime.portal import portal
 from dragoman.testing import ScriptedModel
 from scenarios.chat_checks import DEADLINE, ERAS, PLACES, assert_valid, call, reach

@@ -22,7 +22,7 @@ from dragoman.chat.calls import Calls, all_ended, outcome, settle
 from dragoman.chat.gathering import Gathered, closing
 from dragoman.chat.messages import Message, Model, ModelOptions, Part, Text, Usage
 from dragoman.chat.options import ChatOptions, check
-from dragoman.chat.outcomes import Chunk, PendingCall, Reply, RoundLimit, Step, ToolResult
+from dragoman.chat.outcomes import Chunk, PendingCall, Reply, Step, ToolResult
 from dragoman.chat.rendering import attachment, prompt_messages, resource_message, separated
 from dragoman.chat.sampler import Models, sample
 from dragoman.chat.toolbox import KnownTool, Toolbox
@@ -31,7 +31,7 @@ from dragoman.client.approval import Approval
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate
 from dragoman.client.calling import call
 from dragoman.client.sampling import Sampling, SamplingRequest
-from dragoman.errors import NotFound
+from dragoman.errors import NotFound, RoundLimit
 from dragoman.runtime.offload import offload
 
 if TYPE_CHECKING:

@@ -10,11 +10,6 @@ from dragoman.chat.messages import Message, ToolCall, Usage
 from dragoman.chat.toolbox import KnownTool
 from dragoman.client.approval import Approval
 from dragoman.client.results import CallResult
-from dragoman.errors import DragomanError
-
-
-class RoundLimit(DragomanError):
-    """The model went on calling tools for too many rounds."""
 
 
 class ToolResult(Struct, frozen=True):
