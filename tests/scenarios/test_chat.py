@@ -134,6 +134,48 @@ async def test_resources_and_templates_are_shown_to_the_model(town):
         assert question.text == "What is this?"
 
 
+@pytest.mark.covers("LMR-02")
+@scenario
+async def test_a_resource_or_template_adds_itself_to_a_chat(town):
+    async with AsyncClient(town.server) as client:
+        chat = AsyncChat(ScriptedModel("Seen."))
+        assert (await client.resource("charter")).include(chat) is chat
+        (await client.resource_template("house")).include(chat, name="Main", number=1)
+        await chat.ask("What is this?")
+        texts = [message.text for message in chat.messages]
+        assert texts[:2] == [
+            "charter: The law of the town.\n\nAll may enter.",
+            "house (street://Main/1): Who lives there.\n\nJo lives at Main 1",
+        ]
+
+
+@pytest.mark.covers("LMR-02", "CHAT-12")
+def test_a_resource_of_a_blocking_client_adds_itself_to_a_blocking_chat(town):
+    with Client(town.server) as client:
+        chat = client.resource("charter").include(Chat(ScriptedModel("Seen.")))
+        client.resource_template("house").include(chat, name="Main", number=1).ask("What is this?")
+        assert [message.text.partition("\n\n")[2] for message in chat.messages[:2]] == [
+            "All may enter.",
+            "Jo lives at Main 1",
+        ]
+        with pytest.raises(TypeError, match="blocks; give it to a Chat"):
+            client.resource("charter").include(AsyncChat(ScriptedModel()))
+
+
+@pytest.mark.covers("CHAT-31")
+def test_a_chat_shows_its_model_and_how_many_messages_and_tools_it_has(town):
+    chat = Chat("openai:gpt-4.1", api_key="sk-of-this-test", base_url="http://jo:secret@127.0.0.1:9/v1")
+    assert repr(chat) == "<Chat 'openai:gpt-4.1': 0 messages, 0 tools>"
+    with Client(town.server) as client:
+        weather = client.tool("weather")
+        chat = Chat(ScriptedModel("Fine.")).with_instructions("The code is 1234.").with_tools(weather)
+        assert repr(chat) == "<Chat 'scripted': 1 message, tools not listed yet>"
+        chat.ask("Hello")
+        assert repr(chat) == "<Chat 'scripted': 3 messages, 1 tool>"
+        assert repr(chat.with_tools(client)) == "<Chat 'scripted': 3 messages, tools not listed yet>"
+    assert repr(AsyncChat(ScriptedModel())) == "<AsyncChat 'scripted': 0 messages, 0 tools>"
+
+
 @pytest.mark.covers("LMP-02")
 @EVERY_ERA
 @scenario

@@ -81,6 +81,14 @@ class AsyncChat:
         self._said: list[Message] = []
         self._untold: list[Message] = []
 
+    def __repr__(self) -> str:
+        return self._described_as(type(self).__name__)
+
+    def _described_as(self, kind: str) -> str:
+        size = self._toolbox.size
+        tools = "tools not listed yet" if size is None else _count(size, "tool")
+        return f"<{kind} {self._models.own.name!r}: {_count(len(self.messages), 'message')}, {tools}>"
+
     # What the conversation is about; fetched when the model is asked next.
 
     def with_model(self, model: str | Model, *, base_url: str | None = None, api_key: str | None = None) -> Self:
@@ -453,6 +461,10 @@ async def _shown(resource: AsyncBoundResource | AsyncBoundResourceTemplate, argu
     else:
         contents, title = await resource.contents(), resource.name
     return [resource_message(f"{title}: {resource.description}" if resource.description else title, contents)]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _other_kind(given: Any, wanted: str) -> TypeError:
