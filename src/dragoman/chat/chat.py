@@ -353,7 +353,7 @@ class AsyncChat:
 
     async def _answer(self) -> AsyncGenerator[Chunk, None]:
         """Let the model say something, and note what it wants to be called."""
-        self._tools = await self._toolbox.open()
+        self._tools = self._calls.links.with_readers(await self._toolbox.open())
         specs = [known.spec for known in self._tools.values()]
         gathered = Gathered()
         try:

@@ -21,7 +21,7 @@ class ToolResult(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What the model was told."""
+        """What the model was told, without the mark of a failure that its provider needs."""
         return self.message.text
 
     @property
