@@ -4,8 +4,10 @@ import asyncio
 import gc
 import subprocess
 import sys
+import threading
 import time
 from base64 import b64encode
+from contextlib import nullcontext
 
 import pytest
 
@@ -316,6 +318,87 @@ def test_observers_that_fail_harm_nothing(town, caplog):
         chat.on_tool_call = chat.on_tool_result = chat.on_message = fails
         assert str(chat.ask("What to wear?")) == "Wear a coat."
     assert caplog.text.count("An observer of the conversation failed") == 6
+
+
+@pytest.mark.covers("CHAT-14")
+@pytest.mark.parametrize("kind", ["plain", "async"])
+def test_an_observer_that_is_slow_delays_neither_the_model_nor_the_calls(town, kind):
+    model = ScriptedModel(call("weather", city="Oslo"), "Wear a coat.")
+    answered, told = threading.Event(), []
+
+    def slow(message):
+        # The first message is told only after the model has given its last answer.
+        assert answered.wait(DEADLINE)
+        told.append(message)
+
+    async def slow_async(message):
+        await asyncio.to_thread(slow, message)
+
+    def stream(chat):
+        for chunk in chat.stream("What to wear?"):
+            if chunk.text and not answered.is_set():
+                assert told == []
+                answered.set()
+            yield chunk.text
+
+    with Client(town.server) as client:
+        chat = Chat(model, on_message=slow if kind == "plain" else slow_async).with_tools(client)
+        assert "".join(stream(chat)) == "Wear a coat."
+    # The turn ends when all were told.
+    assert told == chat.messages
+
+
+@pytest.mark.covers("CHAT-14")
+@pytest.mark.parametrize("error", [ModelError("busy", 429), None])
+def test_observers_were_told_of_everything_when_a_turn_ends(town, error):
+    told = []
+
+    async def slow(message):
+        await asyncio.sleep(0.01)
+        told.append(message)
+
+    with Client(town.server) as client:
+        chat = Chat(ScriptedModel(call("weather", city="Oslo"), error or "Fine."), on_message=slow).with_tools(client)
+        with pytest.raises(ModelError) if error else nullcontext():
+            chat.ask("Go")
+        assert told == chat.messages
+        chat.with_model(ScriptedModel("Fine."))
+        chat.step("And now?")
+        assert told == chat.messages
+
+
+@pytest.mark.covers("CHAT-14")
+@scenario
+async def test_an_observer_that_begins_another_turn_is_refused_and_does_not_hang(town, caplog):
+    async def again(message):
+        await chat.ask("Again")
+
+    chat = AsyncChat(ScriptedModel("Fine."), on_message=again)
+    async with asyncio.timeout(DEADLINE):
+        await chat.ask("Hello")
+    assert caplog.text.count("A turn of this conversation goes on") == 2
+
+
+@pytest.mark.covers("CHAT-14", "CHAT-24")
+@scenario
+async def test_who_gives_a_turn_up_does_not_wait_for_its_observers_and_they_are_told(town):
+    told, release = [], asyncio.Event()
+
+    async def slow(message):
+        await release.wait()
+        told.append(message)
+
+    async with AsyncClient(town.server) as client:
+        chat = AsyncChat(ScriptedModel(call("wait"), "Fine."), on_message=slow).with_tools(client)
+        turn = asyncio.create_task(chat.ask("Go"))
+        assert await asyncio.to_thread(town.started.wait, DEADLINE)
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(turn, DEADLINE)
+        assert told == []
+        release.set()
+        await chat.ask("And now?")
+        assert told == chat.messages
 
 
 @pytest.mark.covers("CHAT-15")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dragoman.chat.links import Links
 from dragoman.chat.messages import Message, Text, ToolCall
@@ -59,13 +59,11 @@ class Calls:
             pending.is_allowed = verdict == "allow"
             pending.approval = approval
 
-    async def make(
-        self, pending: PendingCall, told: Callable[[ToolCall], Awaitable[None]], *, asks: bool
-    ) -> ToolResult:
+    async def make(self, pending: PendingCall, tell: Callable[[ToolCall], None], *, asks: bool) -> ToolResult:
         """Make a call, if it may be made, and return what came of it; `asks` says that somebody may yet be asked."""
         try:
             approval = await self._approved(pending, asks=asks)
-            await told(pending.call)
+            tell(pending.call)
             pending.is_begun = True
             known = pending.tool
             assert known is not None

@@ -44,7 +44,8 @@ class ChatOptions(TypedDict, total=False):
     tool_timeout: float | None
     """How many seconds a call may go without a sign of life; the client's own limit, without it."""
     on_tool_call: Callable[[ToolCall], Any] | None
-    """Is told of each call that is made."""
+    """Is told of each call that is made. Observers are told in order, one at a time, while the turn goes on; the turn
+    ends when they were told."""
     on_tool_result: Callable[[ToolResult], Any] | None
     """Is told of what came of each call."""
     on_message: Callable[[Message], Any] | None
