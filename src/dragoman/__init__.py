@@ -37,23 +37,32 @@ if TYPE_CHECKING:
         HeaderMismatch,
         HttpError,
         InputNeeded,
+        InsecureRedirectUri,
+        InsecureUrl,
+        InsufficientScope,
         InternalError,
+        InvalidClientMetadataUrl,
+        InvalidCredentials,
         InvalidParams,
         InvalidRequest,
         MethodAlreadyDefined,
         MethodNotFound,
         MissingCapability,
+        ModelError,
         NotFound,
         PaginationLimit,
         ParseError,
         ResourceNotFound,
+        RoundLimit,
         RpcError,
         ServerCrashed,
         SessionExpired,
         Timeout,
+        TokenRefused,
         ToolError,
         ToolNotUnique,
         TransportError,
+        UnregisteredRedirectUri,
         UnsupportedVersion,
         UrlElicitationRequired,
         ValidationError,
@@ -74,11 +83,12 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "dragoman.errors": (
-        "AuthError AuthRequired Cancelled CapabilityNotAvailable ConfigError ConnectError DefinitionError DragomanError"
-        " HeaderMismatch HttpError InputNeeded InternalError InvalidParams InvalidRequest MethodAlreadyDefined"
-        " MethodNotFound MissingCapability NotFound PaginationLimit ParseError ResourceNotFound RpcError ServerCrashed"
-        " SessionExpired Timeout ToolError ToolNotUnique TransportError UnsupportedVersion UrlElicitationRequired"
-        " ValidationError"
+        "AuthError AuthRequired Cancelled CapabilityNotAvailable ConfigError ConnectError DefinitionError"
+        " DragomanError HeaderMismatch HttpError InputNeeded InsecureRedirectUri InsecureUrl InsufficientScope"
+        " InternalError InvalidClientMetadataUrl InvalidCredentials InvalidParams InvalidRequest MethodAlreadyDefined"
+        " MethodNotFound MissingCapability ModelError NotFound PaginationLimit ParseError ResourceNotFound RoundLimit"
+        " RpcError ServerCrashed SessionExpired Timeout TokenRefused ToolError ToolNotUnique TransportError"
+        " UnregisteredRedirectUri UnsupportedVersion UrlElicitationRequired ValidationError"
     ),
     "dragoman.chat.blocking": "Chat",
     "dragoman.chat.chat": "AsyncChat",
@@ -158,7 +168,12 @@ __all__ = [
     "InputNeeded",
     "InputRequired",
     "InputSchema",
+    "InsecureRedirectUri",
+    "InsecureUrl",
+    "InsufficientScope",
     "InternalError",
+    "InvalidClientMetadataUrl",
+    "InvalidCredentials",
     "InvalidParams",
     "InvalidRequest",
     "ListRoots",
@@ -167,6 +182,7 @@ __all__ = [
     "MethodAlreadyDefined",
     "MethodNotFound",
     "MissingCapability",
+    "ModelError",
     "Network",
     "NotFound",
     "Notification",
@@ -180,6 +196,7 @@ __all__ = [
     "ResourceNotFound",
     "ResourceTemplate",
     "Roots",
+    "RoundLimit",
     "RpcError",
     "Sample",
     "Sampling",
@@ -188,11 +205,13 @@ __all__ = [
     "ServerCrashed",
     "SessionExpired",
     "Timeout",
+    "TokenRefused",
     "Tool",
     "ToolError",
     "ToolNotUnique",
     "ToolResult",
     "TransportError",
+    "UnregisteredRedirectUri",
     "UnsupportedVersion",
     "UrlElicitationRequired",
     "ValidationError",

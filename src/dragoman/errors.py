@@ -25,8 +25,10 @@ DragomanError
       UnregisteredRedirectUri       the client's metadata does not list the redirect URI; also a ValueError
       InvalidClientMetadataUrl      the URL cannot be a client id; also a ValueError
       InvalidCredentials            the credentials cannot be used as they are; also a ValueError
+      TokenRefused(error)           an authorization server did not give tokens
     Timeout(request_id)             it did not answer in time; also a TimeoutError
   ModelError(status, retry_after)   a language model cannot be asked, or did not answer to the end
+  RoundLimit                        a language model called tools for too many rounds
   ToolError(message, result)        what went wrong in a tool, for the model to read
   Cancelled                         the client gave the request up; nothing is answered
   InputNeeded(requests, state)      the server needs answers that this client cannot give by itself
@@ -263,6 +265,17 @@ class InvalidCredentials(AuthError, ValueError):
     """The credentials are missing, blank, or do not fit the way in which they are to be used."""
 
 
+class TokenRefused(AuthError):
+    """An authorization server did not give tokens; `error` is the code that it gave as the reason."""
+
+    def __init__(self, message: str, error: str | None = None) -> None:
+        super().__init__(message)
+        self.error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.args[0], self.error)
+
+
 class Timeout(TransportError, TimeoutError):
     """The other side did not answer in time."""
 
@@ -292,6 +305,10 @@ class ModelError(DragomanError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.args[0], self.status, self.retry_after)
+
+
+class RoundLimit(DragomanError):
+    """A language model went on calling tools for too many rounds of one turn."""
 
 
 class ToolError(DragomanError):

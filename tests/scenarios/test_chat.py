@@ -4,15 +4,16 @@ import asyncio
 import gc
 import subprocess
 import sys
+import threading
 import time
 from base64 import b64encode
+from contextlib import nullcontext
 
 import pytest
 
 from chat.provider import Provider, Say
-from dragoman import AsyncChat, AsyncClient, Chat, Client, NotFound, RpcError
-from dragoman.chat import ChatOptions, Media, Message, RoundLimit, Text, Usage
-from dragoman.errors import ModelError
+from dragoman import AsyncChat, AsyncClient, Chat, Client, ModelError, NotFound, RoundLimit, RpcError
+from dragoman.chat import ChatOptions, Media, Message, Text, Usage
 from dragoman.runtime.portal import portal
 from dragoman.testing import ScriptedModel
 from scenarios.chat_checks import DEADLINE, ERAS, PLACES, assert_valid, call, reach
@@ -133,6 +134,48 @@ async def test_resources_and_templates_are_shown_to_the_model(town):
         assert seal.content == [Text("seal"), Media(PICTURE, "image/png", "town://seal")]
         assert house.text.endswith("Jo lives at Main 1")
         assert question.text == "What is this?"
+
+
+@pytest.mark.covers("LMR-02")
+@scenario
+async def test_a_resource_or_template_adds_itself_to_a_chat(town):
+    async with AsyncClient(town.server) as client:
+        chat = AsyncChat(ScriptedModel("Seen."))
+        assert (await client.resource("charter")).include(chat) is chat
+        (await client.resource_template("house")).include(chat, name="Main", number=1)
+        await chat.ask("What is this?")
+        texts = [message.text for message in chat.messages]
+        assert texts[:2] == [
+            "charter: The law of the town.\n\nAll may enter.",
+            "house (street://Main/1): Who lives there.\n\nJo lives at Main 1",
+        ]
+
+
+@pytest.mark.covers("LMR-02", "CHAT-12")
+def test_a_resource_of_a_blocking_client_adds_itself_to_a_blocking_chat(town):
+    with Client(town.server) as client:
+        chat = client.resource("charter").include(Chat(ScriptedModel("Seen.")))
+        client.resource_template("house").include(chat, name="Main", number=1).ask("What is this?")
+        assert [message.text.partition("\n\n")[2] for message in chat.messages[:2]] == [
+            "All may enter.",
+            "Jo lives at Main 1",
+        ]
+        with pytest.raises(TypeError, match="blocks; give it to a Chat"):
+            client.resource("charter").include(AsyncChat(ScriptedModel()))
+
+
+@pytest.mark.covers("CHAT-31")
+def test_a_chat_shows_its_model_and_how_many_messages_and_tools_it_has(town):
+    chat = Chat("openai:gpt-4.1", api_key="sk-of-this-test", base_url="http://jo:secret@127.0.0.1:9/v1")
+    assert repr(chat) == "<Chat 'openai:gpt-4.1': 0 messages, 0 tools>"
+    with Client(town.server) as client:
+        weather = client.tool("weather")
+        chat = Chat(ScriptedModel("Fine.")).with_instructions("The code is 1234.").with_tools(weather)
+        assert repr(chat) == "<Chat 'scripted': 1 message, tools not listed yet>"
+        chat.ask("Hello")
+        assert repr(chat) == "<Chat 'scripted': 3 messages, 1 tool>"
+        assert repr(chat.with_tools(client)) == "<Chat 'scripted': 3 messages, tools not listed yet>"
+    assert repr(AsyncChat(ScriptedModel())) == "<AsyncChat 'scripted': 0 messages, 0 tools>"
 
 
 @pytest.mark.covers("LMP-02")
@@ -275,6 +318,87 @@ def test_observers_that_fail_harm_nothing(town, caplog):
         chat.on_tool_call = chat.on_tool_result = chat.on_message = fails
         assert str(chat.ask("What to wear?")) == "Wear a coat."
     assert caplog.text.count("An observer of the conversation failed") == 6
+
+
+@pytest.mark.covers("CHAT-14")
+@pytest.mark.parametrize("kind", ["plain", "async"])
+def test_an_observer_that_is_slow_delays_neither_the_model_nor_the_calls(town, kind):
+    model = ScriptedModel(call("weather", city="Oslo"), "Wear a coat.")
+    answered, told = threading.Event(), []
+
+    def slow(message):
+        # The first message is told only after the model has given its last answer.
+        assert answered.wait(DEADLINE)
+        told.append(message)
+
+    async def slow_async(message):
+        await asyncio.to_thread(slow, message)
+
+    def stream(chat):
+        for chunk in chat.stream("What to wear?"):
+            if chunk.text and not answered.is_set():
+                assert told == []
+                answered.set()
+            yield chunk.text
+
+    with Client(town.server) as client:
+        chat = Chat(model, on_message=slow if kind == "plain" else slow_async).with_tools(client)
+        assert "".join(stream(chat)) == "Wear a coat."
+    # The turn ends when all were told.
+    assert told == chat.messages
+
+
+@pytest.mark.covers("CHAT-14")
+@pytest.mark.parametrize("error", [ModelError("busy", 429), None])
+def test_observers_were_told_of_everything_when_a_turn_ends(town, error):
+    told = []
+
+    async def slow(message):
+        await asyncio.sleep(0.01)
+        told.append(message)
+
+    with Client(town.server) as client:
+        chat = Chat(ScriptedModel(call("weather", city="Oslo"), error or "Fine."), on_message=slow).with_tools(client)
+        with pytest.raises(ModelError) if error else nullcontext():
+            chat.ask("Go")
+        assert told == chat.messages
+        chat.with_model(ScriptedModel("Fine."))
+        chat.step("And now?")
+        assert told == chat.messages
+
+
+@pytest.mark.covers("CHAT-14")
+@scenario
+async def test_an_observer_that_begins_another_turn_is_refused_and_does_not_hang(town, caplog):
+    async def again(message):
+        await chat.ask("Again")
+
+    chat = AsyncChat(ScriptedModel("Fine."), on_message=again)
+    async with asyncio.timeout(DEADLINE):
+        await chat.ask("Hello")
+    assert caplog.text.count("A turn of this conversation goes on") == 2
+
+
+@pytest.mark.covers("CHAT-14", "CHAT-24")
+@scenario
+async def test_who_gives_a_turn_up_does_not_wait_for_its_observers_and_they_are_told(town):
+    told, release = [], asyncio.Event()
+
+    async def slow(message):
+        await release.wait()
+        told.append(message)
+
+    async with AsyncClient(town.server) as client:
+        chat = AsyncChat(ScriptedModel(call("wait"), "Fine."), on_message=slow).with_tools(client)
+        turn = asyncio.create_task(chat.ask("Go"))
+        assert await asyncio.to_thread(town.started.wait, DEADLINE)
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(turn, DEADLINE)
+        assert told == []
+        release.set()
+        await chat.ask("And now?")
+        assert told == chat.messages
 
 
 @pytest.mark.covers("CHAT-15")

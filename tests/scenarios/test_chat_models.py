@@ -9,7 +9,7 @@ import traceback
 import pytest
 
 from chat.provider import Fail, Provider, Say
-from dragoman import AsyncClient, Server
+from dragoman import AsyncClient, Server, ToolError
 from dragoman.chat import AsyncChat
 from dragoman.chat.messages import Media, Message, ModelOptions, ToolCall, ToolSpec, Usage
 from dragoman.chat.models import AnyLlm, resolve_model
@@ -362,3 +362,38 @@ def test_a_chat_gives_a_server_the_arguments_that_a_model_meant(kind, written, s
     assert asked == [("Oslo", 3, None) if strict else ("Oslo", 2, ["a"])]
     told = provider.asked[1].body["messages"][-1]["content"]
     assert told == "cold" if kind == "openai" else told[0]["content"] == "cold"
+
+
+@pytest.mark.covers("LMT-05")
+@pytest.mark.parametrize("kind", ALL)
+def test_a_provider_is_told_in_its_own_way_that_a_call_failed(kind):
+    server = Server("river")
+
+    @server.tool
+    def cross(by: str) -> str:
+        if by == "bridge":
+            raise ToolError("The bridge is closed")
+        return f"by {by}"
+
+    async def talk(model):
+        async with AsyncClient(server) as client:
+            await AsyncChat(model).with_tools(client).ask("Cross the river")
+        await model.aclose()
+
+    calls = [("c1", "cross", '{"by": "bridge"}'), ("c2", "cross", '{"by": "boat"}'), ("c3", "swim", "{}")]
+    with Provider(Say("Let me try.", calls), Say("By boat.")) as provider:
+        run(talk(model_of(provider, kind)))
+    last = provider.asked[1].body["messages"]
+    missing = "Error: There is no tool 'swim'; there are: cross"
+    if kind == "openai":
+        assert [message["content"] for message in last[-3:]] == ["Error: The bridge is closed", "by boat", missing]
+        assert last[-3].keys() == {"role", "tool_call_id", "content"}
+    else:
+        assert last[-1] == {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "c1", "content": "The bridge is closed", "is_error": True},
+                {"type": "tool_result", "tool_use_id": "c2", "content": "by boat"},
+                {"type": "tool_result", "tool_use_id": "c3", "content": missing, "is_error": True},
+            ],
+        }

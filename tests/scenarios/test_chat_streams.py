@@ -9,6 +9,7 @@ import urllib.request
 
 import pytest
 
+from chat.provider import Provider, Say
 from dragoman import AsyncChat, AsyncClient, Chat, Client
 from dragoman.chat import Delta, Message
 from dragoman.errors import DragomanError
@@ -210,13 +211,32 @@ def test_a_stream_that_was_never_read_asks_nothing():
     assert model.requests == []
 
 
+@pytest.mark.covers("CHAT-30")
+@EVERY_ERA
 @scenario
-async def test_a_blocking_chat_in_a_running_loop_says_what_to_use_instead():
+async def test_a_blocking_chat_works_where_a_loop_runs_as_in_a_notebook(town, era):
+    with Client(town.server, mode=era) as client, Provider(Say("Hello.")) as provider:
+        chat = Chat(ScriptedModel(call("weather", city="Oslo"), "Wear a coat.", "Yes.", "Bye."), on_message=str)
+        chat.with_tools(client).with_resource(client.resource("charter"))
+        assert str(chat.ask("What to wear?")) == "Wear a coat."
+        assert "".join(chunk.text for chunk in chat.stream("Sure?")) == "Yes."
+        assert chat.step("Bye").is_last
+        where = {"base_url": provider.openai_url, "api_key": "sk-of-this-test"}
+        with Chat("openai:test", **where) as other:
+            assert str(other.ask("Hello")) == "Hello."
+    await asyncio.sleep(0)  # the loop of the caller goes on
+
+
+@pytest.mark.covers("CHAT-30")
+@pytest.mark.parametrize("way", ["ask", "stream"])
+def test_a_blocking_chat_in_the_loop_that_would_serve_it_says_what_to_use_instead(way):
     chat = Chat(ScriptedModel("Fine."))
-    with pytest.raises(DragomanError, match="await its asynchronous twin"):
-        chat.ask("Go")
-    with pytest.raises(DragomanError, match="use AsyncChat there"):
-        next(chat.stream("Go"))
+
+    async def nested():
+        chat.ask("Go") if way == "ask" else next(chat.stream("Go"))
+
+    with pytest.raises(DragomanError, match="would wait for itself; await its asynchronous twin there"):
+        portal().run(nested())
     assert chat.messages == []
 
 

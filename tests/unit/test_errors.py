@@ -1,9 +1,11 @@
 import copy
 import pickle
+import re
 
 import pytest
 from msgspec import UNSET
 
+import dragoman
 from dragoman import errors
 from dragoman.errors import (
     DefinitionError,
@@ -12,6 +14,7 @@ from dragoman.errors import (
     MissingCapability,
     ResourceNotFound,
     RpcError,
+    TokenRefused,
     UnsupportedVersion,
     UrlElicitationRequired,
     ValidationError,
@@ -89,3 +92,29 @@ def test_every_error_is_a_dragoman_error_and_definition_errors_are_value_errors_
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
     assert all(issubclass(kind, DragomanError) for kind in kinds)
     assert issubclass(DefinitionError, ValueError)
+
+
+def public_errors():
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, DragomanError)]
+    return [kind for kind in kinds if not kind.__name__.startswith("_")]
+
+
+@pytest.mark.parametrize("kind", public_errors(), ids=lambda kind: kind.__name__)
+def test_every_error_is_public_and_drawn_under_its_parent(kind):
+    assert getattr(dragoman, kind.__name__) is kind
+    assert kind.__name__ in dragoman.__all__
+    lines = errors.__doc__.splitlines()
+    [place] = [number for number, line in enumerate(lines) if re.match(rf" *{kind.__name__}\b", line)]
+    depth = indent(lines[place])
+    above = [line for line in lines[:place] if line.strip() and indent(line) < depth]
+    parent = next((base for base in kind.__mro__[1:] if not base.__name__.startswith("_")), None)
+    assert kind is DragomanError or re.match(rf" *{parent.__name__}\b", above[-1])
+
+
+def indent(line):
+    return len(line) - len(line.lstrip())
+
+
+def test_a_refusal_of_tokens_keeps_its_code_when_pickled():
+    again = pickle.loads(pickle.dumps(TokenRefused("no", "invalid_grant")))
+    assert (str(again), again.error) == ("no", "invalid_grant")

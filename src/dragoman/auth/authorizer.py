@@ -33,8 +33,7 @@ from dragoman.auth.records import Authority, Tokens
 from dragoman.auth.scopes import chosen, joined
 from dragoman.auth.signing import DPOP_ALGORITHM, ProofKey
 from dragoman.auth.storage import Keeper, MemoryStorage
-from dragoman.auth.token_endpoint import TokenRefused
-from dragoman.errors import AuthError, AuthRequired, InsecureUrl
+from dragoman.errors import AuthError, AuthRequired, InsecureUrl, TokenRefused
 
 UNAUTHORIZED, FORBIDDEN = 401, 403
 MOST_STEPS = 2

@@ -22,13 +22,12 @@ from dragoman.auth.token_endpoint import (
     POST,
     SIGNED,
     Credential,
-    TokenRefused,
     accepted,
     identified,
     request_tokens,
     secrets_of,
 )
-from dragoman.errors import AuthError, InvalidCredentials
+from dragoman.errors import AuthError, InvalidCredentials, TokenRefused
 
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105
 ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"

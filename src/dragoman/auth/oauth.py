@@ -20,8 +20,8 @@ from dragoman.auth.registration import Applicant, checked_metadata, identify
 from dragoman.auth.scopes import chosen, with_offline
 from dragoman.auth.signing import ProofKey, unpadded
 from dragoman.auth.storage import FileStorage
-from dragoman.auth.token_endpoint import TokenRefused, credential, request_tokens
-from dragoman.errors import AuthError, UnregisteredRedirectUri
+from dragoman.auth.token_endpoint import credential, request_tokens
+from dragoman.errors import AuthError, TokenRefused, UnregisteredRedirectUri
 
 VERIFIER_BYTES, STATE_BYTES = 64, 32
 PENDING_SECONDS = 600.0

@@ -16,7 +16,7 @@ from dragoman.auth.challenges import USE_NONCE, values
 from dragoman.auth.fetching import CREATED, OK, Fetcher, Reply, text
 from dragoman.auth.records import Authority, ClientInformation, Tokens
 from dragoman.auth.signing import AssertionSigner, ProofKey
-from dragoman.errors import AuthError
+from dragoman.errors import TokenRefused
 
 BASIC, POST, NONE, SIGNED = "client_secret_basic", "client_secret_post", "none", "private_key_jwt"
 ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
@@ -32,17 +32,6 @@ _SECRET_FIELDS = (
     "subject_token",
 )
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
-
-
-class TokenRefused(AuthError):
-    """An authorization server did not give tokens; `error` is the code that it gave as the reason."""
-
-    def __init__(self, message: str, error: str | None = None) -> None:
-        super().__init__(message)
-        self.error = error
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.args[0], self.error)
 
 
 class Credential(Struct):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     )
     from dragoman.chat.models import AnyLlm
     from dragoman.chat.options import ChatOptions
-    from dragoman.chat.outcomes import Chunk, PendingCall, Reply, RoundLimit, Step, ToolResult
+    from dragoman.chat.outcomes import Chunk, PendingCall, Reply, Step, ToolResult
     from dragoman.chat.policy import Policy
 
 _HOMES = {
@@ -33,7 +33,7 @@ _HOMES = {
     "messages": "Delta Media Message Model ModelOptions Part Text ToolCall ToolCallDelta ToolSpec Usage",
     "models": "AnyLlm",
     "options": "ChatOptions",
-    "outcomes": "Chunk PendingCall Reply RoundLimit Step ToolResult",
+    "outcomes": "Chunk PendingCall Reply Step ToolResult",
     "policy": "Policy",
 }
 
@@ -52,7 +52,6 @@ __all__ = [
     "PendingCall",
     "Policy",
     "Reply",
-    "RoundLimit",
     "Step",
     "Text",
     "ToolCall",

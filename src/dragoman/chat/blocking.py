@@ -22,10 +22,9 @@ from dragoman.chat.outcomes import Chunk, PendingCall, Reply
 from dragoman.client.blocking import BoundTool
 from dragoman.client.bound import AsyncBoundTool
 from dragoman.client.sampling import MAX_CONCURRENT
-from dragoman.errors import DragomanError
 from dragoman.runtime.blocking import blocking
 from dragoman.runtime.offload import offload
-from dragoman.runtime.portal import existing_portal, outcome, portal, run_blocking
+from dragoman.runtime.portal import existing_portal, outcome, portal
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
@@ -50,7 +49,8 @@ class Chat:
         reply = chat.ask("What should I wear in Oslo?")
 
     It has the methods and options of `AsyncChat`, and takes clients that block. It is one conversation: one turn at a
-    time; threads that talk at the same time need a chat each.
+    time; threads that talk at the same time need a chat each. It works where an event loop runs, as in a notebook, and
+    holds that loop up until the turn ends; use `AsyncChat` where the loop has other work.
 
     Raises:
         TypeError: there is no such option, or something is of the wrong kind.
@@ -65,9 +65,12 @@ class Chat:
         weakref.finalize(self, _let_go, self._chat).atexit = False
         _chats.add(self)
 
+    def __repr__(self) -> str:
+        return self._chat._described_as(type(self).__name__)
+
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         try:
-            return run_blocking(method(self._chat, *args, **kwargs))
+            return portal().run(method(self._chat, *args, **kwargs))
         except KeyboardInterrupt:
             with suppress(Exception):
                 outcome(portal().start(self._chat._turn_that_ends()), CLOSING_SECONDS)
@@ -170,7 +173,7 @@ class Chat:
             RoundLimit: the model went on calling tools for too many rounds.
             DragomanError: another turn goes on; or a resource, a prompt or the tools cannot be had from their server.
         """
-        _require_no_loop()
+        portal().require_other_thread()
         reading = _Reading(self._chat, text, attachments)
         try:
             yield from reading.pieces()
@@ -307,14 +310,6 @@ def _let_go_of_all() -> None:
 
 
 atexit.register(_let_go_of_all)
-
-
-def _require_no_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise DragomanError("A blocking chat was streamed inside a running event loop; use AsyncChat there")
 
 
 def _twin(given: Any) -> Any:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from dragoman.chat.links import Links
 from dragoman.chat.messages import Message, Text, ToolCall
 from dragoman.chat.options import ChatOptions
 from dragoman.chat.outcomes import PendingCall, ToolResult
@@ -32,6 +33,7 @@ class Calls:
         self._approval_timeout = options.get("approval_timeout")
         self._most = options.get("max_result_characters", MOST_RESULT_CHARACTERS)
         self._timeout = options.get("tool_timeout")
+        self.links = Links(options.get("resource_links") or "offer")
 
     async def judge(self, pending: PendingCall, tools: Iterable[str]) -> None:
         """Find out what is to be done about a call; `tools` are the names that there are."""
@@ -57,17 +59,16 @@ class Calls:
             pending.is_allowed = verdict == "allow"
             pending.approval = approval
 
-    async def make(
-        self, pending: PendingCall, told: Callable[[ToolCall], Awaitable[None]], *, asks: bool
-    ) -> ToolResult:
+    async def make(self, pending: PendingCall, tell: Callable[[ToolCall], None], *, asks: bool) -> ToolResult:
         """Make a call, if it may be made, and return what came of it; `asks` says that somebody may yet be asked."""
         try:
             approval = await self._approved(pending, asks=asks)
-            await told(pending.call)
+            tell(pending.call)
             pending.is_begun = True
-            assert pending.tool is not None
-            result = await pending.tool.tool.call(approval.arguments, raise_on_error=False, timeout=self._timeout)
-            parts = result_parts(result, self._most)
+            known = pending.tool
+            assert known is not None
+            result = await known.tool.call(approval.arguments, raise_on_error=False, timeout=self._timeout)
+            parts = result_parts(await self.links.take(known, result, self._timeout), self._most)
         except ToolError as error:
             return failed(pending.call, str(error))
         except DragomanError as error:

@@ -9,7 +9,6 @@ the list of these calls come to be in one step of the loop, and so do the result
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from pathlib import Path
@@ -20,18 +19,18 @@ import msgspec
 from dragoman import types
 from dragoman.chat.calls import Calls, all_ended, outcome, settle
 from dragoman.chat.gathering import Gathered, closing
-from dragoman.chat.messages import Message, Model, ModelOptions, Part, Text, Usage
+from dragoman.chat.messages import Message, Model, ModelOptions, Part, Text, ToolCall, Usage
+from dragoman.chat.observers import Observers
 from dragoman.chat.options import ChatOptions, check
-from dragoman.chat.outcomes import Chunk, PendingCall, Reply, RoundLimit, Step, ToolResult
+from dragoman.chat.outcomes import Chunk, PendingCall, Reply, Step, ToolResult
 from dragoman.chat.rendering import attachment, prompt_messages, resource_message, separated
 from dragoman.chat.sampler import Models, sample
 from dragoman.chat.toolbox import KnownTool, Toolbox
 from dragoman.chat.turns import Turns
 from dragoman.client.approval import Approval
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate
-from dragoman.client.calling import call
 from dragoman.client.sampling import MAX_CONCURRENT, Sampling, SamplingRequest
-from dragoman.errors import NotFound
+from dragoman.errors import NotFound, RoundLimit
 from dragoman.runtime.offload import offload
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 
 MOST_ROUNDS = 25
 Fetch = Callable[[], Awaitable[list[Message]]]
-_logger = logging.getLogger("dragoman.chat")
 
 
 class AsyncChat:
@@ -79,7 +77,15 @@ class AsyncChat:
         self._to_add: list[Fetch] = []
         self._pending: list[PendingCall] = []
         self._said: list[Message] = []
-        self._untold: list[Message] = []
+        self._observers = Observers()
+
+    def __repr__(self) -> str:
+        return self._described_as(type(self).__name__)
+
+    def _described_as(self, kind: str) -> str:
+        size = self._toolbox.size
+        tools = "tools not listed yet" if size is None else _count(size, "tool")
+        return f"<{kind} {self._models.own.name!r}: {_count(len(self.messages), 'message')}, {tools}>"
 
     # What the conversation is about; fetched when the model is asked next.
 
@@ -209,12 +215,18 @@ class AsyncChat:
             RoundLimit: the model went on calling tools for too many rounds.
             DragomanError: another turn goes on; or a resource, a prompt or the tools cannot be had from their server.
         """
-        async with self._turns.one() as turn, aclosing(self._talk(text, attachments)) as chunks:
+        async with (
+            self._turns.one() as turn,
+            self._observers.awaited(),
+            aclosing(self._talk(text, attachments)) as chunks,
+        ):
             try:
                 async for chunk in chunks:
                     yield chunk
-            finally:
+            except (GeneratorExit, asyncio.CancelledError):
                 turn.is_left = True
+                raise
+            finally:
                 self._settle()
 
     async def _talk(self, text: str | None, attachments: Iterable[Any]) -> AsyncGenerator[Chunk, None]:
@@ -249,7 +261,7 @@ class AsyncChat:
             ModelError: the model cannot be reached, or refuses.
             DragomanError: another turn goes on; or a resource, a prompt or the tools cannot be had from their server.
         """
-        async with self._turns.one():
+        async with self._turns.one(), self._observers.awaited():
             if self._pending:
                 if text is not None or attachments:
                     raise ValueError("Calls wait to be made: step() makes them, and ask() gives them up")
@@ -305,14 +317,11 @@ class AsyncChat:
         await self._add_what_waits()
         if text is not None or parts:
             self._note(Message("user", separated([*([Text(text)] if text is not None else []), *parts])))
-        await self._report()
 
     def _settle(self) -> None:
         """Give up the calls that were not made."""
         self._pending = []
-        given_up = settle(self.messages)
-        self._said += given_up
-        self._untold += given_up
+        self._tell_of(settle(self.messages))
 
     async def _add_what_waits(self) -> None:
         """Add what was asked for; what cannot be had is raised, and not asked for again."""
@@ -327,25 +336,16 @@ class AsyncChat:
 
     def _note(self, *messages: Message) -> None:
         self.messages += messages
-        self._said += messages
-        self._untold += messages
+        self._tell_of(messages)
 
-    async def _report(self) -> None:
-        """Tell of messages that nobody was told of, those of a turn that was given up included."""
-        while self._untold:
-            await self._tell(self.on_message, self._untold.pop(0))
-
-    async def _tell(self, function: Callable[..., Any] | None, *given: Any) -> None:
-        if function is None:
-            return
-        try:
-            await call(function, *given)
-        except Exception:
-            _logger.exception("An observer of the conversation failed")
+    def _tell_of(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            self._said.append(message)
+            self._observers.tell(self.on_message, message)
 
     async def _answer(self) -> AsyncGenerator[Chunk, None]:
         """Let the model say something, and note what it wants to be called."""
-        self._tools = await self._toolbox.open()
+        self._tools = self._calls.links.with_readers(await self._toolbox.open())
         specs = [known.spec for known in self._tools.values()]
         gathered = Gathered()
         try:
@@ -359,7 +359,6 @@ class AsyncChat:
         calls = gathered.calls({known.id for message in self.messages for known in message.tool_calls})
         self._note(Message.assistant(gathered.text, calls))
         self._pending = [PendingCall(wanted, self._tools.get(wanted.name)) for wanted in calls]
-        await self._report()
         await self._judge()
 
     async def _judge(self) -> None:
@@ -376,9 +375,8 @@ class AsyncChat:
             results = [outcome(pending, task) for pending, task in zip(calls, tasks, strict=True)]
             self._pending = []
             self._note(*(result.message for result in results))
-        await self._report()
         for result in results:
-            await self._tell(self.on_tool_result, result)
+            self._observers.tell(self.on_tool_result, result)
         return results
 
     async def _turn_that_ends(self) -> None:
@@ -386,8 +384,8 @@ class AsyncChat:
         async with self._turns.one():
             pass
 
-    async def _tell_of_call(self, wanted: Any) -> None:
-        await self._tell(self.on_tool_call, wanted)
+    def _tell_of_call(self, wanted: ToolCall) -> None:
+        self._observers.tell(self.on_tool_call, wanted)
 
     # Sampling.
 
@@ -457,6 +455,10 @@ async def _shown(resource: AsyncBoundResource | AsyncBoundResourceTemplate, argu
     else:
         contents, title = await resource.contents(), resource.name
     return [resource_message(f"{title}: {resource.description}" if resource.description else title, contents)]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _other_kind(given: Any, wanted: str) -> TypeError:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import uuid
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -23,6 +24,8 @@ from dragoman.types import Json
 ANTHROPIC = frozenset({"anthropic", "azureanthropic", "vertexaianthropic"})
 GEMINI = frozenset({"gemini", "vertexai"})
 OPENAI = frozenset({"openai", "azureopenai", "azure"})
+ERROR = "Error:"
+"""How the text of a failed call begins where the provider's API has no field that says so."""
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
@@ -79,29 +82,55 @@ def _without_nullable(schema: Json) -> Json:
 def completion_messages(messages: Sequence[Message], provider: str, memories: Mapping[str, Memory]) -> list[Json]:
     """Return a conversation as `messages`; media that tools gave follow their results as a user's message."""
     spoken: list[Json] = []
-    shown: list[Json] = []
-    for message in messages:
-        if message.role == "tool":
-            spoken.append(_tool_result(message))
-            shown += _shown(message, provider)
-            continue
-        if shown:
-            spoken.append({"role": "user", "content": shown})
-            shown = []
-        if message.role == "assistant":
-            spoken += _assistant(message, memories)
-        elif message.role == "system":
-            spoken.append({"role": "system", "content": message.text})
+    for are_results, run in groupby(messages, lambda message: message.role == "tool"):
+        if are_results:
+            spoken += _results(list(run), provider)
         else:
-            spoken.append({"role": "user", "content": _user_content(message, provider)})
-    return [*spoken, {"role": "user", "content": shown}] if shown else spoken
+            spoken += [said for message in run for said in _message(message, provider, memories)]
+    return spoken
 
 
-def _tool_result(message: Message) -> Json:
+def _message(message: Message, provider: str, memories: Mapping[str, Memory]) -> list[Json]:
+    if message.role == "assistant":
+        return _assistant(message, memories)
+    if message.role == "system":
+        return [{"role": "system", "content": message.text}]
+    return [{"role": "user", "content": _user_content(message, provider)}]
+
+
+def _results(messages: list[Message], provider: str) -> list[Json]:
+    """Return the results of the calls of one answer.
+
+    any-llm drops `is_error` from a message with the role `tool`, and hands blocks of Anthropic's own on as they are.
+    """
+    if provider in ANTHROPIC:
+        told = [{"role": "user", "content": [_anthropic_result(message) for message in messages]}]
+    else:
+        told = [_tool_result(message, provider) for message in messages]
+    shown = [part for message in messages for part in _shown(message, provider)]
+    return [*told, {"role": "user", "content": shown}] if shown else told
+
+
+def _anthropic_result(message: Message) -> Json:
+    block: Json = {"type": "tool_result", "tool_use_id": message.tool_call_id or "", "content": _result_text(message)}
+    return block | {"is_error": True} if message.is_error else block
+
+
+def _tool_result(message: Message, provider: str) -> Json:
+    text = _result_text(message)
+    if message.is_error and provider in GEMINI:
+        # any-llm makes the object that a text is the JSON of the response, where `error` is Gemini's word for failure.
+        text = msgspec.json.encode({"error": text}).decode()
+    elif message.is_error and not text.startswith(ERROR):
+        text = f"{ERROR} {text}"
+    return {"role": "tool", "tool_call_id": message.tool_call_id or "", "content": text}
+
+
+def _result_text(message: Message) -> str:
     text = message.text
     if any(isinstance(part, Media) for part in message.content):
         text = f"{text}\n[More of this result follows in the next message.]".lstrip()
-    return {"role": "tool", "tool_call_id": message.tool_call_id or "", "content": text or "(nothing)"}
+    return text or "(nothing)"
 
 
 def _shown(message: Message, provider: str) -> list[Json]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_args
 
+from dragoman.chat.links import LinkMode
 from dragoman.chat.messages import Message, ToolCall
 from dragoman.chat.outcomes import ToolResult
 from dragoman.chat.policy import Policy
@@ -36,10 +37,15 @@ class ChatOptions(TypedDict, total=False):
     """How often in one turn the model may answer: 25."""
     max_result_characters: int | None
     """How much text of one result the model is told: 50,000 characters; None is no limit."""
+    resource_links: LinkMode | None
+    """What becomes of resources that a result links to. "offer", as without it: the model is told of the links and has
+    a tool, `server__read_resource`, that reads them. "follow": what the first 10 of a result hold is put into it.
+    "name": the model is told of the links."""
     tool_timeout: float | None
     """How many seconds a call may go without a sign of life; the client's own limit, without it."""
     on_tool_call: Callable[[ToolCall], Any] | None
-    """Is told of each call that is made."""
+    """Is told of each call that is made. Observers are told in order, one at a time, while the turn goes on; the turn
+    ends when they were told."""
     on_tool_result: Callable[[ToolResult], Any] | None
     """Is told of what came of each call."""
     on_message: Callable[[Message], Any] | None
@@ -69,6 +75,8 @@ def _check_value(name: str, value: Any) -> None:
         handler(value, name)
     elif name.startswith("on_") and not callable(value):
         raise TypeError(f"{name} must be a function, not {value!r}")
+    if name == "resource_links" and value not in get_args(LinkMode):
+        raise ValueError(f'resource_links must be "offer", "follow" or "name", not {value!r}')
     if name in ("max_rounds", "max_result_characters") and (isinstance(value, bool) or not isinstance(value, int)):
         raise TypeError(f"{name} must be an integer, not {value!r}")
     if name in _POSITIVE and not value > 0:

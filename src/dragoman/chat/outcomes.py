@@ -10,11 +10,6 @@ from dragoman.chat.messages import Message, ToolCall, Usage
 from dragoman.chat.toolbox import KnownTool
 from dragoman.client.approval import Approval
 from dragoman.client.results import CallResult
-from dragoman.errors import DragomanError
-
-
-class RoundLimit(DragomanError):
-    """The model went on calling tools for too many rounds."""
 
 
 class ToolResult(Struct, frozen=True):
@@ -26,7 +21,7 @@ class ToolResult(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What the model was told."""
+        """What the model was told, without the mark of a failure that its provider needs."""
         return self.message.text
 
     @property

@@ -76,11 +76,35 @@ def prompt_messages(result: types.GetPromptResult) -> list[Message]:
 
 
 def result_parts(result: CallResult, most: int | None = MOST_RESULT_CHARACTERS) -> list[Part]:
-    """Return the result of a tool as a model is told it: its content, else what is structured, cut to a budget."""
-    parts = parts_of(result.content)
-    if not parts and result.has_structured:
-        parts = [Text(msgspec.json.encode(result.structured).decode())]
+    """Return the result of a tool as a model is told it, cut to a budget.
+
+    It is the content. Where that does not say the structured content, its JSON follows.
+    """
+    blocks: list[Any] = list(result.content)
+    if result.has_structured and not _says(blocks, result.structured):
+        blocks.append(types.TextContent(msgspec.json.encode(result.structured).decode()))
+    parts = parts_of(blocks)
     return (parts if most is None else _within(parts, most)) or [Text("(no content)")]
+
+
+def _says(blocks: list[Any], structured: Any) -> bool:
+    """Tell whether texts are the structured content: one is its JSON or the value itself, or each is one of its items.
+
+    Servers put what is no object into `{"result": ...}`, in the text, in the structured content, or in both.
+    """
+    if structured is None or structured in ({}, []):
+        return bool(blocks)
+    texts = [block.text for block in blocks if isinstance(block, types.TextContent)]
+    values = [_value(text) for text in texts]
+    bare = structured["result"] if isinstance(structured, dict) and structured.keys() == {"result"} else structured
+    return any(wanted in texts or wanted in values for wanted in (bare, {"result": bare})) or bare in (texts, values)
+
+
+def _value(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return text
 
 
 def _within(parts: list[Part], most: int) -> list[Part]:

@@ -50,6 +50,8 @@ class Toolbox:
     def __init__(self) -> None:
         self._sources: list[Source] = []
         self._last: dict[int, Sequence[AsyncBoundTool]] = {}
+        self.size: int | None = 0
+        """How many tools there were when they were last listed; None if something was added since."""
 
     def add(self, sources: Iterable[Source]) -> None:
         """Let the model call these tools, or all tools of these clients.
@@ -64,6 +66,7 @@ class Toolbox:
             if hasattr(source, "asynchronous"):
                 raise TypeError(f"{source!r} blocks; give it to a Chat, or give this AsyncChat an AsyncClient")
         self._sources += given
+        self.size = None if given else self.size
 
     async def open(self) -> dict[str, KnownTool]:
         """Return every tool by the name that the model knows it by."""
@@ -75,6 +78,7 @@ class Toolbox:
                 if not any(tool.is_same_as(known) for known in alike):
                     alike.append(tool)
                     tools.append(tool)
+        self.size = len(tools)
         # A tool of a group may have a prefix that its server's entry wants.
         names = tool_names((tool.server, getattr(tool, "qualified_name", tool.name)) for tool in tools)
         return {name: KnownTool(name, tool) for name, tool in zip(names, tools, strict=True)}

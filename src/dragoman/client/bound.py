@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from dragoman import types
 from dragoman.client.results import CallResult
@@ -14,6 +14,16 @@ if TYPE_CHECKING:
     from dragoman.client.client import AsyncClient
 
 D = TypeVar("D", bound=types.Tool | types.Prompt | types.Resource | types.ResourceTemplate)
+
+
+class TakesResources(Protocol):
+    """A conversation that a resource can be added to, such as a `Chat`."""
+
+    def with_resource(self, resource: Any, arguments: Mapping[str, Any] | None = None) -> Any:
+        """Show the model a resource, or the one that a template gives for some arguments."""
+
+
+C = TypeVar("C", bound=TakesResources)
 
 
 class View(Generic[D]):
@@ -171,6 +181,18 @@ class ResourceView(View[types.Resource]):
         """How many bytes it has."""
         return self.definition.size
 
+    def include(self, chat: C) -> C:
+        """Add the resource to a chat, as `chat.with_resource(resource)` does, and return the chat.
+
+        Example:
+            resource.include(chat)
+
+        Raises:
+            TypeError: the chat belongs to the other kind of client.
+        """
+        chat.with_resource(self)
+        return chat
+
 
 class AsyncBoundResource(Bound[types.Resource], ResourceView):
     """A resource of a server; what it holds is kept until the server says that it changed.
@@ -241,6 +263,18 @@ class ResourceTemplateView(View[types.ResourceTemplate]):
             known = ", ".join(template.variables) or "none"
             raise TypeError(f"{self.uri_template} has no variable {unknown[0]!r}; there are: {known}")
         return template.expand({name: _as_value(value) for name, value in arguments.items()})
+
+    def include(self, chat: C, /, **arguments: Any) -> C:
+        """Add the resource for some arguments to a chat, as `chat.with_resource` does, and return the chat.
+
+        Example:
+            template.include(chat, date="2026-07-28")
+
+        Raises:
+            TypeError: the chat belongs to the other kind of client.
+        """
+        chat.with_resource(self, arguments)
+        return chat
 
 
 class AsyncBoundResourceTemplate(Bound[types.ResourceTemplate], ResourceTemplateView):

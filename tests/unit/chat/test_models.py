@@ -255,3 +255,21 @@ def test_a_model_that_is_refused_its_request_by_any_llm_tells_so():
 
     with pytest.raises(ModelError, match="no_such_option"):
         asyncio.run(asyncio.wait_for(talk(), DEADLINE))
+
+
+@pytest.mark.covers("LMT-05")
+@pytest.mark.parametrize(
+    ("provider", "text", "told"),
+    [
+        ("openai", "closed", "Error: closed"),
+        ("openai", "Error: closed", "Error: closed"),
+        ("openai", "", "Error: (nothing)"),
+        ("bedrock", '{"reason": 1}', 'Error: {"reason": 1}'),
+        ("mistral", "closed", "Error: closed"),
+        ("gemini", "closed", '{"error":"closed"}'),
+        ("vertexai", '{"reason": 1}', '{"error":"{\\"reason\\": 1}"}'),
+    ],
+)
+def test_a_failed_call_is_told_in_the_text_where_the_api_has_no_field_for_it(provider, text, told):
+    result = Message("tool", Message.user(text).content, tool_call_id="c1", is_error=True)
+    assert completion_messages([result], provider, {}) == [{"role": "tool", "tool_call_id": "c1", "content": told}]

@@ -3,6 +3,7 @@
 from base64 import b64encode
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from dragoman import types
@@ -40,12 +41,63 @@ def test_texts_that_follow_each_other_are_lines_of_one():
     assert parts_of(blocks) == [Text("one\ntwo"), Media(PIXEL, "image/png"), Text("three")]
 
 
+def told(texts, structured):
+    result = CallResult([types.TextContent(text) for text in texts], structured, has_structured=True)
+    return text_of(result_parts(result, None))
+
+
 @pytest.mark.covers("LMT-07")
 def test_what_is_structured_is_told_where_there_is_no_content():
-    assert result_parts(CallResult([], {"a": [1]}, has_structured=True)) == [Text('{"a":[1]}')]
-    assert result_parts(CallResult([], None, has_structured=True)) == [Text("null")]
-    assert result_parts(CallResult([types.TextContent("said")], {"a": 1}, has_structured=True)) == [Text("said")]
+    assert told([], {"a": [1]}) == '{"a":[1]}'
+    assert told([], None) == "null"
+    assert told([], []) == "[]"
     assert result_parts(CallResult([])) == [Text("(no content)")]
+
+
+@pytest.mark.covers("LMT-07")
+@pytest.mark.parametrize(
+    ("texts", "structured"),
+    [
+        (["3 rows"], {"rows": [1, 2, 3]}),
+        (["true"], {"a": 1}),
+        (["one", "two"], ["one", "two", "three"]),
+        (["[" * 100_000], {"a": 1}),
+        (["\ud800"], {"a": 1}),
+    ],
+)
+def test_what_is_structured_follows_texts_that_lack_it(texts, structured):
+    *said, json = told(texts, structured).split("\n")
+    assert said == texts
+    assert msgspec.json.decode(json) == structured
+
+
+@pytest.mark.covers("LMT-07")
+def test_what_is_structured_follows_media():
+    parts = result_parts(CallResult([IMAGE], {"width": 3}, has_structured=True))
+    assert parts == [Media(PIXEL, "image/png"), Text('{"width":3}')]
+
+
+@pytest.mark.covers("LMT-07")
+@pytest.mark.parametrize(
+    ("texts", "structured"),
+    [
+        (['{\n  "a": 1.0\n}'], {"a": 1}),
+        (["A summary", '{"a":1}'], {"a": 1}),
+        (["cold"], {"result": "cold"}),
+        (["cold"], "cold"),
+        (['{"result":5}'], 5),
+        (["5"], {"result": 5}),
+        (["5"], "5"),
+        (["one", "2"], ["one", "2"]),
+        (["one", "2"], {"result": ["one", 2]}),
+        (["one", "two"], {"result": ["one", "two"]}),
+        (["said"], None),
+        (["said"], {}),
+        (["true"], {"result": True}),
+    ],
+)
+def test_what_texts_say_already_is_not_told_twice(texts, structured):
+    assert told(texts, structured) == "\n".join(texts)
 
 
 @pytest.mark.covers("CHAT-05")
