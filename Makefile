@@ -6,7 +6,7 @@ PEERS := .venv/peers/ready
 DOCS := .venv/docs-ready
 SUITE := .venv/suite
 
-.PHONY: demo test check lint types layering coverage conformance soak bench docs clean
+.PHONY: demo test e2e check lint types layering coverage conformance soak bench docs clean
 
 demo: $(READY)
 	$(BIN)/python examples/tour.py
@@ -15,6 +15,11 @@ test: $(READY) $(PEERS)
 	$(BIN)/python -m pytest -n auto --dist loadfile
 	$(MAKE) --no-print-directory coverage
 	$(MAKE) --no-print-directory conformance
+
+# What needs programs of others, each in an environment of its own.
+e2e: $(READY) $(PEERS)
+	$(BIN)/python tests/interop/wild/environments.py
+	$(BIN)/python -m pytest -n auto -m e2e
 
 check: lint types layering
 
