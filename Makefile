@@ -53,7 +53,7 @@ bench: $(READY) $(PEERS)
 docs: $(DOCS)
 	$(BIN)/mkdocs build --strict
 	@! grep -rnE '<(script|link|img|iframe)[^>]*(src|href)="?(https?:)?//' build/docs --include='*.html'
-	@echo "Open build/docs/index.html"
+	@echo "Open build/docs/index.html, or with search: python3 -m http.server --directory build/docs"
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
