@@ -6,7 +6,7 @@ PEERS := .venv/peers/ready
 DOCS := .venv/docs-ready
 SUITE := .venv/suite
 
-.PHONY: demo test check lint types layering coverage conformance soak bench docs clean
+.PHONY: demo test e2e check lint types layering coverage conformance soak bench docs clean
 
 demo: $(READY)
 	$(BIN)/python examples/tour.py
@@ -15,6 +15,11 @@ test: $(READY) $(PEERS)
 	$(BIN)/python -m pytest -n auto --dist loadfile
 	$(MAKE) --no-print-directory coverage
 	$(MAKE) --no-print-directory conformance
+
+# What needs programs of others, each in an environment of its own.
+e2e: $(READY) $(PEERS)
+	$(BIN)/python tests/interop/wild/environments.py
+	$(BIN)/python -m pytest -n auto -m e2e
 
 check: lint types layering
 
@@ -48,7 +53,7 @@ bench: $(READY) $(PEERS)
 docs: $(DOCS)
 	$(BIN)/mkdocs build --strict
 	@! grep -rnE '<(script|link|img|iframe)[^>]*(src|href)="?(https?:)?//' build/docs --include='*.html'
-	@echo "Open build/docs/index.html"
+	@echo "Open build/docs/index.html, or with search: python3 -m http.server --directory build/docs"
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

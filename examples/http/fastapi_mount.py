@@ -31,13 +31,16 @@ async def lifespan(_: FastAPI) -> AsyncIterator[None]:
 
 
 app = FastAPI(lifespan=lifespan)
-app.mount("/mcp", server.asgi())
 
 
 @app.get("/")
 async def home() -> dict[str, float]:
     """A page of the application's own."""
     return prices
+
+
+# The server answers at /mcp and /mcp/; it is mounted last, so that the routes above come first.
+app.mount("/", server.asgi())
 
 
 if __name__ == "__main__":

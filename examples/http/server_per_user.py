@@ -46,7 +46,7 @@ def build(request: HttpRequest) -> Server:
 
 
 app = Starlette(
-    routes=[Mount("/mcp", dragoman.asgi(build))],
+    routes=[Mount("/", dragoman.asgi(build))],
     middleware=[Middleware(AuthenticationMiddleware, backend=ByToken())],
 )
 

@@ -27,7 +27,7 @@ async def home(request: Request) -> PlainTextResponse:
     return PlainTextResponse(f"Sums are served at {request.base_url}mcp")
 
 
-app = Starlette(routes=[Route("/", home), Mount("/mcp", server.asgi())])
+app = Starlette(routes=[Route("/", home), Mount("/", server.asgi())])
 
 if __name__ == "__main__":
     uvicorn.run(app, port=int(os.environ.get("PORT", "8000")), log_level="warning")

@@ -30,6 +30,8 @@ CASES = {
     "flask_controller.py": ("my_notes", {}, '["Find the moth"]'),
     "server_per_user.py": ("who_am_i", {}, "grace"),
 }
+WITHOUT_A_SLASH = {"django_wsgi.py", "flask_controller.py"}
+"""Their routes are the framework's own, which tells a slash at the end from none."""
 PAGES = {
     "starlette_mount.py": "Sums are served at ",
     "fastapi_mount.py": '{"apple":0.5,"pear":0.75}',
@@ -95,20 +97,22 @@ class Client:
         self._url = url
         self._headers = ACCEPT | {"authorization": "Bearer grace"}
 
-    async def ask(self, method: str, params: dict[str, Any], **headers: str) -> Any:
+    async def ask(self, method: str, params: dict[str, Any], path: str = "/mcp", **headers: str) -> Any:
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        async with self._http.post(self._url + "/mcp", json=message, headers=self._headers | named) as response:
+        async with self._http.post(
+            self._url + path, json=message, headers=self._headers | named, allow_redirects=False
+        ) as response:
             assert response.status == 200, await response.text()
             if "mcp-session-id" in response.headers:
                 self._headers["mcp-session-id"] = response.headers["mcp-session-id"]
             return (await response.json())["result"]
 
-    async def call_statelessly(self, tool: str, arguments: dict[str, Any]) -> Any:
+    async def call_statelessly(self, tool: str, arguments: dict[str, Any], path: str = "/mcp") -> Any:
         meta = {f"{PREFIX}protocolVersion": STATELESS, f"{PREFIX}clientCapabilities": {}}
         params = {"name": tool, "arguments": arguments, "_meta": meta}
         mirrored = {"mcp_protocol_version": STATELESS, "mcp_method": "tools/call", "mcp_name": tool}
-        return await self.ask("tools/call", params, **mirrored)
+        return await self.ask("tools/call", params, path, **mirrored)
 
     async def call_after_a_handshake(self, tool: str, arguments: dict[str, Any]) -> Any:
         introduction = {
@@ -146,6 +150,8 @@ def test_an_example_serves_both_eras_and_ends_by_a_signal(example, ending):
             stateless = await Client(http, url).call_statelessly(tool, arguments)
             assert stateless["content"] == [{"type": "text", "text": answer}]
             assert stateless["resultType"] == "complete"
+            if example not in WITHOUT_A_SLASH:
+                assert await Client(http, url).call_statelessly(tool, arguments, "/mcp/") == stateless
             handshake = await Client(http, url).call_after_a_handshake(tool, arguments)
             assert handshake["content"] == [{"type": "text", "text": answer}]
             assert (await Client(http, url).page()).startswith(PAGES.get(example, ""))

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from dragoman import AsyncClient, NotFound, PaginationLimit, RpcError, Server, ValidationError
+from dragoman import AsyncClient, MethodNotFound, NotFound, PaginationLimit, RpcError, Server, ValidationError
 from scenarios.http_peer import scenario
 from scenarios.scripted_server import DEADLINE, EVERYTHING, HOLD, ScriptedServer, page, served
 
@@ -83,14 +83,35 @@ async def test_a_whole_collection_has_every_page(era, kind):
 @pytest.mark.covers("PAG-10", "PAG-12", "BEY-12")
 @EVERY_KIND
 @scenario
-async def test_pages_that_go_in_circles_are_given_up(kind):
+async def test_pages_that_go_in_circles_end_with_what_was_collected_and_a_warning(kind, caplog):
     _, field = KINDS[kind]
     follows = {None: "a", "a": "b", "b": "a"}
     server = scripted(kind, lambda params: page(field, "x", cursor=follows[params.get("cursor")]))
     async with AsyncClient(server) as client:
-        with pytest.raises(PaginationLimit, match="come back to the cursor 'a'"):
-            await getattr(client, kind)()
+        assert len(await getattr(client, kind)()) == 3
+    assert f"The pages of {kind} come back to the cursor 'a'" in caplog.text
     assert len(server.sent(KINDS[kind][0])) == 3
+
+
+@EVERY_KIND
+@scenario
+async def test_a_list_that_the_server_does_not_have_is_empty(kind):
+    server = scripted(kind, MethodNotFound("Method not found"))
+    async with AsyncClient(server) as client:
+        assert await getattr(client, kind)() == []
+        with pytest.raises(MethodNotFound):
+            await getattr(client, f"list_{kind}")()
+
+
+@EVERY_KIND
+@scenario
+async def test_a_list_that_is_gone_after_its_first_page_is_an_error(kind):
+    _, field = KINDS[kind]
+    gone = MethodNotFound("Method not found")
+    server = scripted(kind, lambda params: gone if "cursor" in params else page(field, "x", cursor="2"))
+    async with AsyncClient(server) as client:
+        with pytest.raises(MethodNotFound):
+            await getattr(client, kind)()
 
 
 @pytest.mark.covers("PAG-11", "PAG-12", "BEY-12")

@@ -267,16 +267,95 @@ def answer(m):
 
 @pytest.mark.covers("CLF-11")
 @scenario
-async def test_an_answer_to_the_probe_that_comes_too_late_is_ignored(tmp_path, monkeypatch):
+async def test_a_server_that_starts_slowly_is_spoken_to_in_the_era_of_its_late_answer(tmp_path, monkeypatch):
+    monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
+    code = f"""
+LATE = []
+def answer(m):
+    if m["method"] == "server/discover":
+        if LATE: discovered(m, "{STATELESS}")
+        LATE.append(m)
+    elif m["method"] == "initialize": discovered(LATE[0], "{STATELESS}"); initialized(m)
+"""
+    script = Script(tmp_path, code)
+    assert await spoken(script) == STATELESS
+    assert script.methods == ["server/discover", "initialize", "server/discover"]
+    assert len(script.pids) == 1
+
+
+@pytest.mark.covers("CLF-11")
+@pytest.mark.parametrize("late", ["error(LATE[0], -32601)", "tell({'no': 'message'})"])
+@scenario
+async def test_a_late_answer_of_the_handshake_era_leaves_the_handshake_to_go_on(tmp_path, monkeypatch, late):
     monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
     code = f"""
 LATE = []
 def answer(m):
     if m["method"] == "server/discover": LATE.append(m)
-    elif m["method"] == "initialize": discovered(LATE[0], "{STATELESS}"); initialized(m)
+    elif m["method"] == "initialize": {late}; initialized(m)
     elif m["method"] == "ping": result(m, {{}})
 """
     assert await spoken(Script(tmp_path, code)) == NEWEST
+
+
+@pytest.mark.covers("CLF-11")
+@scenario
+async def test_a_server_that_the_probe_broke_is_started_again_and_greeted(tmp_path, monkeypatch):
+    monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
+    code = """
+def answer(m):
+    if m["method"] == "server/discover":
+        sys.stdin.readline()
+        os._exit(1)
+    elif m["method"] == "initialize": initialized(m)
+    elif m["method"] == "ping": result(m, {})
+"""
+    script = Script(tmp_path, code)
+    assert await spoken(script) == NEWEST
+    assert len(script.pids) == 2
+    assert await spoken(script) == NEWEST
+    assert len(script.pids) == 3
+    assert script.methods.count("server/discover") == 1
+
+
+@pytest.mark.covers("CLF-11")
+@scenario
+async def test_a_server_that_ends_each_time_is_started_twice_and_no_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
+    script = Script(tmp_path, "def answer(m):\n    sys.stdin.readline()\n    os._exit(7)")
+    with pytest.raises(Timeout, match="did not answer initialize"):
+        await spoken(script, connect_timeout=0.5)
+    assert len(script.pids) == 2
+
+
+@pytest.mark.covers("CLF-11")
+@scenario
+async def test_a_server_of_one_stateless_version_that_starts_slowly_is_spoken_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
+    program = tmp_path / "slow.py"
+    program.write_text(
+        "import time; time.sleep(0.6)\n"
+        "from dragoman import Configuration, Server\n"
+        f"Server('slow', configuration=Configuration(protocol_version='{STATELESS}')).run()\n"
+    )
+    async with AsyncClient(program) as client:
+        assert client.protocol_version == STATELESS
+        assert await client.ping()
+
+
+@pytest.mark.covers("CLF-11")
+@scenario
+async def test_an_initialize_that_is_refused_as_malformed_leads_back_to_the_probe(tmp_path, monkeypatch):
+    monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
+    code = f"""
+PROBES = []
+def answer(m):
+    if m["method"] == "server/discover":
+        PROBES.append(1)
+        if len(PROBES) > 1: discovered(m, "{STATELESS}")
+    elif m["method"] == "initialize": error(m, -32602)
+"""
+    assert await spoken(Script(tmp_path, code)) == STATELESS
 
 
 @pytest.mark.covers("CLF-14")

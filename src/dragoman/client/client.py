@@ -29,6 +29,7 @@ from dragoman.errors import (
     CapabilityNotAvailable,
     DragomanError,
     HeaderMismatch,
+    MethodNotFound,
     NotFound,
     PaginationLimit,
     RpcError,
@@ -521,14 +522,21 @@ class AsyncClient(Face):
         cursor: str | None = None
         seen: set[str] = set()
         for _ in range(self._max_pages):
-            page = await self._page(kind, cursor, Options())
+            try:
+                page = await self._page(kind, cursor, Options())
+            except MethodNotFound:
+                # A server may declare resources, and have no templates.
+                if cursor is not None:
+                    raise
+                return items, None
             items += getattr(page, kind)
             ttl_ms = shortest(ttl_ms, page.ttl_ms)
             cursor = page.next_cursor
             if cursor is None:
                 return items, ttl_ms
             if cursor in seen:
-                raise PaginationLimit(f"The pages of {kind} come back to the cursor {cursor!r}")
+                self._core.warn("The pages of %s come back to the cursor %r; the list ends there", kind, cursor)
+                return items, ttl_ms
             seen.add(cursor)
         raise PaginationLimit(f"There are more than {self._max_pages} pages of {kind}; raise max_pages")
 

@@ -210,8 +210,8 @@ class HttpLink:
         refusal = said if isinstance(said, jsonrpc.ErrorResponse) else None
         if in_session and _is_about_session(message, status, refusal):
             raise self._expire()
-        if status in (UNAUTHORIZED, FORBIDDEN):
-            challenge = ", ".join(answer.headers.getall("WWW-Authenticate", ())) or None
+        challenge = ", ".join(answer.headers.getall("WWW-Authenticate", ())) or None
+        if status == UNAUTHORIZED or (status == FORBIDDEN and challenge is not None):
             raise AuthRequired(
                 f"{self.url} wants credentials (status {status}); give auth= or headers=", status, challenge
             )

@@ -1,19 +1,30 @@
 """How a client begins: which era and version the server speaks, and who both sides are.
 
-The probe is `server/discover`; `protocol.negotiation` judges what comes of it. A server of the handshake era is then
-greeted by `initialize`, after it was started again if the probe was too much for it. That a server wants a handshake is
-remembered, so that it is not probed twice, until it contradicts. Where even `initialize` finds nobody over HTTP, the
-server may be one of 2024-11-05, which is spoken to over another link.
+The client probes the server with `server/discover`, and `protocol.negotiation` judges the answer. The client greets a
+server of the handshake era with `initialize`. It remembers that the server wants a handshake, and does not probe it
+again, until the server contradicts. Where even `initialize` finds nobody over HTTP, the server may be one of
+2024-11-05; the client then uses the transport of that version.
+
+A server over stdio may not answer the probe within five seconds, for one of two reasons:
+
+- It is still starting. It then answers the probe later.
+- The probe broke it: servers on `mcp` 1.2 to 1.9 stop to read after a method that they do not know, and end when the
+  next message comes.
+
+So the client sends `initialize` beside the probe and takes what comes first. An answer to the probe decides as it would
+have in time. If the server ends, the client starts it again and greets it without a probe. A server that refuses
+`initialize` is probed once more, and then has all the time that connecting may take. Killing a silent server instead
+was rejected: that would end every server that takes long to start.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from dragoman import types
 from dragoman.client.connection import Connection, Host, Options
@@ -28,6 +39,7 @@ from dragoman.errors import (
     UnsupportedVersion,
     ValidationError,
 )
+from dragoman.protocol import jsonrpc
 from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import ErrorResponse, Limits, ResultResponse
 from dragoman.protocol.negotiation import (
@@ -158,6 +170,8 @@ class _Attempt:
         self._way = opening.way
         self._spoken = opening.speech.versions
         self._opened: Connection | None = None
+        self._unanswered: asyncio.Task[Raw] | None = None
+        """A probe that the server has not answered in time, and may answer later."""
 
     async def connect(self) -> Connection:
         await self._open(self._way.link)
@@ -168,8 +182,14 @@ class _Attempt:
         return self._connection
 
     async def close(self) -> None:
+        await self._forget_probe()
         if self._opened is not None:
             await self._opened.close()
+
+    async def _forget_probe(self) -> None:
+        probe, self._unanswered = self._unanswered, None
+        if probe is not None:
+            await _end(probe)
 
     @property
     def _connection(self) -> Connection:
@@ -201,13 +221,39 @@ class _Attempt:
         assert isinstance(verdict, Handshake)
         if not self._connection.is_alive:
             await self._open(self._way.link)
+        was_silent = self._unanswered is not None
         try:
-            await self._shake_hands(verdict.version)
-        except UnsupportedVersion as error:
-            await self._probe_after_all(error)
-            return
-        if self._asks:
+            await self._greet(verdict.version)
+        except RpcError as refusal:
+            if not was_silent and not isinstance(refusal, UnsupportedVersion):
+                raise
+            await self._probe_after_all(refusal)
+        if self._asks and not self._connection.version.stateless:
             self._opening.known = verdict.version
+
+    async def _greet(self, offered: Version) -> None:
+        """Shake hands, unless the server answers the probe first after all."""
+        probe = self._unanswered
+        if probe is None:
+            await self._shake_hands(offered)
+            return
+        greeting = asyncio.get_running_loop().create_task(self._offer(offered))
+        try:
+            await asyncio.wait([probe, greeting], return_when=asyncio.FIRST_COMPLETED)
+            verdict = await self._judged(probe, last=False) if probe.done() and self._connection.is_alive else None
+            if isinstance(verdict, Stateless):
+                await _end(greeting)
+                self._adopt(verdict)
+            else:
+                await self._accept(await greeting)
+        except TransportError:
+            if self._connection.is_alive:
+                raise
+            await self._open(self._way.link)
+            await self._shake_hands(offered)
+        finally:
+            await _end(greeting)
+            await self._forget_probe()
 
     @property
     def _asks(self) -> bool:
@@ -242,27 +288,51 @@ class _Attempt:
             verdict = await self._probe_with(verdict.version, last=True)
         return verdict
 
-    async def _probe_after_all(self, refusal: UnsupportedVersion) -> None:
-        """Take the word of a server that did not answer the probe, but that `initialize` is not for it."""
-        verdict = judge(ErrorResponse(0, refusal), self._spoken)
+    async def _probe_after_all(self, refusal: RpcError) -> None:
+        """Take the word of a server that did not answer the probe, but that `initialize` is not for it.
+
+        Raises:
+            RpcError: the refusal, if the server does not speak a stateless version either.
+        """
+        if isinstance(refusal, UnsupportedVersion):
+            verdict = judge(ErrorResponse(0, refusal), self._spoken)
+        else:
+            verdict = Again(stateless_versions(self._spoken)[0])
         if isinstance(verdict, Again):
-            verdict = await self._probe_with(verdict.version, last=True)
+            verdict = await self._probe_with(verdict.version, last=True, is_patient=True)
         if not isinstance(verdict, Stateless):
             raise refusal
         self._adopt(verdict)
 
-    async def _probe_with(self, version: Version, *, last: bool) -> Verdict:
+    async def _probe_with(self, version: Version, *, last: bool, is_patient: bool = False) -> Verdict:
+        """Probe with a version; a server over stdio that is silent for five seconds may still answer later."""
         connection = self._connection
         connection.speak(version)
+        options = Options(timeout=self._opening.timeout)
+        asking = connection.request("server/discover", {}, options, may_cancel=False)
+        waits = is_patient or connection.link.is_http or not handshake_versions(self._spoken)
+        probe = self._unanswered = asyncio.get_running_loop().create_task(asking)
+        await asyncio.wait([probe], timeout=None if waits else PROBE_SECONDS)
+        if not probe.done():
+            return judge(None, self._spoken, last=last)
+        self._unanswered = None
+        return await self._judged(probe, last=last)
+
+    async def _judged(self, probe: asyncio.Task[Raw], *, last: bool) -> Verdict:
+        """Return what a probe means that has come to its end.
+
+        Raises:
+            TransportError: it says nothing about the era.
+        """
+        connection = self._connection
         try:
-            options = Options(timeout=min(PROBE_SECONDS, self._opening.timeout))
-            result = await connection.request("server/discover", {}, options, may_cancel=False)
+            result = await probe
         except RpcError as error:
             return judge(ErrorResponse(0, error), self._spoken, last=last)
         except AuthError:
             raise
         except HttpError as error:
-            verdict = judge_http(HttpProbe(error.status), self._spoken, last=last)
+            verdict = judge_http(_http_probe(error), self._spoken, last=last)
             if verdict is None:
                 raise
             if isinstance(verdict, Refused):
@@ -304,14 +374,20 @@ class _Attempt:
             await self._initialize(offered)
 
     async def _initialize(self, offered: Version) -> None:
-        connection = self._connection
+        await self._accept(await self._offer(offered))
+
+    async def _offer(self, offered: Version) -> types.InitializeResult:
+        """Ask the server to initialize, with another version if it names one that both sides speak."""
         try:
-            result = await self._ask_to_initialize(offered)
+            return await self._ask_to_initialize(offered)
         except UnsupportedVersion as error:
             other = common(supported_versions(error), handshake_versions(self._spoken))
             if other is None or other is offered:
                 raise
-            result = await self._ask_to_initialize(other)
+            return await self._ask_to_initialize(other)
+
+    async def _accept(self, result: types.InitializeResult) -> None:
+        connection = self._connection
         connection.speak(self._agreed(result))
         connection.has_introduced = True
         connection.capabilities = result.capabilities
@@ -351,6 +427,19 @@ class _Attempt:
                 f" speaks {', '.join(spoken)}",
                 {"supported": spoken, "requested": result.protocol_version},
             ) from None
+
+
+def _http_probe(error: HttpError) -> HttpProbe:
+    said = jsonrpc.decode(error.body)
+    return HttpProbe(error.status, said if isinstance(said, ErrorResponse) else None)
+
+
+async def _end(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, and wait until it has ended, however it ends."""
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.exception()
 
 
 def _assumed(speech: Speech) -> Version:

@@ -2,7 +2,8 @@
 
 The probe is `server/discover`. What it gets is judged here; time-outs, crashes and HTTP troubles are facts that the
 transport reports. An error that no stateless server gives means the handshake; an error that only a stateless server
-gives does not; and 5xx, refused connections and missing credentials say nothing about the era.
+gives does not; and 5xx, refused connections and missing credentials say nothing about the era. The one exception is 500
+with a JSON-RPC error: some servers of the handshake era answer a method that they do not know so.
 """
 
 from __future__ import annotations
@@ -135,16 +136,18 @@ class HttpProbe(Struct, frozen=True):
     message: ResultResponse | ErrorResponse | None = None
 
 
+_INTERNAL_ERROR = 500
 _SAYS_NOTHING = frozenset({401, 403, 407, 408, 425, 429})
 
 
 def judge_http(probe: HttpProbe, spoken: Iterable[Version] = VERSIONS, *, last: bool = False) -> Verdict | None:
     """Return what an HTTP answer to a probe means; None when it says nothing about the era.
 
-    That is what credentials, redirects, haste and 5xx are about, whatever the body says. Otherwise the body decides and
-    not the status, because servers of the handshake era answer unknown methods with 200 as well as with 400 and 404.
+    Credentials, redirects, haste and 5xx say nothing, whatever the body says. Otherwise the body decides and not the
+    status, because servers of the handshake era answer unknown methods with 200 as well as with 400, 404 and 500.
     """
-    if probe.status in _SAYS_NOTHING or 300 <= probe.status < 400 or probe.status >= 500:
+    is_answer = probe.status == _INTERNAL_ERROR and isinstance(probe.message, ErrorResponse)
+    if probe.status in _SAYS_NOTHING or 300 <= probe.status < 400 or (probe.status >= 500 and not is_answer):
         return None
     return judge(probe.message, spoken, last=last)
 

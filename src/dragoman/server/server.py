@@ -371,7 +371,7 @@ class Server(Registration):
         """Return an ASGI application that serves Streamable HTTP, to be served alone or mounted anywhere.
 
         Example:
-            app = Starlette(routes=[Mount("/mcp", server.asgi())])
+            app = Starlette(routes=[*routes, Mount("/", server.asgi())])
 
         `stateless` keeps no sessions for clients before 2026-07-28, which then cannot be asked; `json_response` answers
         their requests by JSON alone. `max_event_bytes` bounds the events that are kept for clients that resume their

