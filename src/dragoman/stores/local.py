@@ -14,7 +14,6 @@ import hashlib
 import logging
 import os
 import socket
-import stat
 import struct
 import tempfile
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import cast
 
 from dragoman.runtime.keys import state_folder
+from dragoman.runtime.private import private_folder
 from dragoman.stores.memory import MemoryLog, Solitude
 
 REPLIED_WITHIN = 1.0
@@ -76,7 +76,7 @@ class LocalBus:
         """Join the group; where that cannot be, stay alone with one warning."""
         self._receive = receive
         try:
-            folder = _private_folder(self._given_folder, self._group)
+            folder = _folder_of(self._given_folder, self._group)
             self._socket = folder / self.name
             listening = _listening_socket(self._socket)
             self._server = await asyncio.get_running_loop().create_unix_server(lambda: _Link(self), sock=listening)
@@ -268,14 +268,10 @@ def _ignore(message: bytes) -> bytes:  # noqa: ARG001
     return b""
 
 
-def _private_folder(given: Path | None, group: str) -> Path:
+def _folder_of(given: Path | None, group: str) -> Path:
     """Return the folder of a group, which nobody else may enter; its paths must fit into a socket's address."""
     folder = (given or state_folder() / "bus") / group
     if len(os.fsencode(folder)) > LONGEST_SOCKET_PATH - len("/.12345678"):
         folder = Path(tempfile.gettempdir()) / f"dragoman-{os.getuid()}" / group
-    for part in (folder.parent, folder):
-        part.mkdir(parents=True, exist_ok=True, mode=0o700)
-        found = part.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-            raise PermissionError(f"{part} must be a folder that nobody else may enter (chmod 700)")
-    return folder
+    private_folder(folder.parent)
+    return private_folder(folder)
