@@ -103,7 +103,7 @@ def checked_code(pending: Pending, response: AuthorizationResponse) -> str:
 
 def _check_issuer(pending: Pending, response: AuthorizationResponse) -> None:
     authority = pending.authority
-    if response.iss is UNSET or not authority.has_issuer:
+    if response.iss is UNSET:
         return
     if response.iss is None:
         if authority.sends_issuer:

@@ -81,9 +81,6 @@ def test_an_issuer_that_was_promised_must_be_there_unless_nobody_looked():
         checked_code(promised, AuthorizationResponse("code", "the-state", None))
     assert checked_code(promised, AuthorizationResponse("code", "the-state")) == "code"
     assert checked_code(pending(), AuthorizationResponse("code", "the-state", None)) == "code"
-    assert (
-        checked_code(pending(has_issuer=False), AuthorizationResponse("code", "the-state", "https://guess")) == "code"
-    )
 
 
 @pytest.mark.covers("OAU-20")
