@@ -36,6 +36,7 @@ from dragoman.auth.discovery import discover
 from dragoman.auth.fetching import Fetcher, SessionFactory
 from dragoman.auth.records import Authority, Tokens
 from dragoman.auth.scopes import chosen, joined
+from dragoman.auth.secrecy import Secrets
 from dragoman.auth.signing import DPOP_ALGORITHM, ProofKey
 from dragoman.auth.storage import Keeper, MemoryStorage
 from dragoman.auth.token_endpoint import TokenRefused
@@ -88,6 +89,7 @@ class Authorizer(ABC):
         self._proves = dpop
         self._key: ProofKey | None = None
         self._make_session = http_client_factory
+        self._secrets = Secrets()
         self._url: str | None = None
         self._server = ""
         self._keeper: Keeper | None = None
@@ -239,7 +241,8 @@ class Authorizer(ABC):
         demanded = frozenset((challenge.scope or "").split())
         if attempt.steps >= MOST_STEPS or self._stepped.get(demanded, 0.0) > time.monotonic():
             raise AuthRequired(
-                f"{shown(self._server)} wants a scope that it was not satisfied with before: {challenge.scope}",
+                f"{shown(self._server)} wants a scope that it was not satisfied with before:"
+                f" {self._secrets.quoted(challenge.scope or '')}",
                 FORBIDDEN,
             )
         attempt.steps += 1
@@ -283,6 +286,8 @@ class Authorizer(ABC):
 
     def _adopt(self, tokens: Tokens | None) -> None:
         self._tokens = tokens
+        if tokens is not None:
+            self._secrets.add(tokens.access_token, tokens.refresh_token)
         if tokens is not None and tokens.dpop_key is not None and tokens.token_type == "DPoP":  # noqa: S105
             if self._key is None or self._key.plain() != tokens.dpop_key:
                 self._key = ProofKey(tokens.dpop_key)
@@ -385,7 +390,8 @@ class Authorizer(ABC):
         return True
 
     def _fetcher(self, known: Authority | None) -> Fetcher:
-        return Fetcher(self._make_session, server=self._url, is_inside=known is not None and known.is_inside)
+        is_inside = known is not None and known.is_inside
+        return Fetcher(self._make_session, server=self._url, is_inside=is_inside, secrets=self._secrets)
 
     # Whose tokens these are.
 

@@ -15,12 +15,23 @@ from msgspec import Struct
 
 from dragoman.auth.addresses import is_loopback, is_private, origin, shown, split
 from dragoman.auth.reach import GuardedConnector, Trip, trip
+from dragoman.auth.secrecy import Secrets
 from dragoman.errors import AuthError, InsecureUrl
 from dragoman.protocol.versions import LATEST_STATELESS
 
 MOST_BYTES = 4 * 1024 * 1024
 REQUEST_SECONDS = 30.0
 OK, CREATED = 200, 201
+_SECRET_FIELDS = (
+    "code",
+    "code_verifier",
+    "refresh_token",
+    "client_secret",
+    "client_assertion",
+    "assertion",
+    "subject_token",
+    "token",
+)
 _BROKEN = (aiohttp.ClientError, OSError, asyncio.TimeoutError, ValueError)
 
 SessionFactory = Callable[[], aiohttp.ClientSession]
@@ -43,12 +54,18 @@ class Fetcher:
 
     With `server`, the MCP server that names the addresses, they lead inside a private network only if that server is
     there itself: by its spelling, because `is_inside` says so, or because it was reached there. A session of somebody
-    else (`make_session`) connects as it likes.
+    else (`make_session`) connects as it likes. `secrets` is where the secrets of forms and headers are remembered.
     """
 
     def __init__(
-        self, make_session: SessionFactory | None = None, *, server: str | None = None, is_inside: bool = False
+        self,
+        make_session: SessionFactory | None = None,
+        *,
+        server: str | None = None,
+        is_inside: bool = False,
+        secrets: Secrets | None = None,
     ) -> None:
+        self.secrets = Secrets() if secrets is None else secrets
         self._make_session = make_session or _session
         self._session: aiohttp.ClientSession | None = None
         self._server = server
@@ -79,6 +96,7 @@ class Fetcher:
         Raises:
             AuthError: the server cannot be reached, or says too much.
         """
+        self.secrets.add(*(form.get(name) for name in _SECRET_FIELDS), *headers.values())
         kind = {"Content-Type": "application/x-www-form-urlencoded"}
         return await self._send("POST", url, {**headers, **kind}, urlencode(form).encode("ascii"))
 

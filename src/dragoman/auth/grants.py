@@ -27,7 +27,6 @@ from dragoman.auth.token_endpoint import (
     accepted,
     identified,
     request_tokens,
-    secrets_of,
 )
 from dragoman.errors import AuthError, InvalidCredentials
 
@@ -230,8 +229,9 @@ class TokenExchange:
         }
         fields, headers = identified(form, self._who, self._url)
         async with Fetcher(self._make_session) as fetch:
+            fetch.secrets.add(self._who.secret)
             reply = await fetch.post_form(self._url, fields, headers)
-        body = accepted(reply, self._url, secrets_of(fields, headers))
+        body = accepted(reply, self._url, fetch.secrets)
         assertion = text(body, "access_token")
         if body.get("issued_token_type") != ID_JAG or assertion is None:
             raise AuthError(f"{shown(self._url)} gave something else than an assertion of the type id-jag")

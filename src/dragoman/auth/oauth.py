@@ -252,7 +252,7 @@ class OAuth(Authorizer):
     async def _redeem(
         self, fetch: Fetcher, pending: Pending, client: ClientInformation, response: AuthorizationResponse
     ) -> Tokens:
-        code = checked_code(pending, response)
+        code = checked_code(pending, response, self._secrets)
         form = {
             "grant_type": "authorization_code",
             "code": code,

@@ -119,7 +119,9 @@ async def _register(
         **applicant.metadata,
     }
     asked.setdefault("application_type", application_type(asked["redirect_uris"]))
-    body = accepted(await fetch.post_json(endpoint, asked), endpoint, ())
+    fetch.secrets.add(text(asked, "software_statement"))
+    body = accepted(await fetch.post_json(endpoint, asked), endpoint, fetch.secrets)
+    fetch.secrets.add(text(body, "client_secret"))
     client_id = text(body, "client_id")
     if client_id is None:
         raise AuthError(f"{shown(endpoint)} registered the client without an id")
