@@ -39,9 +39,10 @@ class GuardedConnector(aiohttp.TCPConnector):
     async def connect(self, *request: Any, **around: Any) -> aiohttp.connector.Connection:
         """Return a connection, and note where it leads."""
         connection = await super().connect(*request, **around)
-        current = trip.get()
-        if current is not None and connection.transport is not None:
-            current.peer = connection.transport.get_extra_info("peername")[0]
+        current, transport = trip.get(), connection.transport
+        peer = None if transport is None else transport.get_extra_info("peername")
+        if current is not None and peer:
+            current.peer = peer[0]
         return connection
 
 

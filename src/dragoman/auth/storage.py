@@ -237,7 +237,7 @@ def _binding_drawer(key: str) -> _MemoryDrawer:
     try:
         return _BindingDrawer(FileStorage().drawer(key))
     except RuntimeError as error:
-        _logger.warning("This user has no folder (%s): give issuer=, which a restart would forget otherwise", error)
+        _logger.warning("A restart forgets which issuer the credentials belong to (%s); give issuer=", error)
         return _MemoryDrawer()
 
 
