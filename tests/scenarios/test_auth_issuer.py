@@ -164,6 +164,20 @@ async def test_a_server_that_has_moved_is_used_again_when_the_author_names_its_n
         assert not [form for _, _, form, _ in other.requests if form.get("grant_type") == "refresh_token"]
 
 
+@pytest.mark.covers("OAU-45")
+@scenario
+async def test_of_several_issuers_the_one_that_the_author_names_is_used_and_no_other_is_asked():
+    async with world() as there, world() as other:
+        there._resource_metadata = lambda base: {
+            "resource": there.url,
+            "authorization_servers": [other.issuer, there.issuer],
+        }
+        assert (await visit(person(issuer=there.issuer), there.url)).status == 200
+        with pytest.raises(AuthError, match="issuer= allows"):
+            await visit(person(issuer=there.issuer + "/elsewhere"), there.url)
+        assert other.requests == []
+
+
 @pytest.mark.covers("CCR-05", "OAU-45")
 @scenario
 async def test_a_program_that_starts_again_remembers_whose_its_credentials_are(tmp_path):

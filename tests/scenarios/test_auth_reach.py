@@ -17,7 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from dragoman.auth import MemoryStorage, OAuth
-from dragoman.auth.fetching import Fetcher
+from dragoman.auth.discovery import discover
+from dragoman.auth.fetching import Fetcher, Reply
 from dragoman.auth.records import Authority, ClientInformation, Tokens
 from dragoman.errors import AuthError, InsecureUrl
 from scenarios.http_peer import scenario
@@ -139,13 +140,16 @@ def certificates(*hosts):
     return made.public_bytes(serialization.Encoding.PEM), key.private_bytes(*private)
 
 
+served = {}
+
+
 async def answer(request):
-    return web.json_response({})
+    return web.json_response(served)
 
 
 @asynccontextmanager
 async def serving_https(folder, monkeypatch, *hosts):
-    """Serve an empty document over https as some hosts, and let clients trust that."""
+    """Serve a document over https as some hosts, and let clients trust that."""
     certificate, key = certificates(*hosts)
     (folder / "both.pem").write_bytes(certificate + key)
     own = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -176,6 +180,36 @@ async def test_a_server_that_is_inside_itself_may_name_an_authorization_server_t
         assert (await fetch.get(f"https://mcp.internal:{port}/")).status == 200
         assert fetch.is_inside
         assert (await fetch.get(f"https://auth.internal:{port}/")).status == 200
+
+
+@pytest.mark.covers("SEC-07", "OAU-45")
+@pytest.mark.parametrize("is_named", [True, False])
+@scenario
+async def test_an_issuer_that_the_author_names_may_be_inside(is_named, names, tmp_path, monkeypatch):
+    names["auth.internal"] = [["127.0.0.1"]]
+    async with serving_https(tmp_path, monkeypatch, "auth.internal") as port:
+        issuer = f"https://auth.internal:{port}"
+        served.update({"issuer": issuer, "token_endpoint": f"{issuer}/token"})
+        fetch = Told({"resource": PUBLIC, "authorization_servers": [issuer]})
+        async with fetch:
+            found = discover(fetch, PUBLIC, None, named=issuer if is_named else None)
+            if is_named:
+                assert (await found).is_inside
+            else:
+                with pytest.raises(InsecureUrl, match="give it as issuer="):
+                    await found
+    served.clear()
+
+
+class Told(Fetcher):
+    """Reaches a server that is public, which there is none of here, and everything else for real."""
+
+    def __init__(self, metadata):
+        super().__init__(server=PUBLIC)
+        self.metadata = metadata
+
+    async def get(self, url):
+        return Reply(200, {}, self.metadata) if url.startswith("https://mcp.example.com/") else await super().get(url)
 
 
 @pytest.mark.covers("SEC-07")

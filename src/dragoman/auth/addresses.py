@@ -158,7 +158,8 @@ def require_reachable(url: str, what: str, server: str, *, is_inside: bool = Fal
     assert home is not None
     if is_private(host) and not (is_inside or is_private(home)):
         raise InsecureUrl(
-            f"{what} is {shown(url)}, inside a private network, where {shown(server)} may not send anybody"
+            f"{what} is {shown(url)}, inside a private network, where {shown(server)} may not send anybody;"
+            " if you trust this authorization server, give it as issuer="
         )
     return url
 

@@ -331,7 +331,7 @@ class Authorizer(ABC):
             self._was_login = False
             if kept is not None and kept.access_token != sent and not kept.is_expired:
                 return
-            async with self._fetcher(None if kept is None else kept.authority) as fetch:
+            async with self._fetcher() as fetch:
                 authority = await self._discover(fetch, challenge, kept)
                 if kept is not None and kept.issuer != authority.issuer:
                     _logger.info("The tokens for %s are not of its authorization server", shown(self._server))
@@ -353,7 +353,7 @@ class Authorizer(ABC):
             scopes = [] if kept is None else kept.scopes
             if kept is not None and kept.access_token != sent and demanded <= set(scopes):
                 return
-            async with self._fetcher(None if kept is None else kept.authority) as fetch:
+            async with self._fetcher() as fetch:
                 authority = await self._discover(fetch, challenge, kept)
                 scope = joined([*scopes, *(challenge.scope or "").split()])
                 await self._keep(await self._obtain(fetch, authority, scope))
@@ -389,7 +389,8 @@ class Authorizer(ABC):
             self._is_renewing = False
         return True
 
-    def _fetcher(self, known: Authority | None) -> Fetcher:
+    def _fetcher(self, known: Authority | None = None) -> Fetcher:
+        """Return what asks an authorization server that is known, or finds out which one it is."""
         is_inside = known is not None and known.is_inside
         return Fetcher(self._make_session, server=self._url, is_inside=is_inside, secrets=self._secrets)
 
@@ -404,9 +405,8 @@ class Authorizer(ABC):
         assert self._keeper is not None
         assert self._url is not None
         known = None if kept is None else kept.authority
-        authority = await discover(fetch, self._url, challenge, known)
+        authority = await discover(fetch, self._url, challenge, known, self._issuer)
         if self._issuer is not None:
-            self._require_named_issuer(authority)
             return authority
         client = await self._keeper.client()
         for owner in (None if kept is None else kept.issuer, None if client is None else client.issuer):
@@ -417,13 +417,6 @@ class Authorizer(ABC):
                     " issuer= with the new one, or forget the old login (dragoman auth logout) and log in again"
                 )
         return authority
-
-    def _require_named_issuer(self, authority: Authority) -> None:
-        if self._issuer not in (None, authority.issuer):
-            raise AuthError(
-                f"{shown(self._server)} wants tokens of {shown(authority.issuer)}, and issuer= allows"
-                f" {shown(self._issuer or '')} alone. If the server has moved there, change issuer="
-            )
 
     @property
     def _has_given_credentials(self) -> bool:

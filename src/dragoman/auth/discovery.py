@@ -34,11 +34,16 @@ class _OutOfOrderError(AuthError):
 
 
 async def discover(
-    fetch: Fetcher, server: str, challenge: Challenge | None, known: Authority | None = None
+    fetch: Fetcher,
+    server: str,
+    challenge: Challenge | None,
+    known: Authority | None = None,
+    named: str | None = None,
 ) -> Authority:
     """Return who gives out tokens for a server that answered with a challenge, or that is asked for the first time.
 
-    While the metadata are out of order, what is `known` from before holds.
+    While the metadata are out of order, what is `known` from before holds. `named` is the only issuer that the author
+    allows; nothing is asked of any other.
 
     Raises:
         AuthError: the metadata contradict each other, lead to unsafe places, or cannot be had.
@@ -47,10 +52,10 @@ async def discover(
         found = await _protected_resource(fetch, server, challenge)
     except _OutOfOrderError:
         if known is not None:
-            return known
+            return _held(fetch, known)
         found = None
     if found is None:
-        return await _of_2025_03_26(fetch, server)
+        return await _of_2025_03_26(fetch, server, named)
     resource = text(found, "resource") or resource_of(server)
     if not covers(resource, server):
         raise AuthError(
@@ -59,12 +64,17 @@ async def discover(
     issuers = found.get("authorization_servers")
     if not isinstance(issuers, list) or not issuers or not all(isinstance(one, str) and one for one in issuers):
         raise AuthError(f"The metadata of {shown(server)} name no authorization server")
-    issuer = require_reachable(issuers[0], "The authorization server", server, is_inside=fetch.is_inside)
+    issuer: str = named if named is not None and named in issuers else issuers[0]
+    require_named(named, issuer, server)
+    if named is not None:
+        # The author vouches for this issuer, wherever it is.
+        fetch.is_inside = True
+    require_reachable(issuer, "The authorization server", server, is_inside=fetch.is_inside)
     try:
         metadata = await _first(fetch, authorization_server_urls(issuer))
     except _OutOfOrderError as error:
         if known is not None and known.issuer == issuer:
-            return known
+            return _held(fetch, known)
         raise AuthError(f"The metadata of {shown(issuer)} cannot be had: {error}") from None
     if metadata is None:
         raise AuthError(f"The authorization server {shown(issuer)} publishes no metadata")
@@ -72,6 +82,24 @@ async def discover(
     authority = _authority(fetch, metadata, resource, server)
     authority.resource_scopes = texts(found, "scopes_supported")
     return authority
+
+
+def require_named(named: str | None, issuer: str, server: str) -> None:
+    """Check an issuer that a server names.
+
+    Raises:
+        AuthError: the author names another one.
+    """
+    if named not in (None, issuer):
+        raise AuthError(
+            f"{shown(server)} wants tokens of {shown(issuer)}, and issuer= allows {shown(named or '')} alone."
+            " If the server has moved there, change issuer="
+        )
+
+
+def _held(fetch: Fetcher, known: Authority) -> Authority:
+    fetch.is_inside = fetch.is_inside or known.is_inside
+    return known
 
 
 def _require_issuer(metadata: Mapping[str, Any], *issuers: str) -> None:
@@ -123,7 +151,7 @@ async def _first(
     return None
 
 
-async def _of_2025_03_26(fetch: Fetcher, server: str) -> Authority:
+async def _of_2025_03_26(fetch: Fetcher, server: str, named: str | None) -> Authority:
     home = origin(server)
     try:
         metadata = await _first(fetch, authorization_server_urls(home), lambda body: bool(text(body, "token_endpoint")))
@@ -134,7 +162,9 @@ async def _of_2025_03_26(fetch: Fetcher, server: str) -> Authority:
         _require_issuer(metadata, home, f"{home}/")
         authority = _authority(fetch, metadata, resource_of(server), server)
         authority.is_assumed = True
+        require_named(named, authority.issuer, server)
         return authority
+    require_named(named, home, server)
     return Authority(
         issuer=home,
         resource=resource_of(server),

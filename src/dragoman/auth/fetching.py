@@ -130,7 +130,7 @@ class Fetcher:
             if current.was_refused:
                 raise InsecureUrl(
                     f"{shown(url)} leads inside a private network, where {shown(self._server or '')} may not send"
-                    " anybody"
+                    " anybody; if you trust this authorization server, give it as issuer="
                 ) from None
             # What these errors say may quote a request.
             raise AuthError(f"{shown(url)} cannot be asked ({type(error).__name__}); is it reachable?") from None

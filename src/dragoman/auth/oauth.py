@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from dragoman.auth.addresses import require_client_metadata_url, require_redirect_uri, shown
 from dragoman.auth.authorizer import Authorizer, spelled_scope
+from dragoman.auth.discovery import require_named
 from dragoman.auth.fetching import Fetcher, SessionFactory
 from dragoman.auth.interaction import CallbackHandler, RedirectHandler, interact
 from dragoman.auth.listener import PATH
@@ -102,7 +103,7 @@ class OAuth(Authorizer):
         keeper = self.bind(self._known_url(url))
         if self._redirect_uri is None:
             raise ValueError("A web application needs to say where the login ends: give redirect_uri=")
-        async with keeper.lock(), self._fetcher(None) as fetch:
+        async with keeper.lock(), self._fetcher() as fetch:
             authority = await self._discover(fetch, self._challenge, await self._kept())
             scope = self._asked_scope(authority, chosen(self._challenge, authority, self._scope))
             client = await self._identify(fetch, authority, self._redirect_uri, scope)
@@ -148,7 +149,7 @@ class OAuth(Authorizer):
         Raises:
             AuthError: the client belongs to another authorization server by now.
         """
-        self._require_named_issuer(pending.authority)
+        require_named(self._issuer, pending.authority.issuer, self._server)
         own = self._applicant
         is_kept, known = kept.client_id == pending.client_id, own.client_id == pending.client_id
         if (is_kept or known) and kept.issuer not in (None, pending.authority.issuer):
