@@ -19,6 +19,11 @@ CARRIED = frozenset(
 )
 
 
+KEEPING = frozenset(
+    {"test_auth_client", "test_auth_issuer", "test_auth_programs", "test_auth_secrecy", "test_http_bearer"}
+)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run what is said over HTTP by everything that carries it."""
     is_carried = metafunc.module.__name__.rpartition(".")[2] in CARRIED
@@ -32,3 +37,11 @@ def carried_by(request: pytest.FixtureRequest) -> Iterator[None]:
     before = carrier.set(getattr(request, "param", "asgi"))
     yield
     carrier.reset(before)
+
+
+@pytest.fixture(autouse=True)
+def own_state_folder(request: pytest.FixtureRequest) -> None:
+    """Let programs that remember where they were let in remember it for one test."""
+    if request.module.__name__.rpartition(".")[2] in KEEPING:
+        folder = request.getfixturevalue("tmp_path_factory").mktemp("state")
+        request.getfixturevalue("monkeypatch").setenv("XDG_STATE_HOME", str(folder))

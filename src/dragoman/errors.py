@@ -266,7 +266,10 @@ class InvalidCredentials(AuthError, ValueError):
 
 
 class TokenRefused(AuthError):
-    """An authorization server did not give tokens; `error` is the code that it gave as the reason."""
+    """An authorization server did not give tokens; `error` is the code that it gave as the reason.
+
+    A code that repeats a secret is `unreadable`.
+    """
 
     def __init__(self, message: str, error: str | None = None) -> None:
         super().__init__(message)

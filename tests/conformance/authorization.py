@@ -45,23 +45,27 @@ class ConsentingPerson:
 
 def oauth_for(scenario: str, context: dict[str, Any]) -> Authorization:
     """Return what a scenario authorizes its requests with."""
+    own = MemoryStorage()
     match scenario:
         case "auth/client-credentials-basic":
-            return ClientCredentials(context["client_id"], context["client_secret"])
+            return ClientCredentials(context["client_id"], context["client_secret"], storage=own)
         case "auth/client-credentials-jwt":
             return ClientCredentials(
                 context["client_id"],
                 token_endpoint_auth_method="private_key_jwt",
                 private_key=context["private_key_pem"],
                 signing_algorithm=context.get("signing_algorithm", "ES256"),
+                storage=own,
             )
         case "auth/enterprise-managed-authorization":
             exchange = TokenExchange(
                 context["idp_token_endpoint"], context["idp_id_token"], client_id=context["idp_client_id"]
             )
-            return CrossAppAccess(context["client_id"], context["client_secret"], assertion_provider=exchange)
+            return CrossAppAccess(
+                context["client_id"], context["client_secret"], assertion_provider=exchange, storage=own
+            )
         case "auth/wif-jwt-bearer":
-            return WorkloadIdentity(context["valid_jwt"])
+            return WorkloadIdentity(context["valid_jwt"], storage=own)
     person = ConsentingPerson()
     return OAuth(
         redirect_uri=REDIRECT_URI,
@@ -70,5 +74,5 @@ def oauth_for(scenario: str, context: dict[str, Any]) -> Authorization:
         client_id_metadata_document_url=CLIENT_METADATA_URL,
         client_id=context.get("client_id"),
         client_secret=context.get("client_secret"),
-        storage=MemoryStorage(),
+        storage=own,
     )

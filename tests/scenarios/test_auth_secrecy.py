@@ -2,8 +2,11 @@
 
 import logging
 import re
+from base64 import b64encode
+from urllib.parse import quote_plus
 
 import pytest
+from aiohttp import web
 
 from auth.visiting import Browser, visit
 from auth.world import REDIRECT, world
@@ -75,6 +78,59 @@ async def test_a_server_that_echoes_what_it_was_sent_is_not_quoted(kind, error, 
             with pytest.raises(AuthError) as raised:
                 await visit(made, there.url)
     assert not SECRETS.findall(caplog.text + everything(raised.value))
+
+
+ECHOES = {
+    "plain": str,
+    "in capitals": str.upper,
+    "as in a URL": quote_plus,
+    "as base64": lambda secret: b64encode(secret.encode()).decode(),
+    "in a pair": lambda secret: b64encode(f"c:{quote_plus(secret)}".encode()).decode(),
+    "half of it": lambda secret: secret[: len(secret) // 2],
+}
+
+
+def echoing(there, echo, member):
+    """Let an authorization server refuse everything with a secret that it was ever sent or gave."""
+    known = []
+
+    def refuse(request, form):
+        known.extend(form[name] for name in ("code", "code_verifier", "refresh_token", "assertion") if name in form)
+        known.extend([*there.access, *there.refresh])
+        known.extend(client["client_secret"] for client in there.clients.values())
+        refusal = {"error": "invalid_request", "error_description": "no", member: f"bad: {echo(known[-1])}"}
+        return web.json_response(refusal, status=400)
+
+    there._token = refuse
+    return known
+
+
+@pytest.mark.covers("OAU-44", "SEC-05")
+@pytest.mark.parametrize("member", ["error", "error_description"])
+@pytest.mark.parametrize("echo", ECHOES)
+@pytest.mark.parametrize("kind", ["person", "own client", "program", "workload"])
+@scenario
+async def test_an_authorization_server_that_echoes_a_secret_puts_it_into_no_error_and_no_log(
+    kind, echo, member, caplog
+):
+    auth = {
+        "person": person,
+        "own client": lambda: person(client_id="c", client_secret="the-own-secret-0123456789"),
+        "program": lambda: ClientCredentials("c", "the-own-secret-0123456789"),
+        "workload": lambda: WorkloadIdentity("the-platform-token-0123456789"),
+    }[kind]()
+    with caplog.at_level(logging.DEBUG):
+        async with world(auth_methods=["client_secret_basic"]) as there:
+            if kind != "workload":
+                there.clients["c"] = {"client_secret": "the-own-secret-0123456789", "redirect_uris": [REDIRECT]}
+            await visit(auth, there.url)
+            known = echoing(there, ECHOES[echo], member)
+            there.expire_everything()
+            with pytest.raises(AuthError) as raised:
+                await visit(auth, there.url)
+    shown = caplog.text + everything(raised.value) + repr(vars(raised.value))
+    assert not [secret for secret in known if ECHOES[echo](secret) in shown]
+    assert "left out" in shown or "unreadable" in shown
 
 
 @pytest.mark.covers("OAU-44")

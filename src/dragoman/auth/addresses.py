@@ -18,10 +18,19 @@ _PRIVATE = tuple(
         "127.0.0.0/8",
         "169.254.0.0/16",
         "172.16.0.0/12",
+        "192.0.0.0/24",
         "192.168.0.0/16",
+        "198.18.0.0/15",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
         "::/96",
+        "::ffff:0:0:0/96",
+        "64:ff9b:1::/48",
+        "100::/64",
         "fc00::/7",
         "fe80::/10",
+        "fec0::/10",
+        "ff00::/8",
     )
 )
 _TRANSLATED = ip_network("64:ff9b::/96")
@@ -51,6 +60,8 @@ def split(url: str) -> SplitResult:
         raise InsecureUrl(f"{shown(url)} is no address that can be used") from None
     if not parts.hostname or any(character <= " " or character == "\x7f" for character in url):
         raise InsecureUrl(f"{shown(url)!r} is no address that can be used")
+    if "%" in parts.hostname and ":" not in parts.hostname:
+        raise InsecureUrl(f"{shown(url)} has a host with escapes; spell it without them")
     return parts
 
 
@@ -65,8 +76,14 @@ def is_loopback(host: str) -> bool:
 
 
 def is_private(host: str) -> bool:
-    """Tell whether a host is, as it is spelled, inside somebody's own network; names are not resolved."""
-    name = host.lower().rstrip(".")
+    """Tell whether a host is, as it is spelled, inside somebody's own network; names are not resolved.
+
+    Digits and dots of other scripts count as those that they stand for; what stands for no name at all is inside.
+    """
+    try:
+        name = (host if host.isascii() else host.encode("idna").decode("ascii")).lower().rstrip(".")
+    except UnicodeError:
+        return True
     if name == "localhost" or name.endswith(".localhost"):
         return True
     address = _address(name)
@@ -127,8 +144,10 @@ def require_secure(url: str, what: str) -> str:
     )
 
 
-def require_reachable(url: str, what: str, server: str) -> str:
+def require_reachable(url: str, what: str, server: str, *, is_inside: bool = False) -> str:
     """Return the URL if it is secure, and not inside a network that the MCP server itself is not in.
+
+    `is_inside` says that the server was reached inside a private network, whatever its name.
 
     Raises:
         InsecureUrl: the server sends the client to where it has no business.
@@ -137,9 +156,10 @@ def require_reachable(url: str, what: str, server: str) -> str:
     host, home = split(url).hostname, split(server).hostname
     assert host is not None
     assert home is not None
-    if is_private(host) and not is_private(home):
+    if is_private(host) and not (is_inside or is_private(home)):
         raise InsecureUrl(
-            f"{what} is {shown(url)}, inside a private network, where {shown(server)} may not send anybody"
+            f"{what} is {shown(url)}, inside a private network, where {shown(server)} may not send anybody;"
+            " if you trust this authorization server, give it as issuer="
         )
     return url
 

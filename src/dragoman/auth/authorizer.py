@@ -9,6 +9,11 @@ A challenge is measured by the token that the request was sent with, which is re
 token by now, the request is simply sent again. The same record bounds what one request may cause: one renewal and one
 login for 401, and for 403 two logins with more scopes, never twice for the same demand; one that failed may be met
 again after a while.
+
+Tokens, registrations and secrets belong to the issuer that they were used with first, or to the one that the author
+names. A server that points to another issuer gets none of them. Credentials that the author gave are refused then. A
+login of a person begins anew with the other issuer, if the server names it; if the server only stopped naming the old
+one, that is refused too, because it is what a server does that wants to take the issuer's place.
 """
 
 from __future__ import annotations
@@ -31,6 +36,7 @@ from dragoman.auth.discovery import discover
 from dragoman.auth.fetching import Fetcher, SessionFactory
 from dragoman.auth.records import Authority, Tokens
 from dragoman.auth.scopes import chosen, joined
+from dragoman.auth.secrecy import Secrets
 from dragoman.auth.signing import DPOP_ALGORITHM, ProofKey
 from dragoman.auth.storage import Keeper, MemoryStorage
 from dragoman.errors import AuthError, AuthRequired, InsecureUrl, TokenRefused
@@ -70,16 +76,19 @@ class Authorizer(ABC):
         *,
         scope: str | None = None,
         storage: Any = None,
+        issuer: str | None = None,
         dpop: bool = False,
         http_client_factory: SessionFactory | None = None,
     ) -> None:
         self._identity = identity
         self._scope = scope
+        self._issuer = None if issuer is None else require_secure(issuer, "The issuer")
         self._storage = MemoryStorage() if storage is None else storage
         self._must_prove = dpop
         self._proves = dpop
         self._key: ProofKey | None = None
         self._make_session = http_client_factory
+        self._secrets = Secrets()
         self._url: str | None = None
         self._server = ""
         self._keeper: Keeper | None = None
@@ -231,7 +240,8 @@ class Authorizer(ABC):
         demanded = frozenset((challenge.scope or "").split())
         if attempt.steps >= MOST_STEPS or self._stepped.get(demanded, 0.0) > time.monotonic():
             raise AuthRequired(
-                f"{shown(self._server)} wants a scope that it was not satisfied with before: {challenge.scope}",
+                f"{shown(self._server)} wants a scope that it was not satisfied with before:"
+                f" {self._secrets.quoted(challenge.scope or '')}",
                 FORBIDDEN,
             )
         attempt.steps += 1
@@ -264,12 +274,19 @@ class Authorizer(ABC):
             raise
 
     async def _load(self) -> None:
-        assert self._keeper is not None
-        self._adopt(await self._keeper.tokens())
+        self._adopt(await self._kept())
         self._is_loaded = True
+
+    async def _kept(self) -> Tokens | None:
+        """Return the tokens that are kept, unless the author names another issuer than theirs."""
+        assert self._keeper is not None
+        kept = await self._keeper.tokens()
+        return None if kept is not None and self._issuer not in (None, kept.issuer) else kept
 
     def _adopt(self, tokens: Tokens | None) -> None:
         self._tokens = tokens
+        if tokens is not None:
+            self._secrets.add(tokens.access_token, tokens.refresh_token)
         if tokens is not None and tokens.dpop_key is not None and tokens.token_type == "DPoP":  # noqa: S105
             if self._key is None or self._key.plain() != tokens.dpop_key:
                 self._key = ProofKey(tokens.dpop_key)
@@ -294,11 +311,11 @@ class Authorizer(ABC):
         assert self._keeper is not None
         try:
             async with self._keeper.lock():
-                kept = await self._keeper.tokens()
+                kept = await self._kept()
                 if kept is None or kept.access_token != sent or kept.authority is None:
                     self._adopt(kept)
                     return
-                async with Fetcher(self._make_session) as fetch:
+                async with self._fetcher(kept.authority) as fetch:
                     await self._renewed(fetch, kept, kept.authority)
         except AuthError as error:
             self._renew_after = time.monotonic() + RENEWAL_PAUSE
@@ -308,16 +325,15 @@ class Authorizer(ABC):
         """Get a token that the server takes."""
         assert self._keeper is not None
         async with self._keeper.lock():
-            kept = await self._keeper.tokens()
+            kept = await self._kept()
             self._adopt(kept)
             self._was_login = False
             if kept is not None and kept.access_token != sent and not kept.is_expired:
                 return
-            async with Fetcher(self._make_session) as fetch:
-                known = None if kept is None else kept.authority
-                authority = await discover(fetch, self._server_url(), challenge, known)
-                if kept is not None and kept.issuer not in (None, authority.issuer):
-                    _logger.info("%s has another authorization server now", shown(self._server))
+            async with self._fetcher() as fetch:
+                authority = await self._discover(fetch, challenge, kept)
+                if kept is not None and kept.issuer != authority.issuer:
+                    _logger.info("The tokens for %s are not of its authorization server", shown(self._server))
                     await self._keep(None)
                     kept = None
                 if kept is not None and may_renew and await self._try_to_renew(fetch, kept, authority):
@@ -330,15 +346,14 @@ class Authorizer(ABC):
         """Get a token with more scopes."""
         assert self._keeper is not None
         async with self._keeper.lock():
-            kept = await self._keeper.tokens()
+            kept = await self._kept()
             self._adopt(kept)
             self._was_login = False
             scopes = [] if kept is None else kept.scopes
             if kept is not None and kept.access_token != sent and demanded <= set(scopes):
                 return
-            async with Fetcher(self._make_session) as fetch:
-                known = None if kept is None else kept.authority
-                authority = await discover(fetch, self._server_url(), challenge, known)
+            async with self._fetcher() as fetch:
+                authority = await self._discover(fetch, challenge, kept)
                 scope = joined([*scopes, *(challenge.scope or "").split()])
                 await self._keep(await self._obtain(fetch, authority, scope))
                 self._was_login = True
@@ -373,9 +388,39 @@ class Authorizer(ABC):
             self._is_renewing = False
         return True
 
-    def _server_url(self) -> str:
+    def _fetcher(self, known: Authority | None = None) -> Fetcher:
+        """Return what asks an authorization server that is known, or finds out which one it is."""
+        is_inside = known is not None and known.is_inside
+        return Fetcher(self._make_session, server=self._url, is_inside=is_inside, secrets=self._secrets)
+
+    # Whose tokens these are.
+
+    async def _discover(self, fetch: Fetcher, challenge: Challenge | None, kept: Tokens | None) -> Authority:
+        """Return who gives out tokens, if what is known here belongs to that issuer or may be had from it anew.
+
+        Raises:
+            AuthError: it belongs to another issuer, or the authorization server cannot be found.
+        """
+        assert self._keeper is not None
         assert self._url is not None
-        return self._url
+        known = None if kept is None else kept.authority
+        authority = await discover(fetch, self._url, challenge, known, self._issuer)
+        if self._issuer is not None:
+            return authority
+        client = await self._keeper.client()
+        for owner in (None if kept is None else kept.issuer, None if client is None else client.issuer):
+            if owner not in (None, authority.issuer) and (self._has_given_credentials or authority.is_assumed):
+                raise AuthError(
+                    f"The credentials belong to {shown(owner or '')}, and {shown(self._server)} now wants tokens of"
+                    f" {shown(authority.issuer)}, which gets none of them. If the server has moved there, give"
+                    " issuer= with the new one, or forget the old login (dragoman auth logout) and log in again"
+                )
+        return authority
+
+    @property
+    def _has_given_credentials(self) -> bool:
+        """Whether the author gave what the client is known by, for one authorization server."""
+        return True
 
     # Proofs of possession.
 

@@ -13,13 +13,25 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from dragoman.auth.addresses import is_loopback, shown, split
-from dragoman.errors import AuthError
+from dragoman.auth.addresses import is_loopback, is_private, origin, shown, split
+from dragoman.auth.reach import GuardedConnector, Trip, trip
+from dragoman.auth.secrecy import Secrets
+from dragoman.errors import AuthError, InsecureUrl
 from dragoman.protocol.versions import LATEST_STATELESS
 
 MOST_BYTES = 4 * 1024 * 1024
 REQUEST_SECONDS = 30.0
 OK, CREATED = 200, 201
+_SECRET_FIELDS = (
+    "code",
+    "code_verifier",
+    "refresh_token",
+    "client_secret",
+    "client_assertion",
+    "assertion",
+    "subject_token",
+    "token",
+)
 _BROKEN = (aiohttp.ClientError, OSError, asyncio.TimeoutError, ValueError)
 
 SessionFactory = Callable[[], aiohttp.ClientSession]
@@ -39,11 +51,26 @@ class Fetcher:
     Example:
         async with Fetcher() as fetch:
             reply = await fetch.get("https://auth.example.com/.well-known/oauth-authorization-server")
+
+    With `server`, the MCP server that names the addresses, they lead inside a private network only if that server is
+    there itself: by its spelling, because `is_inside` says so, or because it was reached there. A session of somebody
+    else (`make_session`) connects as it likes. `secrets` is where the secrets of forms and headers are remembered.
     """
 
-    def __init__(self, make_session: SessionFactory | None = None) -> None:
+    def __init__(
+        self,
+        make_session: SessionFactory | None = None,
+        *,
+        server: str | None = None,
+        is_inside: bool = False,
+        secrets: Secrets | None = None,
+    ) -> None:
+        self.secrets = Secrets() if secrets is None else secrets
         self._make_session = make_session or _session
         self._session: aiohttp.ClientSession | None = None
+        self._server = server
+        self.is_inside = is_inside or (server is not None and is_private(split(server).hostname or ""))
+        """Whether the MCP server is inside a private network."""
 
     async def __aenter__(self) -> Fetcher:
         self._session = self._make_session()
@@ -69,6 +96,7 @@ class Fetcher:
         Raises:
             AuthError: the server cannot be reached, or says too much.
         """
+        self.secrets.add(*(form.get(name) for name in _SECRET_FIELDS), *headers.values())
         kind = {"Content-Type": "application/x-www-form-urlencoded"}
         return await self._send("POST", url, {**headers, **kind}, urlencode(form).encode("ascii"))
 
@@ -81,8 +109,11 @@ class Fetcher:
         return await self._send("POST", url, {"Content-Type": "application/json"}, msgspec.json.encode(value))
 
     async def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
-        session = self._session
+        session, proxy = self._session, _proxy_for(url)
         assert session is not None
+        is_home = self._server is not None and origin(url) == origin(self._server)
+        current = Trip(self._server is None or self.is_inside or is_home or proxy is not None)
+        before = trip.set(current)
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 async with session.request(
@@ -91,13 +122,23 @@ class Fetcher:
                     data=body,
                     headers={"Accept": "application/json", **headers},
                     allow_redirects=False,
-                    proxy=_proxy_for(url),
+                    proxy=proxy,
                     raise_for_status=False,
                 ) as response:
-                    return Reply(response.status, response.headers, _object(await _read(response, url)))
+                    reply = Reply(response.status, response.headers, _object(await _read(response, url)))
         except _BROKEN as error:
+            if current.was_refused:
+                raise InsecureUrl(
+                    f"{shown(url)} leads inside a private network, where {shown(self._server or '')} may not send"
+                    " anybody; if you trust this authorization server, give it as issuer="
+                ) from None
             # What these errors say may quote a request.
             raise AuthError(f"{shown(url)} cannot be asked ({type(error).__name__}); is it reachable?") from None
+        finally:
+            trip.reset(before)
+        if is_home and proxy is None and current.peer is not None and is_private(current.peer):
+            self.is_inside = True
+        return reply
 
 
 async def _read(response: aiohttp.ClientResponse, url: str) -> bytes:
@@ -119,7 +160,7 @@ def _object(body: bytes) -> dict[str, Any] | None:
 
 
 def _session() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+    return aiohttp.ClientSession(connector=GuardedConnector(), cookie_jar=aiohttp.DummyCookieJar())
 
 
 def _proxy_for(url: str) -> str | None:

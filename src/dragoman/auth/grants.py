@@ -15,6 +15,7 @@ from dragoman.auth.records import Authority, Tokens
 from dragoman.auth.registration import bind_to_issuer
 from dragoman.auth.scopes import with_offline
 from dragoman.auth.signing import AssertionSigner
+from dragoman.auth.storage import BindingStorage
 from dragoman.auth.token_endpoint import (
     BASIC,
     JWT_BEARER,
@@ -25,7 +26,6 @@ from dragoman.auth.token_endpoint import (
     accepted,
     identified,
     request_tokens,
-    secrets_of,
 )
 from dragoman.errors import AuthError, InvalidCredentials, TokenRefused
 
@@ -42,8 +42,11 @@ class _Grant(Authorizer):
 
     _refreshes = False
 
-    def __init__(self, identity: str, who: Credential, *, scope: str | Iterable[str] | None, **around: Any) -> None:
-        super().__init__(identity, scope=spelled_scope(scope), **around)
+    def __init__(
+        self, identity: str, who: Credential, *, scope: str | Iterable[str] | None, storage: Any, **around: Any
+    ) -> None:
+        kept = BindingStorage() if storage is None else storage
+        super().__init__(identity, scope=spelled_scope(scope), storage=kept, **around)
         self._who = who
 
     def _is_renewable(self, tokens: Tokens) -> bool:  # noqa: ARG002
@@ -54,7 +57,8 @@ class _Grant(Authorizer):
 
     async def _obtain(self, fetch: Fetcher, authority: Authority, scope: str | None) -> Tokens:
         assert self._keeper is not None
-        await bind_to_issuer(authority, self._keeper, await self._keeper.client(), self._who.client_id)
+        if self._issuer is None:
+            await bind_to_issuer(authority, self._keeper, self._who.client_id)
         scope = with_offline(scope, authority, may_refresh=False)
         form = {**await self._form(fetch, authority), "scope": scope}
         tokens = await request_tokens(fetch, authority, form, self._who, self._key_for(authority))
@@ -74,8 +78,12 @@ class ClientCredentials(_Grant):
     With `token_endpoint_auth_method="private_key_jwt"` it signs with `private_key` (a PEM, or a key object of
     `cryptography`) and `signing_algorithm` (ES256 or RS256) in place of a secret.
 
+    `issuer` is the authorization server that the credentials are for; a server that points to another one does not get
+    them. Without it they belong to the first one that the server names, which is remembered over restarts.
+
     Raises:
         InvalidCredentials: something is missing or blank, does not belong there, or cannot sign.
+        InsecureUrl: the issuer is neither https nor on this machine.
     """
 
     def __init__(
@@ -86,6 +94,7 @@ class ClientCredentials(_Grant):
         token_endpoint_auth_method: str = BASIC,
         scope: str | Iterable[str] | None = None,
         storage: Any = None,
+        issuer: str | None = None,
         private_key: Any = None,
         signing_algorithm: str | None = None,
         dpop: bool = False,
@@ -98,6 +107,7 @@ class ClientCredentials(_Grant):
             who,
             scope=scope,
             storage=storage,
+            issuer=issuer,
             dpop=dpop,
             http_client_factory=http_client_factory,
         )
@@ -128,10 +138,11 @@ class CrossAppAccess(_Grant):
         client = Client(url, auth=CrossAppAccess("wiki", secret, assertion_provider=exchange))
 
     `assertion_provider(audience, resource)` returns the assertion (ID-JAG) for an authorization server and a resource;
-    it may be async. The person is never sent to the authorization server.
+    it may be async. The person is never sent to the authorization server. `issuer` is as for `ClientCredentials`.
 
     Raises:
         InvalidCredentials: something is missing or blank.
+        InsecureUrl: the issuer is neither https nor on this machine.
     """
 
     def __init__(
@@ -142,6 +153,7 @@ class CrossAppAccess(_Grant):
         assertion_provider: AssertionProvider,
         scope: str | Iterable[str] | None = None,
         storage: Any = None,
+        issuer: str | None = None,
         dpop: bool = False,
         http_client_factory: SessionFactory | None = None,
     ) -> None:
@@ -156,6 +168,7 @@ class CrossAppAccess(_Grant):
             Credential(client_id, client_secret, NONE if client_secret is None else BASIC),
             scope=scope,
             storage=storage,
+            issuer=issuer,
             dpop=dpop,
             http_client_factory=http_client_factory,
         )
@@ -215,8 +228,9 @@ class TokenExchange:
         }
         fields, headers = identified(form, self._who, self._url)
         async with Fetcher(self._make_session) as fetch:
+            fetch.secrets.add(self._who.secret)
             reply = await fetch.post_form(self._url, fields, headers)
-        body = accepted(reply, self._url, secrets_of(fields, headers))
+        body = accepted(reply, self._url, fetch.secrets)
         assertion = text(body, "access_token")
         if body.get("issued_token_type") != ID_JAG or assertion is None:
             raise AuthError(f"{shown(self._url)} gave something else than an assertion of the type id-jag")
@@ -230,10 +244,11 @@ class WorkloadIdentity(_Grant):
         client = Client(url, auth=WorkloadIdentity(lambda: Path("/var/run/secrets/token").read_text().strip()))
 
     `token` is a JWT, or a function, plain or async, that returns one that is valid now. A token that was refused is not
-    sent again.
+    sent again. `issuer` is as for `ClientCredentials`.
 
     Raises:
         InvalidCredentials: the token is blank.
+        InsecureUrl: the issuer is neither https nor on this machine.
     """
 
     def __init__(
@@ -242,6 +257,7 @@ class WorkloadIdentity(_Grant):
         *,
         scope: str | Iterable[str] | None = None,
         storage: Any = None,
+        issuer: str | None = None,
         dpop: bool = False,
         http_client_factory: SessionFactory | None = None,
     ) -> None:
@@ -255,6 +271,7 @@ class WorkloadIdentity(_Grant):
             Credential(),
             scope=scope,
             storage=storage,
+            issuer=issuer,
             dpop=dpop,
             http_client_factory=http_client_factory,
         )

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from dragoman.auth.addresses import is_loopback, require_secure
-from dragoman.auth.listener import LoopbackListener
+from dragoman.auth.listener import PATH, LoopbackListener
 from dragoman.auth.redirects import AuthorizationResponse
 from dragoman.errors import AuthError, AuthRequired
 from dragoman.runtime.offload import offload
@@ -92,9 +92,16 @@ class ByPaste:
 
 
 async def interact(
-    redirect_uri: str | None, preferred: str | None, redirect: RedirectHandler | None, callback: CallbackHandler | None
+    redirect_uri: str | None,
+    preferred: str | None,
+    redirect: RedirectHandler | None,
+    callback: CallbackHandler | None,
+    *,
+    path: str = PATH,
 ) -> Interaction:
     """Return the way in which a person can log in; `preferred` is an address that may be used if it is free.
+
+    Where neither is given, the login ends at a free port of this machine and at `path`.
 
     Raises:
         AuthError: there is none: nobody can be asked, or the address is taken.
@@ -111,10 +118,10 @@ async def interact(
         if redirect is None and _has_terminal():
             return ByPaste(redirect_uri)
         raise AuthRequired("The redirect URI is a web application's: log in with start() and finish()")
-    return ByListener(await _listening(redirect_uri, preferred), redirect)
+    return ByListener(await _listening(redirect_uri, preferred, path), redirect)
 
 
-async def _listening(redirect_uri: str | None, preferred: str | None) -> LoopbackListener:
+async def _listening(redirect_uri: str | None, preferred: str | None, path: str) -> LoopbackListener:
     if redirect_uri is None and preferred is not None:
         listener = LoopbackListener(preferred)
         try:
@@ -123,7 +130,7 @@ async def _listening(redirect_uri: str | None, preferred: str | None) -> Loopbac
             pass
         else:
             return listener
-    listener = LoopbackListener(redirect_uri)
+    listener = LoopbackListener(redirect_uri, path=path)
     await listener.open()
     return listener
 

@@ -1,9 +1,11 @@
 """The keys that an issuer of tokens signs with.
 
 They are fetched when they are first needed and kept for an hour; whoever needs them meanwhile waits for the same fetch.
-A token that names a key which is not known makes them be fetched again, but at most once a minute, whoever sends such
-tokens. An issuer that cannot be asked is left alone for a while: who comes then is told at once, and keys that were
-known before stay good.
+A token that names an unknown key makes them be fetched again. Anybody can send such tokens, so this happens at most
+every five seconds. A token that comes too early for it waits for the next fetch, which is everybody's: strangers with
+names that they made up can delay the fetch that a new key needs by these seconds, and no more. A name that was looked
+for in vain is refused at once for a minute. Only so many tokens wait; of others nothing is said. An issuer that cannot
+be asked is left alone for a while: who comes then is told at once, and keys that were known before stay good.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import OrderedDict
 from typing import Any
 
 from dragoman.auth.addresses import authorization_server_urls, require_secure, shown
@@ -19,9 +22,13 @@ from dragoman.errors import AuthError
 
 KEPT_SECONDS = 3600.0
 REFETCH_SECONDS = 60.0
+LOOK_SECONDS = 5.0
+MISSING_SECONDS = 60.0
 RETRY_SECONDS = 5.0
 FETCH_SECONDS = 10.0
 MOST_KEYS = 100
+MOST_MISSING = 1000
+MOST_LOOKING = 1000
 _logger = logging.getLogger("dragoman.auth")
 
 
@@ -33,47 +40,87 @@ class IssuerKeys:
         self._url = url
         self._keys: list[Any] = []
         self._is_due_at = self._may_look_at = time.monotonic()
-        self._fetching: asyncio.Task[None] | None = None
+        self._fetching: asyncio.Task[bool] | None = None
+        self._looking: asyncio.Task[bool] | None = None
+        """A fetch for unknown names that has not begun."""
+        self._lookers = 0
+        self._missing: OrderedDict[int, float] = OrderedDict()
+        """Hashes of names that were looked for in vain, and until when they are not looked for again."""
 
     async def find(self, name: str | None) -> list[Any]:
         """Return the keys that may have signed a token: those of its name, or all if it names none.
 
         Raises:
-            AuthError: there are no keys, because the issuer cannot be asked.
+            AuthError: there are no keys, because the issuer cannot be asked, or too many wait for unknown ones.
         """
-        now = time.monotonic()
-        if now >= self._is_due_at or (not self._keys and self._is_fetching()):
+        if time.monotonic() >= self._is_due_at or (not self._keys and _runs(self._fetching)):
             await self._fetch()
-        found = self._named(name)
-        if not found and self._keys and (now >= self._may_look_at or self._is_fetching()):
-            self._may_look_at = max(self._may_look_at, now + REFETCH_SECONDS)
-            await self._fetch()
-            found = self._named(name)
         if not self._keys:
             raise AuthError(f"Tokens cannot be verified: the keys of {shown(self._issuer)} cannot be had")
+        found = self._named(name)
+        if not found and isinstance(name, str) and self._missing.get(hash(name), 0.0) <= time.monotonic():
+            found = await self._look_for(name)
         return found
 
     def _named(self, name: str | None) -> list[Any]:
         return [key for key in self._keys if name is None or key.kid in (None, name)]
 
-    def _is_fetching(self) -> bool:
-        task = self._fetching
-        return task is not None and not task.done() and task.get_loop() is asyncio.get_running_loop()
+    async def _look_for(self, name: str) -> list[Any]:
+        """Return the keys of a name that was not known when it came."""
+        if self._lookers >= MOST_LOOKING:
+            raise AuthError("Tokens cannot be verified: too many name keys that are not known; try again")
+        self._lookers += 1
+        try:
+            await self._join()
+            if self._named(name):
+                return self._named(name)
+            if self._looking is None or not _runs(self._looking):
+                self._looking = asyncio.create_task(self._look())
+            has_looked = await asyncio.shield(self._looking)
+        finally:
+            self._lookers -= 1
+            if self._lookers == 0 and self._looking is not None and _runs(self._looking):
+                self._looking.cancel()
+                self._looking = None
+        if has_looked and not self._named(name):
+            self._miss(name)
+        return self._named(name)
 
-    async def _fetch(self) -> None:
-        if self._fetching is None or not self._is_fetching():
+    async def _look(self) -> bool:
+        """Fetch the keys again as soon as that is allowed, and tell whether they were had."""
+        await asyncio.sleep(max(0.0, self._may_look_at - time.monotonic()))
+        await self._join()
+        self._looking = None
+        self._may_look_at = time.monotonic() + LOOK_SECONDS
+        return await self._fetch()
+
+    async def _join(self) -> None:
+        """Wait for a fetch that is under way: it may have begun before a new key was there."""
+        if _runs(self._fetching):
+            await self._fetch()
+
+    def _miss(self, name: str) -> None:
+        self._missing[hash(name)] = time.monotonic() + MISSING_SECONDS
+        self._missing.move_to_end(hash(name))
+        if len(self._missing) > MOST_MISSING:
+            self._missing.popitem(last=False)
+
+    async def _fetch(self) -> bool:
+        if self._fetching is None or not _runs(self._fetching):
             self._fetching = asyncio.create_task(self._fetch_once())
         # Whoever began it may go away while others wait for it.
-        await asyncio.shield(self._fetching)
+        return await asyncio.shield(self._fetching)
 
-    async def _fetch_once(self) -> None:
+    async def _fetch_once(self) -> bool:
         try:
             async with asyncio.timeout(FETCH_SECONDS), Fetcher() as fetch:
                 self._keys = await self._ask(fetch)
-            self._is_due_at = time.monotonic() + KEPT_SECONDS
         except (AuthError, TimeoutError) as error:
             self._is_due_at = time.monotonic() + (REFETCH_SECONDS if self._keys else RETRY_SECONDS)
             _logger.warning("The keys of %s cannot be had: %s", shown(self._issuer), _said(error))
+            return False
+        self._is_due_at = time.monotonic() + KEPT_SECONDS
+        return True
 
     async def _ask(self, fetch: Fetcher) -> list[Any]:
         url = self._url or await self._look_up(fetch)
@@ -94,6 +141,11 @@ class IssuerKeys:
                 if isinstance(url, str):
                     return require_secure(url, "The address of the keys")
         raise AuthError("its metadata do not say where they are; give jwks_url")
+
+
+def _runs(task: asyncio.Task[bool] | None) -> bool:
+    """Tell whether a task is under way in this loop; one of another loop cannot be waited for."""
+    return task is not None and not task.done() and task.get_loop() is asyncio.get_running_loop()
 
 
 def _said(error: Exception) -> str:

@@ -36,13 +36,13 @@ class LoopbackListener:
             response = await listener.answer(is_ours)
     """
 
-    def __init__(self, redirect_uri: str | None = None) -> None:
+    def __init__(self, redirect_uri: str | None = None, *, path: str = PATH) -> None:
         self._wanted = None if redirect_uri is None else urlsplit(redirect_uri)
         self._given = redirect_uri
         self._servers: list[asyncio.Server] = []
         self._is_ours: Callable[[AuthorizationResponse], bool] = _is_nobodys
         self._answer: asyncio.Future[AuthorizationResponse] | None = None
-        self._path = PATH if self._wanted is None else self._wanted.path or "/"
+        self._path = path if self._wanted is None else self._wanted.path or "/"
 
     async def __aenter__(self) -> LoopbackListener:
         await self.open()
@@ -77,7 +77,7 @@ class LoopbackListener:
         if self._given is not None:
             return self._given
         port = self._servers[0].sockets[0].getsockname()[1]
-        return f"http://127.0.0.1:{port}{PATH}"
+        return f"http://127.0.0.1:{port}{self._path}"
 
     async def answer(self, is_ours: Callable[[AuthorizationResponse], bool]) -> AuthorizationResponse:
         """Return the answer to the login; others are turned away."""

@@ -11,9 +11,10 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from dragoman.auth.addresses import require_client_metadata_url, require_redirect_uri, shown
 from dragoman.auth.authorizer import Authorizer, spelled_scope
-from dragoman.auth.discovery import discover
+from dragoman.auth.discovery import require_named
 from dragoman.auth.fetching import Fetcher, SessionFactory
 from dragoman.auth.interaction import CallbackHandler, RedirectHandler, interact
+from dragoman.auth.listener import PATH
 from dragoman.auth.records import Authority, ClientInformation, Pending, Tokens
 from dragoman.auth.redirects import AuthorizationResponse, checked_code, is_for
 from dragoman.auth.registration import Applicant, checked_metadata, identify
@@ -38,9 +39,10 @@ class OAuth(Authorizer):
     state folder. `client_id` (and `client_secret`) or `client_id_metadata_document_url` say what the client is known
     by; else it registers itself, with what `client_metadata` says (RFC 7591). `redirect_handler(url)` and
     `callback_handler()` carry out the login in their own way; a web application uses `start` and `finish`. `dpop=True`
-    binds the tokens to a key of this client.
+    binds the tokens to a key of this client. `issuer` is the only authorization server that people are sent to.
 
     Raises:
+        InsecureUrl: the issuer is neither https nor on this machine.
         InsecureRedirectUri: the redirect URI is neither https nor on this machine.
         UnregisteredRedirectUri: `client_metadata` does not list it.
         InvalidClientMetadataUrl: the URL of the metadata document cannot be a client id.
@@ -59,6 +61,7 @@ class OAuth(Authorizer):
         client_id_metadata_document_url: str | None = None,
         client_id: str | None = None,
         client_secret: str | None = None,
+        issuer: str | None = None,
         dpop: bool = False,
         http_client_factory: SessionFactory | None = None,
     ) -> None:
@@ -78,6 +81,7 @@ class OAuth(Authorizer):
             f"OAuth {known_by}",
             scope=spelled_scope(scope),
             storage=FileStorage() if storage is None else storage,
+            issuer=issuer,
             dpop=dpop,
             http_client_factory=http_client_factory,
         )
@@ -99,8 +103,8 @@ class OAuth(Authorizer):
         keeper = self.bind(self._known_url(url))
         if self._redirect_uri is None:
             raise ValueError("A web application needs to say where the login ends: give redirect_uri=")
-        async with keeper.lock(), Fetcher(self._make_session) as fetch:
-            authority = await discover(fetch, self._server_url(), self._challenge)
+        async with keeper.lock(), self._fetcher() as fetch:
+            authority = await self._discover(fetch, self._challenge, await self._kept())
             scope = self._asked_scope(authority, chosen(self._challenge, authority, self._scope))
             client = await self._identify(fetch, authority, self._redirect_uri, scope)
             pending = self._pending(authority, client, self._redirect_uri, scope)
@@ -130,7 +134,7 @@ class OAuth(Authorizer):
             await keeper.save_client(kept)
             response = AuthorizationResponse(code, state, iss)
             client = self._client_of(kept, pending)
-            async with Fetcher(self._make_session) as fetch:
+            async with self._fetcher(pending.authority) as fetch:
                 await self._keep(await self._redeem(fetch, pending, client, response))
 
     def _known_url(self, url: str | None) -> str:
@@ -140,10 +144,18 @@ class OAuth(Authorizer):
         return found
 
     def _client_of(self, kept: ClientInformation, pending: Pending) -> ClientInformation:
-        if kept.client_id == pending.client_id and self._applicant.client_id is None:
-            return kept
+        """Return what the client is known by where a login began.
+
+        Raises:
+            AuthError: the client belongs to another authorization server by now.
+        """
+        require_named(self._issuer, pending.authority.issuer, self._server)
         own = self._applicant
-        known = own.client_id == pending.client_id
+        is_kept, known = kept.client_id == pending.client_id, own.client_id == pending.client_id
+        if (is_kept or known) and kept.issuer not in (None, pending.authority.issuer):
+            raise AuthError(f"The client belongs to {shown(kept.issuer or '')} by now; log in again")
+        if is_kept and own.client_id is None:
+            return kept
         return ClientInformation(
             client_id=pending.client_id,
             client_secret=own.client_secret if known else None,
@@ -153,13 +165,20 @@ class OAuth(Authorizer):
 
     # Logging in.
 
+    @property
+    def _has_given_credentials(self) -> bool:
+        return self._applicant.client_id is not None
+
     async def _obtain(self, fetch: Fetcher, authority: Authority, scope: str | None) -> Tokens:
         assert self._keeper is not None
         _require_code_flow(authority)
         scope = self._asked_scope(authority, scope)
-        kept = await self._keeper.client()
         interaction = await interact(
-            self._redirect_uri, _registered_uri(kept, authority), self._redirect_handler, self._callback_handler
+            self._redirect_uri,
+            _registered_uri(await self._keeper.client(), authority),
+            self._redirect_handler,
+            self._callback_handler,
+            path=self._callback_path(authority),
         )
         try:
             client = await self._identify(fetch, authority, interaction.redirect_uri, scope)
@@ -170,6 +189,17 @@ class OAuth(Authorizer):
         finally:
             await interaction.close()
         return await self._redeem(fetch, pending, client, response)
+
+    def _callback_path(self, authority: Authority) -> str:
+        """Return where logins end on this machine: for a client that registers itself, at a path of each issuer.
+
+        An issuer that sends people to the login of another one gets no code from there: the other one knows no client
+        with this redirect URI (RFC 9700, section 4.4.2.2).
+        """
+        own = self._applicant
+        if own.client_id is not None or (own.metadata_url is not None and authority.takes_metadata_documents):
+            return PATH
+        return f"{PATH}/{hashlib.sha256(authority.issuer.encode()).hexdigest()[:16]}"
 
     def _asked_scope(self, authority: Authority, scope: str | None) -> str | None:
         return with_offline(scope, authority, may_refresh=self._applicant.may_refresh)
@@ -223,7 +253,7 @@ class OAuth(Authorizer):
     async def _redeem(
         self, fetch: Fetcher, pending: Pending, client: ClientInformation, response: AuthorizationResponse
     ) -> Tokens:
-        code = checked_code(pending, response)
+        code = checked_code(pending, response, self._secrets)
         form = {
             "grant_type": "authorization_code",
             "code": code,

@@ -55,8 +55,10 @@ class Authority(Record):
     dpop_algorithms: list[str] | None = None
     takes_metadata_documents: bool = False
     sends_issuer: bool = False
-    has_issuer: bool = True
-    """False for a server without any metadata, whose issuer is a guess."""
+    is_assumed: bool = False
+    """Whether the server names no authorization server and is taken for its own, as in 2025-03-26."""
+    is_inside: bool = False
+    """Whether the server itself was reached inside a private network."""
     has_pkce: bool = False
 
 

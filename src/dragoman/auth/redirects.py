@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from dragoman.auth.addresses import shown
 from dragoman.auth.records import Pending
-from dragoman.auth.token_endpoint import quoted
+from dragoman.auth.secrecy import Secrets
 from dragoman.errors import AuthError
 
 MOST_FIELDS = 50
@@ -84,18 +84,19 @@ def is_for(pending: Pending, state: str | None) -> bool:
     return hmac.compare_digest(pending.state.encode(), (state or "").encode("utf-8", "surrogateescape"))
 
 
-def checked_code(pending: Pending, response: AuthorizationResponse) -> str:
-    """Return the code of an answer to a login.
+def checked_code(pending: Pending, response: AuthorizationResponse, secrets: Secrets) -> str:
+    """Return the code of an answer to a login, and remember it as a secret.
 
     Raises:
         AuthError: it is the answer to another login, comes from another server, says no, or says nothing.
     """
+    secrets.add(response.code, pending.verifier, pending.state)
     if not is_for(pending, response.state):
         raise AuthError("The answer does not belong to this login (its state is another); log in again")
     _check_issuer(pending, response)
     # MUST NOT (2026-07-28): act on or show an error before the issuer is known to be right.
     if response.error is not None:
-        raise AuthError(f"{shown(pending.authority.issuer)} did not authorize: {quoted(response.error, ())}")
+        raise AuthError(f"{shown(pending.authority.issuer)} did not authorize: {secrets.quoted(response.error)}")
     if not response.code:
         raise AuthError(f"{shown(pending.authority.issuer)} sent no code; log in again")
     return response.code
@@ -103,7 +104,7 @@ def checked_code(pending: Pending, response: AuthorizationResponse) -> str:
 
 def _check_issuer(pending: Pending, response: AuthorizationResponse) -> None:
     authority = pending.authority
-    if response.iss is UNSET or not authority.has_issuer:
+    if response.iss is UNSET:
         return
     if response.iss is None:
         if authority.sends_issuer:

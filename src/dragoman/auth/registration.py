@@ -48,7 +48,7 @@ async def identify(
     """Return what the client is known by at an authorization server, and keep it.
 
     Raises:
-        AuthError: the server knows no way, refuses, or is another than the one that the id was given for.
+        AuthError: the server knows no way, or refuses.
     """
     kept = await keeper.client() or ClientInformation()
     if applicant.client_id is not None:
@@ -79,7 +79,7 @@ async def identify(
 async def _given(
     authority: Authority, keeper: Keeper, applicant: Applicant, kept: ClientInformation
 ) -> ClientInformation:
-    await bind_to_issuer(authority, keeper, kept, applicant.client_id)
+    await bind_to_issuer(authority, keeper, applicant.client_id)
     return ClientInformation(
         client_id=applicant.client_id,
         client_secret=applicant.client_secret,
@@ -89,23 +89,12 @@ async def _given(
     )
 
 
-async def bind_to_issuer(
-    authority: Authority, keeper: Keeper, kept: ClientInformation | None, client_id: str | None
-) -> None:
-    """Let credentials that the author gave belong to the first authorization server that they are used with.
-
-    Raises:
-        AuthError: they belong to another one.
-    """
-    if kept is not None and kept.issuer is not None:
-        if kept.issuer != authority.issuer:
-            raise AuthError(
-                f"The client's credentials belong to {shown(kept.issuer)}, and the server now wants tokens of"
-                f" {shown(authority.issuer)}; give credentials for that one, and a storage of their own"
-            )
-        return
-    pending = {} if kept is None else kept.pending
-    await keeper.save_client(ClientInformation(client_id=client_id, issuer=authority.issuer, pending=pending))
+async def bind_to_issuer(authority: Authority, keeper: Keeper, client_id: str | None) -> None:
+    """Remember that credentials which the author gave belong to an authorization server."""
+    kept = await keeper.client()
+    if kept is None or kept.issuer != authority.issuer:
+        pending = {} if kept is None else kept.pending
+        await keeper.save_client(ClientInformation(client_id=client_id, issuer=authority.issuer, pending=pending))
 
 
 def _fits(kept: ClientInformation, authority: Authority, redirect_uri: str) -> bool:
@@ -130,7 +119,9 @@ async def _register(
         **applicant.metadata,
     }
     asked.setdefault("application_type", application_type(asked["redirect_uris"]))
-    body = accepted(await fetch.post_json(endpoint, asked), endpoint, ())
+    fetch.secrets.add(text(asked, "software_statement"))
+    body = accepted(await fetch.post_json(endpoint, asked), endpoint, fetch.secrets)
+    fetch.secrets.add(text(body, "client_secret"))
     client_id = text(body, "client_id")
     if client_id is None:
         raise AuthError(f"{shown(endpoint)} registered the client without an id")

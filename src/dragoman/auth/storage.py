@@ -1,9 +1,10 @@
 """Where tokens and registrations are kept, so that one login lasts.
 
 Theory of operation: a keeper is the drawer of one server and one client in somebody's storage. Of a file storage it is
-one file, readable by its user alone and replaced as a whole. Whoever is about to change tokens first takes the lock of
-the drawer and reads again: a refresh token that is used twice can cost the whole login, and another process may just
-have used it.
+one file, readable by its user alone and replaced as a whole. A folder that others can write, a link, and a file that
+others own or can read are refused: what lies there may be theirs, and what is put there would be. Whoever is about to
+change tokens first takes the lock of the drawer and reads again: a refresh token that is used twice can cost the whole
+login, and another process may just have used it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from dragoman.auth.contract import TokenStorage
 from dragoman.auth.records import ClientInformation, Tokens
 from dragoman.errors import AuthError
 from dragoman.runtime.keys import state_folder
+from dragoman.runtime.private import WRITTEN_BY_OTHERS, NotPrivate, open_private, private_folder, require_private
 
 LOCK_SECONDS = 330.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.2
@@ -103,7 +105,8 @@ class FileStorage:
         Client(url, auth=OAuth(storage=FileStorage(account="ada@example.com")))
 
     Without a folder they are in the user's state folder. `account` tells the logins of several people apart. Where no
-    file can be written there is a warning, and the tokens last as long as the process.
+    file can be written there is a warning, and the tokens last as long as the process. A folder that others can write,
+    and files in it that are not this user's alone, are refused with an `AuthError` when they are used.
     """
 
     def __init__(self, folder: str | Path | None = None, *, account: str = "") -> None:
@@ -114,6 +117,21 @@ class FileStorage:
         """Return what is kept for one server and client."""
         name = hashlib.sha256(f"{key}\0{self._account}".encode()).hexdigest()[:32]
         return FileDrawer((self._folder or state_folder() / "auth") / f"{name}.json")
+
+
+class BindingStorage:
+    """Keeps tokens as long as the process lives, and in a file which authorization server credentials belong to.
+
+    This is what programs use that get new tokens whenever they want: nothing secret is written, and a server that
+    points to another authorization server is found out after a restart too.
+    """
+
+    def __init__(self) -> None:
+        self._drawers: dict[str, _MemoryDrawer] = {}
+
+    def drawer(self, key: str) -> _MemoryDrawer:
+        """Return what is kept for one server and client."""
+        return self._drawers.setdefault(key, _binding_drawer(key))
 
 
 class FileDrawer:
@@ -147,9 +165,13 @@ class FileDrawer:
         if self._unwritten is not None:
             return self._unwritten
         try:
-            found = msgspec.json.decode(self._path.read_bytes())
+            require_private(self._path.parent, WRITTEN_BY_OTHERS)
+            with os.fdopen(open_private(self._path, os.O_RDONLY), "rb") as file:
+                found = msgspec.json.decode(file.read())
         except FileNotFoundError:
             return {}
+        except NotPrivate as error:
+            raise AuthError(f"The tokens are not safe from others: {error}") from None
         except (OSError, ValueError) as error:
             _logger.warning("The tokens in %s cannot be read (%s) and are left out", self._path, type(error).__name__)
             return {}
@@ -159,13 +181,17 @@ class FileDrawer:
         kept = {**self._read(), name: value}
         try:
             self._write(msgspec.json.encode({name: value for name, value in kept.items() if value is not None}))
+        except NotPrivate as error:
+            raise AuthError(f"The tokens are not safe from others: {error}") from None
         except OSError as error:
             if self._unwritten is None:
-                _logger.warning("No tokens can be kept in %s (%s); log in again after a restart", self._path, error)
+                _logger.warning(
+                    "%s cannot be written (%s): what it holds lasts until the process ends", self._path, error
+                )
             self._unwritten = kept
 
     def _write(self, content: bytes) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(self._path.parent, WRITTEN_BY_OTHERS)
         fresh = self._path.with_name(f"{self._path.name}.{os.getpid()}.{os.urandom(4).hex()}")
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
@@ -199,10 +225,32 @@ class FileDrawer:
         try:
             import fcntl  # noqa: F401
 
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            return os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+            private_folder(self._path.parent, WRITTEN_BY_OTHERS)
+            return open_private(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
+        except NotPrivate as error:
+            raise AuthError(f"The tokens are not safe from others: {error}") from None
         except (ImportError, OSError):
             return None
+
+
+def _binding_drawer(key: str) -> _MemoryDrawer:
+    try:
+        return _BindingDrawer(FileStorage().drawer(key))
+    except RuntimeError as error:
+        _logger.warning("A restart forgets which issuer the credentials belong to (%s); give issuer=", error)
+        return _MemoryDrawer()
+
+
+class _BindingDrawer(_MemoryDrawer):
+    def __init__(self, file: FileDrawer) -> None:
+        super().__init__()
+        self._file = file
+
+    def client_information(self) -> dict[str, Any] | None:
+        return self._file.client_information()
+
+    def save_client_information(self, information: dict[str, Any] | None) -> None:
+        self._file.save_client_information(information)
 
 
 async def _take(descriptor: int, path: Path) -> None:

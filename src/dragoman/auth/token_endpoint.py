@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote_plus
 
@@ -15,22 +15,14 @@ from dragoman.auth.addresses import shown
 from dragoman.auth.challenges import USE_NONCE, values
 from dragoman.auth.fetching import CREATED, OK, Fetcher, Reply, text
 from dragoman.auth.records import Authority, ClientInformation, Tokens
+from dragoman.auth.secrecy import Secrets
 from dragoman.auth.signing import AssertionSigner, ProofKey
 from dragoman.errors import TokenRefused
 
 BASIC, POST, NONE, SIGNED = "client_secret_basic", "client_secret_post", "none", "private_key_jwt"
 ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
-LONGEST_QUOTE = 200
-_SECRET_FIELDS = (
-    "code",
-    "code_verifier",
-    "refresh_token",
-    "client_secret",
-    "client_assertion",
-    "assertion",
-    "subject_token",
-)
+UNREADABLE = "unreadable"
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 
 
@@ -72,16 +64,19 @@ async def request_tokens(
         AuthError: it cannot be asked, or its answer makes no sense.
     """
     sent = {name: value for name, value in form.items() if value is not None}
-    reply, secrets = await _ask(fetch, {**sent, "resource": authority.resource}, who, key, authority)
-    body = accepted(reply, authority.token_endpoint, secrets)
-    return _tokens(body, authority, sent.get("scope"), known, key)
+    reply = await _ask(fetch, {**sent, "resource": authority.resource}, who, key, authority)
+    body = accepted(reply, authority.token_endpoint, fetch.secrets)
+    tokens = _tokens(body, authority, sent.get("scope"), known, key)
+    fetch.secrets.add(tokens.access_token, tokens.refresh_token)
+    return tokens
 
 
 async def _ask(
     fetch: Fetcher, form: dict[str, str], who: Credential, key: ProofKey | None, authority: Authority
-) -> tuple[Reply, list[str]]:
-    """Return what the token endpoint answers, and what of the request may be shown to nobody."""
+) -> Reply:
+    """Return what the token endpoint answers."""
     url = authority.token_endpoint
+    fetch.secrets.add(who.secret)
     for _ in range(2):
         fields, headers = identified(form, who, authority.issuer)
         if key is not None:
@@ -91,13 +86,7 @@ async def _ask(
             break
         if reply.status == OK or (reply.body or {}).get("error") != USE_NONCE:
             break
-    return reply, secrets_of(fields, headers)
-
-
-def secrets_of(fields: Mapping[str, str], headers: Mapping[str, str]) -> list[str]:
-    """Return what of a token request may be shown to nobody."""
-    sent = [value.removeprefix("Basic ") for value in headers.values()]
-    return [*sent, *(fields[name] for name in _SECRET_FIELDS if name in fields)]
+    return reply
 
 
 def identified(form: Mapping[str, str], who: Credential, audience: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -116,7 +105,7 @@ def identified(form: Mapping[str, str], who: Credential, audience: str) -> tuple
     return fields, headers
 
 
-def accepted(reply: Reply, url: str, secrets: Iterable[str]) -> dict[str, Any]:
+def accepted(reply: Reply, url: str, secrets: Secrets) -> dict[str, Any]:
     """Return the body of an answer that grants what was asked.
 
     Raises:
@@ -126,20 +115,15 @@ def accepted(reply: Reply, url: str, secrets: Iterable[str]) -> dict[str, Any]:
     if reply.status in (OK, CREATED) and body is not None and "error" not in body:
         return body
     error = text(body or {}, "error")
-    said = f"status {reply.status}" if error is None else quoted(error, secrets)
+    if error is not None and secrets.are_in(error):
+        error = UNREADABLE
+    said = f"status {reply.status}" if error is None else secrets.quoted(error)
     description = text(body or {}, "error_description")
     if description is not None:
-        said += f": {quoted(description, secrets)}"
+        said += f": {secrets.quoted(description)}"
     elif body is None:
         said += ", and no JSON object"
     raise TokenRefused(f"{shown(url)} refuses: {said}", error)
-
-
-def quoted(said: str, secrets: Iterable[str]) -> str:
-    """Return what a server said as it may stand in an error: short, printable, and without what is secret."""
-    for secret in sorted((one for one in secrets if len(one) > 3), key=len, reverse=True):
-        said = said.replace(secret, "...")
-    return "".join(character if character.isprintable() else " " for character in said)[:LONGEST_QUOTE]
 
 
 def _tokens(

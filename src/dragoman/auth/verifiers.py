@@ -1,20 +1,23 @@
 """Tokens that a server verifies: signed ones by their issuer's keys, opaque ones by asking who issued them.
 
-What an issuer said of an opaque token is kept for a moment. A token is refused only if it was looked at and is no good;
-if that cannot be found out, because the issuer cannot be asked, it is an error: a client must not be told to throw a
-token away that may be good.
+What an issuer said of an opaque token is kept for a moment. All who come with one token wait for one answer, and only
+so many tokens are asked about at once; others wait for their turn. A token is refused only if it was looked at and is
+no good; if that cannot be found out, because the issuer cannot be asked, it is an error: a client must not be told to
+throw a token away that may be good.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import time
 from base64 import b64encode, urlsafe_b64decode
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote_plus
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -27,6 +30,9 @@ from dragoman.errors import AuthError
 LEEWAY_SECONDS = 60
 ANSWER_SECONDS = 30.0
 MOST_ANSWERS = 10_000
+MOST_ASKED = 100
+MOST_WAITING = 1000
+TURN_SECONDS = 10.0
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
 _logger = logging.getLogger("dragoman.auth")
 
@@ -146,6 +152,46 @@ def scopes_of(claims: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(part for part in parts if isinstance(part, str)) if isinstance(parts, list) else frozenset()
 
 
+class _Inquiries:
+    """The questions of one loop that are not answered yet: one for each token, and only so many at once."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[bytes, asyncio.Task[Identity | None]] = {}
+        self._turns = asyncio.Semaphore(MOST_ASKED)
+
+    async def join(self, key: bytes, ask: Callable[[], Coroutine[Any, Any, Identity | None]]) -> Identity | None:
+        """Return the answer to a question, which is asked once however many want to know.
+
+        Raises:
+            AuthError: it cannot be had, or too many wait.
+        """
+        task = self._tasks.get(key)
+        if task is None:
+            if len(self._tasks) >= MOST_WAITING:
+                raise AuthError("Tokens cannot be verified: too many wait to be asked about; try again")
+            task = self._tasks[key] = asyncio.create_task(self._in_turn(ask))
+            task.add_done_callback(lambda done: self._end(key, done))
+        # Whoever began it may go away while others wait for it.
+        return await asyncio.shield(task)
+
+    async def _in_turn(self, ask: Callable[[], Coroutine[Any, Any, Identity | None]]) -> Identity | None:
+        try:
+            async with asyncio.timeout(TURN_SECONDS):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise AuthError("Tokens cannot be verified: their issuer does not answer fast enough") from None
+        try:
+            return await ask()
+        finally:
+            self._turns.release()
+
+    def _end(self, key: bytes, task: asyncio.Task[Identity | None]) -> None:
+        del self._tasks[key]
+        if not task.cancelled():
+            # Nobody may be left who would look at an error.
+            task.exception()
+
+
 class Introspection:
     """Verifies tokens by asking who issued them (RFC 7662).
 
@@ -153,7 +199,8 @@ class Introspection:
         Introspection("https://login.example.com/introspect", client_id="api", client_secret=secret)
 
     `issuer` is who issues the tokens, if that is one. `audience` is what tokens must be meant for; by default the
-    server's resource. An answer counts for 30 seconds, and never longer than its token.
+    server's resource. An answer counts for 30 seconds, and never longer than its token. At most 100 tokens are asked
+    about at once.
 
     Raises:
         ValueError: an address is neither https nor on this machine.
@@ -177,12 +224,13 @@ class Introspection:
         pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()
         self._authorization = f"Basic {b64encode(pair).decode()}"
         self._answers: OrderedDict[bytes, tuple[float, Identity | None]] = OrderedDict()
+        self._inquiries: WeakKeyDictionary[asyncio.AbstractEventLoop, _Inquiries] = WeakKeyDictionary()
 
     async def verify(self, token: str, audience: str) -> Identity | None:
         """Return whom a token belongs to; None if it is no good.
 
         Raises:
-            AuthError: the issuer cannot be asked.
+            AuthError: the issuer cannot be asked, or too many tokens wait.
         """
         audience = self._audience or audience
         # What is kept must not be of use to whoever reads memory, and holds for one audience alone.
@@ -190,6 +238,10 @@ class Introspection:
         until, known = self._answers.get(key, (0.0, None))
         if time.monotonic() < until:
             return known
+        inquiries = self._inquiries.setdefault(asyncio.get_running_loop(), _Inquiries())
+        return await inquiries.join(key, lambda: self._inquire(key, token, audience))
+
+    async def _inquire(self, key: bytes, token: str, audience: str) -> Identity | None:
         identity, lasts = self._judged(await self._ask(token), audience)
         self._answers[key] = time.monotonic() + lasts, identity
         self._answers.move_to_end(key)

@@ -24,7 +24,7 @@ async def examine_login(url: str, refused: AuthRequired, findings: Findings) -> 
     else:
         findings.well("challenge", f"it answers {refused.status} and names how to get in")
     try:
-        async with Fetcher() as fetch:
+        async with Fetcher(server=url) as fetch:
             await _metadata(fetch, url, challenge, findings)
             await _authority(fetch, url, challenge, findings)
     except AuthError as error:

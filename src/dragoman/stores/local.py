@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import cast
 
 from dragoman.runtime.keys import state_folder
-from dragoman.stores.folders import private_folder
+from dragoman.runtime.private import private_folder
 from dragoman.stores.local_state import LocalState
 from dragoman.stores.memory import MemoryLog, Solitude
 
@@ -278,6 +278,7 @@ def _bus_folder(given: Path | None, group: str) -> Path:
     folder = (given or state_folder() / "bus") / group
     if len(os.fsencode(folder)) > LONGEST_SOCKET_PATH - len("/.12345678"):
         folder = Path(tempfile.gettempdir()) / f"dragoman-{os.getuid()}" / group
+    private_folder(folder.parent)
     return private_folder(folder)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from dragoman.stores.folders import private_folder
+from dragoman.runtime.private import private_folder
 
 MOST_VALUES = 100_000
 SWEEP_EVERY = 1_000
@@ -39,7 +39,7 @@ class LocalState:
     async def get(self, key: str) -> bytes | None:
         """Return the value of a key, unless there is none or it has expired."""
         try:
-            with (private_folder(self._folder) / _named(key)).open("rb") as file:
+            with self._place(key).open("rb") as file:
                 return file.read() if os.fstat(file.fileno()).st_mtime > self._clock() else None
         except FileNotFoundError:
             return None
@@ -50,12 +50,16 @@ class LocalState:
     async def set(self, key: str, value: bytes, *, ttl: float) -> None:
         """Keep a value for so many seconds; where that cannot be, there is one warning."""
         try:
-            self._write(private_folder(self._folder) / _named(key), value, self._clock() + ttl)
+            self._write(self._place(key), value, self._clock() + ttl)
             if self._written % SWEEP_EVERY == 0:
                 await asyncio.to_thread(self._sweep)
         except OSError as error:
             self._warn(error)
         self._written += 1
+
+    def _place(self, key: str) -> Path:
+        private_folder(self._folder.parent)
+        return private_folder(self._folder) / _named(key)
 
     def _write(self, path: Path, value: bytes, expires_at: float) -> None:
         unnamed = path.with_name(f".{os.urandom(8).hex()}")

@@ -64,6 +64,23 @@ def test_what_only_looks_like_this_machine_is_not(host):
         "fd12::1",
         "fe80::1",
         "fe80::1%eth0",
+        "①②⑦.⓪.⓪.①",
+        "\uff11\uff12\uff17.0.0.1",
+        "127。0。0。1",
+        "127\uff0e0\uff0e0\uff611",
+        "\uff4c\uff4f\uff43\uff41\uff4c\uff48\uff4f\uff53\uff54",
+        "127\u200b.0.0.1",
+        "\uff11\uff16\uff19.254.\uff11\uff16\uff19.254",
+        "192.0.0.170",
+        "198.18.0.1",
+        "198.19.255.255",
+        "224.0.0.1",
+        "240.0.0.1",
+        "255.255.255.255",
+        "64:ff9b:1::a00:1",
+        "::ffff:0:10.0.0.1",
+        "ff02::1",
+        "a" * 64 + ".ü",
     ],
 )
 def test_private_addresses_are_known_however_they_are_spelled(host):
@@ -73,7 +90,11 @@ def test_private_addresses_are_known_however_they_are_spelled(host):
 @pytest.mark.covers("SEC-07")
 @pytest.mark.parametrize(
     "host",
-    ["example.com", "8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700::1", "10.example.com", "256.1.1.1.1", "08"],
+    [
+        *("example.com", "10.example.com", "münchen.example", "256.1.1.1.1", "08"),
+        *("8.8.8.8", "172.32.0.1", "100.128.0.1", "192.0.1.1", "198.17.255.255", "198.20.0.1", "223.255.255.255"),
+        *("2606:4700::1", "64:ff9b::808:808"),
+    ],
 )
 def test_public_addresses_and_names_are_not_private(host):
     assert not is_private(host)
@@ -85,6 +106,7 @@ def test_a_public_server_sends_nobody_into_a_private_network():
         require_reachable("https://169.254.169.254/token", "The token endpoint", "https://mcp.example.com/mcp")
     assert require_reachable("https://10.0.0.2/token", "The token endpoint", "https://10.0.0.1/mcp")
     assert require_reachable("http://localhost:1/token", "The token endpoint", "http://localhost:2/mcp")
+    assert require_reachable("https://10.0.0.2/token", "The token endpoint", "https://mcp.internal/mcp", is_inside=True)
 
 
 @pytest.mark.covers("SEC-01")
@@ -110,6 +132,8 @@ def test_credentials_go_over_https_or_stay_on_this_machine(url):
         "https://exa mple.com/",
         "https://example.com:port/",
         "https://[::1/",
+        "https://127%2e0.0.1/",
+        "https://%31%32%37.0.0.1/",
     ],
 )
 def test_credentials_go_nowhere_else(url):

@@ -47,6 +47,21 @@ def test_the_redirect_uri_must_be_one_of_the_clients_metadata():
     OAuth(client_metadata={"redirect_uris": [CALLBACK]}, callback_handler=lambda: ("c", "s"))
 
 
+@pytest.mark.covers("SEC-01", "OAU-45")
+@pytest.mark.parametrize(
+    "make",
+    [
+        OAuth,
+        lambda **given: ClientCredentials("c", "s", **given),
+        lambda **given: CrossAppAccess("c", "s", assertion_provider=lambda audience, resource: "a", **given),
+        lambda **given: WorkloadIdentity("token", **given),
+    ],
+)
+def test_an_issuer_that_is_not_secure_is_refused(make):
+    with pytest.raises(InsecureUrl, match="issuer"):
+        make(issuer="http://login.example.com")
+
+
 @pytest.mark.covers("OAU-17", "LOA-11")
 def test_an_unsafe_redirect_uri_is_refused():
     with pytest.raises(InsecureRedirectUri):

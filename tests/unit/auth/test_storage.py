@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import stat
 import time
 from contextlib import asynccontextmanager
@@ -144,7 +145,84 @@ async def test_where_nothing_can_be_written_tokens_last_as_long_as_the_process(t
     found = await keeper.tokens()
     assert found is not None
     assert found.access_token == "second"
-    assert caplog.text.count("No tokens can be kept") == 1
+    assert caplog.text.count("lasts until the process ends") == 1
+
+
+def planted(folder):
+    """Put tokens of somebody else where ours are looked for, as whoever may write into the folder can."""
+    there = FileStorage(folder).drawer("key")
+    there.save_tokens({"access_token": "of-the-attacker", "refresh_token": "r"})
+    (path,) = folder.glob("*.json")
+    return path
+
+
+def link(path):
+    elsewhere = path.with_name("elsewhere")
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+
+
+PLANTS = {
+    "a folder that everybody can write": lambda path: path.parent.chmod(0o777),
+    "a folder that everybody can write, if sticky": lambda path: path.parent.chmod(0o1777),
+    "a folder that the group can write": lambda path: path.parent.chmod(0o770),
+    "a file that everybody can write": lambda path: path.chmod(0o666),
+    "a file that everybody can read": lambda path: path.chmod(0o644),
+    "a link": link,
+}
+
+
+@pytest.mark.covers("OAU-39")
+@pytest.mark.parametrize("plant", PLANTS)
+@scenario
+async def test_what_others_may_have_put_there_is_refused(plant, tmp_path):
+    PLANTS[plant](planted(tmp_path))
+    keeper = Keeper(FileStorage(tmp_path), "key")
+    for use in (keeper.tokens, keeper.client, lambda: keeper.save_tokens(tokens())):
+        with pytest.raises(AuthError, match=r"not safe from others: .*; (run: chmod 700|remove it)"):
+            await use()
+    assert "the-refresh-token" not in "".join(path.read_text() for path in tmp_path.iterdir())
+
+
+@pytest.mark.covers("OAU-39")
+@scenario
+async def test_files_and_folders_of_somebody_else_are_refused(tmp_path, monkeypatch):
+    planted(tmp_path)
+    monkeypatch.setattr(os, "getuid", lambda: 4_242_424)
+    keeper = Keeper(FileStorage(tmp_path), "key")
+    with pytest.raises(AuthError, match="of this user"):
+        await keeper.tokens()
+    with pytest.raises(AuthError, match="of this user"):
+        async with keeper.lock():
+            raise AssertionError("the lock of somebody else was taken")
+
+
+@pytest.mark.covers("OAU-39")
+@scenario
+async def test_a_link_in_the_place_of_the_lock_or_the_folder_is_refused(tmp_path):
+    path = planted(tmp_path)
+    path.with_suffix(".lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(AuthError, match="not safe from others"):
+        async with Keeper(FileStorage(tmp_path), "key").lock():
+            raise AssertionError("the lock of somebody else was taken")
+    assert not (tmp_path / "elsewhere").exists()
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(AuthError, match="not safe from others"):
+        await Keeper(FileStorage(tmp_path / "link"), "key").tokens()
+
+
+@pytest.mark.covers("OAU-45")
+@scenario
+async def test_a_program_without_a_folder_remembers_as_long_as_it_lives(monkeypatch, caplog):
+    def nobody():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr(storage, "state_folder", nobody)
+    keeper = Keeper(storage.BindingStorage(), "key")
+    await keeper.save_client(ClientInformation(client_id="c", issuer="https://a"))
+    assert (await keeper.client()).issuer == "https://a"
+    assert "give issuer=" in caplog.text
 
 
 @pytest.mark.covers("OAU-39")

@@ -6,7 +6,7 @@ from dragoman.auth.challenges import Challenge
 from dragoman.auth.records import Authority, ClientInformation
 from dragoman.auth.registration import application_type, checked_metadata
 from dragoman.auth.scopes import chosen, with_offline
-from dragoman.auth.token_endpoint import BASIC, NONE, POST, Credential, credential, identified, quoted
+from dragoman.auth.token_endpoint import BASIC, NONE, POST, Credential, credential, identified
 
 
 def authority(**known):
@@ -79,12 +79,6 @@ def test_offline_access_is_asked_for_only_where_it_is_offered_and_of_use():
 )
 def test_the_kind_of_application_follows_from_where_logins_end(uris, expected):
     assert application_type(uris) == expected
-
-
-@pytest.mark.covers("SEC-05")
-def test_what_a_server_says_is_quoted_short_printable_and_without_secrets():
-    assert quoted("code abcdef is\nwrong\x1b[1m", ["abcdef", "is"]) == "code ... is wrong [1m"
-    assert len(quoted("x" * 1000, ())) == 200
 
 
 def test_client_metadata_are_json_objects():

@@ -198,7 +198,8 @@ async def test_keys_are_fetched_once_for_all_who_wait():
 
 @pytest.mark.covers("BEAR-03")
 @scenario
-async def test_a_new_key_is_fetched_at_once_and_unknown_ones_at_most_once_a_minute():
+async def test_a_new_key_is_fetched_at_once_and_unknown_ones_are_looked_for_together(monkeypatch):
+    monkeypatch.setattr(issuer_keys, "LOOK_SECONDS", 0.2)
     async with issuing() as issuer:
         verifier, old = jwt_of(issuer), issuer.token()
         assert await verifier.verify(old, RESOURCE)
@@ -207,22 +208,99 @@ async def test_a_new_key_is_fetched_at_once_and_unknown_ones_at_most_once_a_minu
         found = await asyncio.gather(*(verifier.verify(new, RESOURCE) for _ in range(5)))
         assert all(found)
         assert len(issuer.asked) == 2
-        for number in range(20):
-            unknown = issuer.token(header={"kid": f"made up {number}"}, key=issuer.keys["first"])
-            assert await verifier.verify(unknown, RESOURCE) is None
-        assert len(issuer.asked) == 2
+        unknown = [made_up(issuer, f"made up {number}") for number in range(20)]
+        assert await asyncio.gather(*(verifier.verify(token, RESOURCE) for token in unknown)) == [None] * 20
+        assert len(issuer.asked) == 3
+        # Those that were looked for in vain are refused at once.
+        assert [await verifier.verify(token, RESOURCE) for token in unknown] == [None] * 20
+        assert len(issuer.asked) == 3
+
+
+def made_up(issuer, name):
+    return issuer.token(header={"kid": name}, key=issuer.keys["first"])
 
 
 @pytest.mark.covers("BEAR-03")
 @scenario
-async def test_unknown_keys_are_looked_for_again_after_a_minute(monkeypatch):
-    monkeypatch.setattr(issuer_keys, "REFETCH_SECONDS", 0)
+async def test_strangers_with_unknown_keys_keep_no_new_key_from_being_found_and_cause_few_fetches(monkeypatch):
+    monkeypatch.setattr(issuer_keys, "LOOK_SECONDS", 0.25)
+    async with issuing() as issuer:
+        verifier, known = jwt_of(issuer), issuer.token()
+        assert await verifier.verify(known, RESOURCE)
+
+        async def attack(stranger):
+            for number in range(20):
+                assert await verifier.verify(made_up(issuer, f"{stranger} {number}"), RESOURCE) is None
+
+        clock = asyncio.get_running_loop().time
+        begun = clock()
+        async with asyncio.timeout(DEADLINE):
+            attacks = [asyncio.create_task(attack(stranger)) for stranger in range(200)]
+            for name in ("second", "third"):
+                await asyncio.sleep(0.3)
+                issuer.add_key(name)
+                assert await verifier.verify(issuer.token(header={"kid": name}), RESOURCE)
+                assert await verifier.verify(known, RESOURCE)
+        for task in attacks:
+            task.cancel()
+        await asyncio.gather(*attacks, return_exceptions=True)
+        assert issuer.times_asked("/keys") <= 2 + (clock() - begun) / 0.25
+
+
+@pytest.mark.covers("BEAR-03")
+@scenario
+async def test_a_fetch_that_began_before_a_key_was_there_does_not_make_it_missing(monkeypatch):
+    monkeypatch.setattr(issuer_keys, "LOOK_SECONDS", 0.2)
     async with issuing() as issuer:
         verifier = jwt_of(issuer)
-        for number in range(3):
-            unknown = issuer.token(header={"kid": f"made up {number}"}, key=issuer.keys["first"])
-            assert await verifier.verify(unknown, RESOURCE) is None
-        assert len(issuer.asked) == 4
+        assert await verifier.verify(issuer.token(), RESOURCE)
+        published = {"keys": [key.as_dict(private=False) for key in issuer.keys.values()]}
+        asked, release = asyncio.Event(), asyncio.Event()
+
+        async def late(request: web.Request) -> web.StreamResponse:
+            del issuer.answers["/keys"]
+            asked.set()
+            await release.wait()
+            return web.json_response(published)
+
+        issuer.answers["/keys"] = late
+        async with asyncio.timeout(DEADLINE):
+            stranger = asyncio.create_task(verifier.verify(made_up(issuer, "made up"), RESOURCE))
+            await asked.wait()
+            issuer.add_key("second")
+            honest = asyncio.create_task(verifier.verify(issuer.token(header={"kid": "second"}), RESOURCE))
+            await asyncio.sleep(0)
+            release.set()
+            assert await stranger is None
+            assert await honest
+
+
+@pytest.mark.covers("BEAR-03")
+@scenario
+async def test_of_tokens_with_unknown_keys_that_are_too_many_to_wait_nothing_is_said(monkeypatch):
+    monkeypatch.setattr(issuer_keys, "MOST_LOOKING", 2)
+    async with issuing() as issuer:
+        verifier = jwt_of(issuer)
+        assert await verifier.verify(issuer.token(), RESOURCE)
+        made = [verifier.verify(made_up(issuer, f"made up {number}"), RESOURCE) for number in range(4)]
+        first, second, *others = await asyncio.gather(*made, return_exceptions=True)
+        assert (first, second) == (None, None)
+        assert [type(one) for one in others] == [AuthError, AuthError]
+        assert await verifier.verify(issuer.token(), RESOURCE)
+
+
+@pytest.mark.covers("BEAR-03")
+@scenario
+async def test_a_name_that_was_looked_for_in_vain_is_looked_for_again_after_a_while(monkeypatch):
+    monkeypatch.setattr(issuer_keys, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(issuer_keys, "MISSING_SECONDS", 0)
+    monkeypatch.setattr(issuer_keys, "MOST_MISSING", 2)
+    async with issuing() as issuer:
+        verifier = jwt_of(issuer)
+        for name in ("one", "two", "three", "one"):
+            assert await verifier.verify(made_up(issuer, name), RESOURCE) is None
+        assert len(issuer.asked) == 5
+        assert len(verifier._keys._missing) == 2
 
 
 @pytest.mark.covers("BEAR-03")
@@ -541,3 +619,78 @@ async def test_an_issuer_that_cannot_be_asked_is_an_error_and_says_nothing_of_th
         assert await introspection_of(issuer).verify("t", RESOURCE)
     with pytest.raises(AuthError, match="is it reachable"):
         await introspection_of(issuer).verify("t", RESOURCE)
+
+
+def slow(issuer):
+    """Let an issuer answer about tokens when it is told to, and count how many it is asked about at once."""
+    counts, arrived, release = {"now": 0, "most": 0}, asyncio.Semaphore(0), asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        counts["now"] += 1
+        counts["most"] = max(counts.values())
+        arrived.release()
+        await release.wait()
+        counts["now"] -= 1
+        form = dict(await request.post())
+        issuer.forms.append(form)
+        return web.json_response(issuer.tokens.get(form["token"], {"active": False}))
+
+    issuer.answers["/introspect"] = answer
+    return counts, arrived, release
+
+
+async def acquired(arrived, times):
+    async with asyncio.timeout(DEADLINE):
+        for _ in range(times):
+            await arrived.acquire()
+
+
+@pytest.mark.covers("BEAR-06")
+@scenario
+async def test_a_hundred_requests_with_one_token_ask_about_it_once():
+    async with issuing() as issuer:
+        issuer.tokens["t"] = active()
+        verifier = introspection_of(issuer)
+        _, arrived, release = slow(issuer)
+        requests = [asyncio.create_task(verifier.verify("t", RESOURCE)) for _ in range(100)]
+        await acquired(arrived, 1)
+        requests[0].cancel()
+        release.set()
+        found = await asyncio.gather(*requests[1:])
+        assert {one.principal for one in found} == {"ann"}
+        assert len(issuer.forms) == 1
+
+
+@pytest.mark.covers("BEAR-06")
+@scenario
+async def test_only_so_many_tokens_are_asked_about_at_once(monkeypatch):
+    monkeypatch.setattr(verifiers, "MOST_ASKED", 5)
+    monkeypatch.setattr(verifiers, "MOST_WAITING", 50)
+    async with issuing() as issuer:
+        verifier = introspection_of(issuer)
+        counts, arrived, release = slow(issuer)
+        requests = [asyncio.create_task(verifier.verify(f"t{number}", RESOURCE)) for number in range(60)]
+        await acquired(arrived, 5)
+        release.set()
+        found = await asyncio.gather(*requests, return_exceptions=True)
+        assert found[:50] == [None] * 50
+        assert {type(one) for one in found[50:]} == {AuthError}
+        assert counts["most"] == 5
+        assert await verifier.verify("another", RESOURCE) is None
+
+
+@pytest.mark.covers("BEAR-04", "BEAR-06")
+@scenario
+async def test_a_token_whose_turn_does_not_come_is_an_error_that_says_nothing_of_it(monkeypatch):
+    monkeypatch.setattr(verifiers, "MOST_ASKED", 1)
+    monkeypatch.setattr(verifiers, "TURN_SECONDS", 0.05)
+    async with issuing() as issuer:
+        verifier = introspection_of(issuer)
+        _, arrived, release = slow(issuer)
+        first = asyncio.create_task(verifier.verify("first", RESOURCE))
+        await acquired(arrived, 1)
+        with pytest.raises(AuthError, match="does not answer fast enough"):
+            await verifier.verify("second", RESOURCE)
+        release.set()
+        assert await first is None
+        assert await verifier.verify("second", RESOURCE) is None
