@@ -40,7 +40,7 @@ def test_a_quoted_command_line_and_an_object_of_a_file_are_targets(tmp_path):
 @pytest.mark.parametrize("name", [".mcp.json", "mcp.json", ".vscode/mcp.json", ".cursor/mcp.json"])
 def test_the_usual_files_of_the_working_directory_name_servers(tmp_path, name):
     configured(tmp_path, NAMED, name)
-    assert forecast("travel", "forecast", "city=Oslo", home=tmp_path, cwd=tmp_path) == 4.0
+    assert forecast("travel", "forecast", "city=Oslo", "--trust", home=tmp_path, cwd=tmp_path) == 4.0
     assert forecast("forecast", "city=Oslo", home=tmp_path, cwd=tmp_path) == 4.0
 
 
@@ -81,7 +81,7 @@ def test_variables_inputs_and_disabled_servers_are_respected(tmp_path):
         "off": {"url": "x", "disabled": True},
     }
     configured(tmp_path, servers)
-    given = ["--input", f"script={TRAVEL}"]
+    given = ["--trust", "--input", f"script={TRAVEL}"]
     assert forecast("forecast", "city=Oslo", *given, home=tmp_path, cwd=tmp_path, PYTHON_HERE=sys.executable) == 4.0
 
 
@@ -89,7 +89,10 @@ def test_variables_inputs_and_disabled_servers_are_respected(tmp_path):
 def test_a_url_of_a_configuration_has_its_headers_and_those_of_the_command(tmp_path):
     with serving(TRAVEL, home=tmp_path) as url:
         configured(tmp_path, {"web": {"url": url, "headers": {"X-One": "1"}}})
-        assert forecast("web", "forecast", "city=Oslo", "--header", "X-Two: 2", home=tmp_path, cwd=tmp_path) == 4.0
+        assert (
+            forecast("web", "forecast", "city=Oslo", "--header", "X-Two: 2", "--trust", home=tmp_path, cwd=tmp_path)
+            == 4.0
+        )
 
 
 @pytest.mark.covers("CMD-19")

@@ -172,7 +172,7 @@ def _perform(words: list[str], settings: Settings, terminal: Terminal) -> int:
 
 def _report(error: Exception, code: int, line: str, settings: Settings, terminal: Terminal) -> int:
     if settings.verbose and code != USAGE:
-        terminal.tell(indented("".join(traceback.format_exception(error))))
+        terminal.tell(quoted("".join(traceback.format_exception(error))))
     if settings.json:
         terminal.write_json(as_json(error, code))
     terminal.tell(f"dragoman: {line}")
@@ -191,9 +191,9 @@ def refuse(message: str) -> click.UsageError:
     return click.UsageError(message, click.get_current_context(silent=True))
 
 
-def indented(text: str) -> str:
-    """Return a text with every line indented, so that none looks like a line of the command."""
-    return "\n".join(f"    {line}" for line in text.splitlines())
+def quoted(text: str) -> str:
+    """Return a text with a mark before each line, so that no line looks like the command's own."""
+    return "\n".join(f"  | {line}" for line in text.splitlines()) or "  |"
 
 
 def said_by(server: str, text: str) -> str:
@@ -217,7 +217,7 @@ class _Lines(logging.Handler):
             return
         line = "dragoman: " + " ".join(text.split())
         if is_verbose and record.exc_info:
-            line += "\n" + indented("".join(traceback.format_exception(record.exc_info[1])))
+            line += "\n" + quoted("".join(traceback.format_exception(record.exc_info[1])))
         self._terminal.tell(line, "dim")
 
 
@@ -236,4 +236,4 @@ def listen_to_logs(terminal: Terminal, server: str = "server") -> None:
     logger.setLevel(logging.DEBUG if terminal.settings.verbose else logging.WARNING)
 
 
-__all__ = ["connecting", "listen_to_logs", "main", "raw_option", "refuse", "reporting", "said_by"]
+__all__ = ["connecting", "listen_to_logs", "main", "quoted", "raw_option", "refuse", "reporting", "said_by"]

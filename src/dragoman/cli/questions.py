@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dragoman.cli.command import quoted
 from dragoman.cli.terminal import YES, Asking, Terminal
 from dragoman.client.elicitation import Accept, Decline, ElicitationRequest
 from dragoman.errors import ValidationError
@@ -47,11 +48,6 @@ class Questions:
             except _GivenUpError:
                 asking.say("Declined.")
                 return Decline()
-
-
-def quoted(text: str) -> str:
-    """Return the text of a server with a mark before each line, so that no line looks like the command's own."""
-    return "\n".join(f"  | {line}" for line in text.splitlines()) or "  |"
 
 
 async def _show(asking: Asking, text: str) -> None:

@@ -49,8 +49,7 @@ class FoundFile:
                 f"{str(self.path)!r} was found here and is not trusted, so nothing in it was run. Read it, then add"
                 f" --trust to trust it as it is now, or name it with --config {self.path}."
             )
-        self._is_trusted = True
-        self._keep(terminal)
+        self.trust(terminal)
 
     async def _asked(self, terminal: Terminal) -> bool:
         if not terminal.can_ask:
@@ -73,7 +72,9 @@ class FoundFile:
         except (OSError, RuntimeError):  # there is no home, or it cannot be read
             return False
 
-    def _keep(self, terminal: Terminal) -> None:
+    def trust(self, terminal: Terminal) -> None:
+        """Remember that the user trusts the file as it is now."""
+        self._is_trusted = True
         try:
             mark = self._mark()
             mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
