@@ -7,6 +7,7 @@ import pytest
 
 from scenarios.command_line import TRAVEL, dragoman, serving
 
+DIGITS = "9" * 8000
 KINDS = """
     from typing import Any
     from dragoman import Context, Image, RpcError, Server
@@ -164,10 +165,17 @@ def test_arguments_also_come_as_json_from_options_files_and_stdin(kinds, tmp_pat
         (["--json-args", "[1]"], "--json-args must hold a JSON object."),
         (["@nowhere.json"], "The file 'nowhere.json' cannot be read"),
         (["=3"], "'=3' has no key"),
+        (["@~nosuchuser/x"], "The file '~nosuchuser/x' cannot be read: there is no user of that name"),
+        (["@digits.json"], "@digits.json: this is no JSON"),
+        ([f"days:={DIGITS}"], "days: this is no JSON"),
+        ([f"days={DIGITS}"], "days must be an integer"),
+        ([f"share={DIGITS}"], "share must be a number"),
+        (["share=1e999"], "share must be a number"),
         (["days=1", "more"], "'more' is no argument; write KEY=VALUE"),
     ],
 )
 def test_arguments_that_make_no_sense_are_a_wrong_usage(kinds, tmp_path, arguments, complaint):
+    (tmp_path / "digits.json").write_text(f'{{"days": {DIGITS}}}')
     called = dragoman("call", kinds, "show", *arguments, home=tmp_path, cwd=tmp_path)
     assert (called.code, called.out, called.err.count("\n")) == (2, "", 1)
     assert complaint in called.err
