@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from dragoman.cli.command import connecting, listen_to_logs, refuse
 from dragoman.cli.exits import in_one_line
@@ -157,7 +157,7 @@ class Approvals:
 
 def _document(arguments: dict[str, Any]) -> str:
     """Return arguments as JSON in lines, in which every text is unmistakable."""
-    return printable_json(msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode())
+    return printable_json(json.dumps(arguments, indent=2, ensure_ascii=False))
 
 
 def _mention(text: str) -> str:
