@@ -112,6 +112,26 @@ class AtTerminal:
             assert self._receive(ends), f"{text!r} did not come: {self.screen}"
         self._seen = at + len(text)
 
+    def until_any(self, *texts):
+        """Read until one of some texts comes after what was waited for before, and return it."""
+        ends = time.monotonic() + DEADLINE
+        while not (found := [(at, text) for text in texts if (at := self.screen.find(text, self._seen)) >= 0]):
+            assert self._receive(ends), f"none of {texts} came: {self.screen}"
+        at, text = min(found)
+        self._seen = at + len(text)
+        return text
+
+    def turn_pages_until(self, question):
+        """Show page after page until a question comes."""
+        while self.until_any("n stops -- ", question) != question:
+            self.type("\n")
+
+    def listen(self, seconds):
+        """Read what comes within some seconds."""
+        ends = time.monotonic() + seconds
+        while select.select([self._own], [], [], max(0, ends - time.monotonic()))[0]:
+            self._receive(ends)
+
     def type(self, text):
         os.write(self._own, text.encode())
 

@@ -21,6 +21,7 @@ from dragoman import (
     Clients,
     ConfigError,
     ConnectError,
+    Context,
     NotFound,
     RpcError,
     Server,
@@ -800,3 +801,26 @@ def test_the_tools_of_both_faces_say_the_same_of_themselves(name):
 
 def test_both_faces_are_made_in_the_same_way():
     assert inspect.signature(AsyncClients) == inspect.signature(Clients)
+
+
+@pytest.mark.covers("CSR-07")
+@scenario
+async def test_a_server_of_a_group_asks_under_the_name_that_it_has_in_the_group():
+    server = Server("the other bank")
+    asked = []
+
+    @server.tool
+    async def pay(ctx: Context) -> str:
+        return (await ctx.elicit("Your PIN?", {"type": "object", "properties": {}})).action
+
+    def ask(request):
+        asked.append(request.server)
+
+    def approve(call):
+        asked.append(call.server)
+        return True
+
+    async with AsyncClients({"bank": server}, on_elicitation=ask, on_approval=approve) as clients:
+        assert (await clients.call_tool("pay")).text == "cancel"
+        assert clients["bank"].server_name == "bank"
+    assert asked == ["bank", "bank"]

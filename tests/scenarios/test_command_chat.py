@@ -45,7 +45,8 @@ def told(asked):
 @pytest.mark.covers("CMD-23")
 def test_one_question_is_read_from_stdin_and_answered_with_the_tools(tmp_path, shed):
     with Provider(Say("Let me look.", [LOOK]), Say("There is a spade.")) as provider:
-        answered = dragoman("chat", "openai:test", shed, *options(provider), input="What is there?\n", home=tmp_path)
+        given = ["chat", "openai:test", shed, "--trusted", shed, *options(provider)]
+        answered = dragoman(*given, input="What is there?\n", home=tmp_path)
     assert (answered.code, answered.out) == (0, "There is a spade.\n")
     assert answered.err.splitlines() == ["  look {}", "  = a spade"]
     assert told(provider.asked[1]) == ["a spade"]
@@ -54,7 +55,7 @@ def test_one_question_is_read_from_stdin_and_answered_with_the_tools(tmp_path, s
 @pytest.mark.covers("CMD-23", "CMD-15")
 def test_json_has_the_answer_and_the_calls(tmp_path, shed):
     with Provider(Say(calls=[LOOK]), Say("A spade.")) as provider:
-        given = ["chat", "openai:test", *options(provider), "--json", "--instructions", "Be brief."]
+        given = ["chat", "openai:test", *options(provider), "--json", "--instructions", "Be brief.", "--trusted", shed]
         answered = dragoman(*given, shed, input="What is there?", home=tmp_path)
     assert answered.json == {
         "text": "A spade.",
@@ -88,7 +89,8 @@ def test_a_conversation_asks_before_it_destroys_and_knows_its_commands(tmp_path,
         at.until("There is no /dance")
         at.until("> ")
         at.type("Burn it.\n")
-        at.until("Call burn {'what': 'the spade'}? [y/N] ")
+        at.until('"what": "the spade"')
+        at.until("Call burn? [y/N] ")
         at.type("n\n")
         at.until("As you like.")
         at.until("> ")
@@ -156,7 +158,7 @@ def test_the_servers_of_the_configuration_are_used_where_no_target_is_given(tmp_
     servers = {"shed": {"command": sys.executable, "args": [str(shed)]}}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     with Provider(Say("Hello.")) as provider:
-        given = ["chat", "openai:test", *options(provider)]
+        given = ["chat", "openai:test", "--trust", *options(provider)]
         assert dragoman(*given, input="Hi", home=tmp_path, cwd=tmp_path).out == "Hello.\n"
     assert [tool["function"]["name"] for tool in provider.asked[0].body["tools"]] == ["burn", "look"]
 

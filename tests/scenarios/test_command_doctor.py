@@ -119,7 +119,7 @@ def test_without_a_target_every_server_of_the_configuration_is_examined(tmp_path
         "off": {"command": "false", "disabled": True},
     }
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": entries}))
-    examined = dragoman("doctor", "--json", home=tmp_path, cwd=tmp_path)
+    examined = dragoman("doctor", "--json", "--trust", home=tmp_path, cwd=tmp_path)
     assert examined.code == 1
     found = [(one.get("server"), one["step"], one["ok"]) for one in examined.json["findings"]]
     assert (None, "configuration", True) in found

@@ -40,7 +40,7 @@ def test_a_quoted_command_line_and_an_object_of_a_file_are_targets(tmp_path):
 @pytest.mark.parametrize("name", [".mcp.json", "mcp.json", ".vscode/mcp.json", ".cursor/mcp.json"])
 def test_the_usual_files_of_the_working_directory_name_servers(tmp_path, name):
     configured(tmp_path, NAMED, name)
-    assert forecast("travel", "forecast", "city=Oslo", home=tmp_path, cwd=tmp_path) == 4.0
+    assert forecast("travel", "forecast", "city=Oslo", "--trust", home=tmp_path, cwd=tmp_path) == 4.0
     assert forecast("forecast", "city=Oslo", home=tmp_path, cwd=tmp_path) == 4.0
 
 
@@ -74,6 +74,31 @@ def test_a_configuration_that_does_not_say_it_is_a_wrong_usage(tmp_path, servers
     assert complaint in finished.err
 
 
+@pytest.mark.covers("CMD-08", "CMD-16")
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("big.json", '{"mcpServers": {"a": {"command": "x", "timeout": DIGITS}}}', "an integer with too many digits"),
+        ("big.toml", '[mcp_servers.a]\ncommand = "x"\ntimeout = DIGITS\n', "an integer with too many digits"),
+        ("big.yaml", "mcpServers: {a: {command: x, timeout: DIGITS}}", "an integer with too many digits"),
+        ("deep.toml", "a = " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+        ("home.json", '{"mcpServers": {"a": {"command": "x", "cwd": "~nosuchuser/x"}}}', "a user that there is not"),
+        ("env.json", '{"mcpServers": {"a": {"command": "x", "envFile": "~nosuchuser/x"}}}', "a user that there is not"),
+    ],
+)
+def test_a_configuration_that_cannot_be_read_is_a_wrong_usage(tmp_path, name, text, complaint):
+    (tmp_path / name).write_text(text.replace("DIGITS", "9" * 8000))
+    finished = dragoman("list", "--config", name, home=tmp_path, cwd=tmp_path)
+    assert (finished.code, finished.out, finished.err.count("\n")) == (2, "", 1), finished.err
+    assert complaint in finished.err
+
+
+@pytest.mark.covers("CMD-08", "CMD-16")
+def test_a_file_of_a_user_that_there_is_not_is_a_wrong_usage(tmp_path):
+    finished = dragoman("list", home=tmp_path, cwd=tmp_path, DRAGOMAN_CONFIG="~nosuchuser/mcp.json")
+    assert (finished.code, "DRAGOMAN_CONFIG begins with the home folder" in finished.err) == (2, True)
+
+
 @pytest.mark.covers("CMD-08")
 def test_variables_inputs_and_disabled_servers_are_respected(tmp_path):
     servers = {
@@ -81,7 +106,7 @@ def test_variables_inputs_and_disabled_servers_are_respected(tmp_path):
         "off": {"url": "x", "disabled": True},
     }
     configured(tmp_path, servers)
-    given = ["--input", f"script={TRAVEL}"]
+    given = ["--trust", "--input", f"script={TRAVEL}"]
     assert forecast("forecast", "city=Oslo", *given, home=tmp_path, cwd=tmp_path, PYTHON_HERE=sys.executable) == 4.0
 
 
@@ -89,7 +114,10 @@ def test_variables_inputs_and_disabled_servers_are_respected(tmp_path):
 def test_a_url_of_a_configuration_has_its_headers_and_those_of_the_command(tmp_path):
     with serving(TRAVEL, home=tmp_path) as url:
         configured(tmp_path, {"web": {"url": url, "headers": {"X-One": "1"}}})
-        assert forecast("web", "forecast", "city=Oslo", "--header", "X-Two: 2", home=tmp_path, cwd=tmp_path) == 4.0
+        assert (
+            forecast("web", "forecast", "city=Oslo", "--header", "X-Two: 2", "--trust", home=tmp_path, cwd=tmp_path)
+            == 4.0
+        )
 
 
 @pytest.mark.covers("CMD-19")

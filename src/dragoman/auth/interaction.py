@@ -19,10 +19,11 @@ from dragoman.auth.listener import PATH, LoopbackListener
 from dragoman.auth.redirects import AuthorizationResponse
 from dragoman.errors import AuthError, AuthRequired
 from dragoman.runtime.offload import offload
+from dragoman.runtime.printable import printable_url, url_warnings
+from dragoman.runtime.terminal import is_terminal, read_line
 
 LOGIN_SECONDS = 300.0
 MOST_PASTES = 5
-LONGEST_LINE = 65_536
 
 RedirectHandler = Callable[[str], Any]
 CallbackHandler = Callable[[], Any | Awaitable[Any]]
@@ -109,13 +110,13 @@ async def interact(
     if callback is not None:
         assert redirect_uri is not None
         return ByHandlers(redirect_uri, redirect, callback)
-    if redirect is None and not can_open_browser() and not _has_terminal():
+    if redirect is None and not can_open_browser() and not is_terminal(sys.stdin):
         raise AuthRequired(
             "Somebody must log in, and there is neither a browser nor a terminal: log in once from a terminal, give"
             " redirect_handler= and callback_handler=, or use start() and finish()"
         )
     if redirect_uri is not None and not is_own_address(redirect_uri):
-        if redirect is None and _has_terminal():
+        if redirect is None and is_terminal(sys.stdin):
             return ByPaste(redirect_uri)
         raise AuthRequired("The redirect URI is a web application's: log in with start() and finish()")
     return ByListener(await _listening(redirect_uri, preferred, path), redirect)
@@ -166,7 +167,7 @@ async def send_to(url: str, redirect: RedirectHandler | None) -> None:
         return
     import webbrowser
 
-    _tell(f"Log in with the browser that opens now, or open\n\n  {url}\n")
+    _tell(f"Log in with the browser that opens now, or open\n\n{_address(url)}\n")
     await offload(webbrowser.open, url)
 
 
@@ -193,13 +194,6 @@ def can_open_browser() -> bool:
     return True
 
 
-def _has_terminal() -> bool:
-    try:
-        return sys.stdin.isatty()
-    except (AttributeError, ValueError):
-        return False
-
-
 async def pasted(url: str, is_ours: IsOurs) -> AuthorizationResponse:
     """Show a URL in the terminal, and return what the pasted address says.
 
@@ -208,11 +202,11 @@ async def pasted(url: str, is_ours: IsOurs) -> AuthorizationResponse:
     """
     require_secure(url, "The address to log in at")
     _tell(
-        f"Open this address in a browser and log in:\n\n  {url}\n\n"
+        f"Open this address in a browser and log in:\n\n{_address(url)}\n\n"
         "The browser ends at an address that may show nothing; paste that address here, and press Enter:"
     )
     for _ in range(MOST_PASTES):
-        line = await _line()
+        line = await read_line()
         if not line:
             break
         try:
@@ -225,25 +219,15 @@ async def pasted(url: str, is_ours: IsOurs) -> AuthorizationResponse:
     raise AuthRequired("The address that the login ended at was not given; try again")
 
 
-async def _line() -> str:
-    """Return the next line of the terminal, without taking one when nobody waits for it any more."""
-    loop, ready = asyncio.get_running_loop(), asyncio.Event()
-    descriptor = sys.stdin.fileno()
-    try:
-        loop.add_reader(descriptor, ready.set)
-    except NotImplementedError:
-        return await offload(sys.stdin.readline)
-    try:
-        await ready.wait()
-        return os.read(descriptor, LONGEST_LINE).decode("utf-8", "replace")
-    finally:
-        loop.remove_reader(descriptor)
-
-
 async def called(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function of the author: a plain one, which may wait for something, in a thread."""
     result = function(*arguments) if iscoroutinefunction(function) else await offload(function, *arguments)
     return await result if isawaitable(result) else result
+
+
+def _address(url: str) -> str:
+    """Return the lines that show an address of the issuer, with what a person should know before they open it."""
+    return "\n".join(f"  {line}" for line in (printable_url(url), *url_warnings(url)))
 
 
 def _tell(text: str) -> None:

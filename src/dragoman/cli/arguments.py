@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -94,12 +95,16 @@ def _fields(tree: Json) -> Json:
 
 
 def _read(word: str) -> str:
-    if word == "-":
-        return sys.stdin.read()
     try:
-        return Path(word[1:]).expanduser().read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise refuse(f"The file {word[1:]!r} cannot be read: {getattr(error, 'strerror', 'no UTF-8')}.") from None
+        return sys.stdin.read() if word == "-" else Path(word[1:]).expanduser().read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        reason = "it is no UTF-8 text"
+    except RuntimeError:
+        reason = "there is no user of that name, or no home folder"
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+    place = "stdin" if word == "-" else f"The file {word[1:]!r}"
+    raise refuse(f"{place} cannot be read: {reason}.")
 
 
 def _object(text: str, where: str) -> Json:
@@ -112,7 +117,7 @@ def _object(text: str, where: str) -> Json:
 def _json(text: str, where: str) -> Any:
     try:
         return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise refuse(f"{where}: this is no JSON ({error}).") from None
 
 
@@ -156,7 +161,7 @@ def _of_kind(kind: str, text: str, tree: Json, *, is_sure: bool) -> tuple[bool, 
     expected = list if kind == "array" else dict
     try:
         value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         value = None
     if isinstance(value, expected):
         return True, value
@@ -165,9 +170,7 @@ def _of_kind(kind: str, text: str, tree: Json, *, is_sure: bool) -> tuple[bool, 
 
 def _number(kind: type[int] | type[float], text: str) -> tuple[bool, Any]:
     try:
-        if kind is float and text.lower().lstrip("+-") in ("nan", "inf", "infinity"):
-            return False, None
-        number = kind(text)
+        number = int(text) if kind is int or text.lstrip("+-").isdecimal() else float(text)
     except ValueError:
         return False, None
-    return True, int(text) if kind is float and text.lstrip("+-").isdecimal() else number
+    return isinstance(number, int) or isfinite(number), number

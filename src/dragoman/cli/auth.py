@@ -15,6 +15,7 @@ from dragoman.cli.exits import FAILED, OK
 from dragoman.cli.settings import Settings
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import InsecureUrl
+from dragoman.runtime.printable import printable_line
 
 if TYPE_CHECKING:
     from dragoman.auth.oauth import OAuth
@@ -126,7 +127,7 @@ def _line(url: str, tokens: Tokens) -> str:
         is_over = tokens.expires_at <= time.time()
         renewed = " (renewed by itself)" if tokens.refresh_token else ""
         parts.append(f"{'expired' if is_over else 'until'} {moment:%Y-%m-%d %H:%M}{renewed}")
-    return ", ".join(parts)
+    return printable_line(", ".join(parts))
 
 
 @command.command("logout", short_help="Forget a login.")

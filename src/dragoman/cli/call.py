@@ -7,10 +7,10 @@ import asyncio
 import click
 
 from dragoman.cli.arguments import Arguments, split_words
-from dragoman.cli.command import connecting
+from dragoman.cli.command import connecting, raw_option, said_by
 from dragoman.cli.exits import FAILED, OK
 from dragoman.cli.settings import Settings
-from dragoman.cli.targets import connected
+from dragoman.cli.targets import aim_at, connected
 from dragoman.cli.terminal import Terminal
 
 
@@ -18,6 +18,7 @@ from dragoman.cli.terminal import Terminal
 @click.argument("words", nargs=-1, required=True, metavar="[TARGET] TOOL [KEY=VALUE ...]")
 @click.option("--json-args", metavar="JSON", help="The arguments as a JSON object.")
 @click.option("--save-to", metavar="FOLDER", help="Where images, sounds and other data are saved (here).")
+@raw_option
 @connecting
 @click.pass_obj
 def command(settings: Settings, words: tuple[str, ...], json_args: str | None, save_to: str | None) -> int:
@@ -41,17 +42,16 @@ async def _call(settings: Settings, target: str | None, name: str, arguments: Ar
     progress = ProgressView(terminal, name)
 
     def show_log(message: LogMessage) -> None:
-        said = message.data if isinstance(message.data, str) else str(message.data)
-        terminal.tell(f"{message.logger or 'server'}: {message.level}: {said}", "dim")
+        source = f" {' '.join(message.logger.split())}" if message.logger else ""
+        terminal.tell(said_by(aim.label, f"{message.level}{source}: {message.data}"), "dim")
 
-    questions = Questions(terminal, progress.close)
     handlers = {
-        "on_elicitation": questions,
+        "on_elicitation": Questions(terminal, progress.close),
         "on_log": show_log,
         "log_level": "debug" if settings.verbose else "info",
     }
-    async with connected(settings, terminal, target, **handlers) as client:
-        questions.server = None if client.server_info is None else client.server_info.name
+    aim = await aim_at(terminal, target)
+    async with connected(terminal, aim, **handlers) as client:
         tool = await client.tool(name)
         given = arguments.typed(tool.input_schema)
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -15,15 +16,17 @@ from dragoman.cli.command import connecting, listen_to_logs, refuse
 from dragoman.cli.exits import in_one_line
 from dragoman.cli.settings import Settings
 from dragoman.cli.targets import Aim, aim_at, client_options, configuration, make_client, of_entry, with_remedy
-from dragoman.cli.terminal import Terminal, clean, is_terminal
+from dragoman.cli.terminal import Terminal
 from dragoman.errors import AuthRequired, DragomanError
+from dragoman.runtime.printable import printable_json, printable_line
+from dragoman.runtime.terminal import is_terminal
 
 if TYPE_CHECKING:
     from dragoman.chat import Chat, Chunk
     from dragoman.client.approval import Approval
     from dragoman.client.blocking import Client
 
-LONGEST_SHOWN = 300
+LONGEST_MENTION = 300
 
 
 @click.command("chat", short_help="Talk to a model that uses the tools of servers.")
@@ -33,6 +36,9 @@ LONGEST_SHOWN = 300
 @click.option("--base-url", metavar="URL", help="Where the model is, if not at its provider's usual address.")
 @click.option("--api-key", envvar="DRAGOMAN_API_KEY", metavar="KEY", help="Or the provider's own variable.")
 @click.option("--yes", is_flag=True, help="Let the model call every tool without asking.")
+@click.option(
+    "--trusted", multiple=True, metavar="TARGET", help="Believe what this server says about its tools; may be repeated."
+)
 @connecting
 @click.pass_obj
 def command(settings: Settings, /, model: str, targets: tuple[str, ...], **options: Any) -> None:
@@ -48,7 +54,9 @@ def command(settings: Settings, /, model: str, targets: tuple[str, ...], **optio
         if not question:
             raise refuse("There is no question: write one to stdin, or start this in a terminal.")
     with ExitStack() as stack:
-        clients = [_open(settings, terminal, aim, stack) for aim in _aims(settings, targets)]
+        aims = asyncio.run(_aims(terminal, targets))
+        _mark_trusted(aims, options["trusted"])
+        clients = [_open(terminal, aim, stack) for aim in aims]
         chat = stack.enter_context(_chat(terminal, model, options)).with_tools(*clients)
         if question is None:
             _converse(terminal, chat, clients)
@@ -56,15 +64,31 @@ def command(settings: Settings, /, model: str, targets: tuple[str, ...], **optio
             _answer_once(terminal, chat, question)
 
 
-def _aims(settings: Settings, words: Sequence[str]) -> list[Aim]:
-    plain = dataclasses.replace(settings, command=None)
-    aims = [aim_at(plain, word) for word in words]
+async def _aims(terminal: Terminal, words: Sequence[str]) -> list[Aim]:
+    settings = terminal.settings
+    plain = Terminal(dataclasses.replace(settings, command=None))
+    aims = [await aim_at(plain, word) for word in words]
     if settings.command is not None:
-        aims.append(aim_at(settings, None))
+        aims.append(await aim_at(terminal, None))
     if aims or (settings.config is None and not _is_configured()):
         return aims
     file, entries = configuration(settings)
-    return [of_entry(entry, file) for entry in entries if not entry.disabled]
+    return [await of_entry(terminal, entry, file) for entry in entries if not entry.disabled]
+
+
+def _mark_trusted(aims: Sequence[Aim], names: Sequence[str]) -> None:
+    """Mark the servers that the user trusts.
+
+    Raises:
+        UsageError: one of the names is that of no server here.
+    """
+    for name in names:
+        meant = [aim for aim in aims if aim.label == name]
+        if not meant:
+            there = ", ".join(aim.label for aim in aims) or "none"
+            raise refuse(f"--trusted {name!r} names no server that is used here; there are: {there}.")
+        for aim in meant:
+            aim.options["trusted"] = True
 
 
 def _is_configured() -> bool:
@@ -73,13 +97,12 @@ def _is_configured() -> bool:
     return find() is not None
 
 
-def _open(settings: Settings, terminal: Terminal, aim: Aim, stack: ExitStack) -> Client:
+def _open(terminal: Terminal, aim: Aim, stack: ExitStack) -> Client:
     from dragoman.cli.questions import Questions
     from dragoman.client.blocking import Client
 
-    options = asyncio.run(client_options(settings, aim))
-    questions = options["on_elicitation"] = Questions(terminal, lambda: None)
-    questions.server = aim.label
+    options = asyncio.run(client_options(terminal.settings, aim))
+    options["on_elicitation"] = Questions(terminal, lambda: None)
     client: Client = make_client(Client, aim, options)
     stack.callback(client.stop)
     try:
@@ -92,14 +115,13 @@ def _open(settings: Settings, terminal: Terminal, aim: Aim, stack: ExitStack) ->
 def _chat(terminal: Terminal, model: str, options: dict[str, Any]) -> Chat:
     from dragoman.chat import Chat, Policy
 
-    approve = Approvals(terminal)
     try:
         chat = Chat(
             model,
             base_url=options["base_url"],
             api_key=options["api_key"],
             policy=Policy() if options["yes"] else Policy(ask=[may_destroy]),
-            on_approval=approve.decide,
+            on_approval=Approvals(terminal).decide,
         )
     except ValueError as error:
         raise refuse(f"{error}.") from error
@@ -107,33 +129,42 @@ def _chat(terminal: Terminal, model: str, options: dict[str, Any]) -> Chat:
 
 
 def may_destroy(tool: Any, arguments: dict[str, Any]) -> bool:  # noqa: ARG001
-    """Tell whether a tool may destroy something: one that does not say otherwise may (2025-03-26)."""
+    """Tell whether a tool may destroy something: it may, unless a server that is trusted says otherwise."""
     hints = tool.annotations
-    return not hints.read_only_hint and hints.destructive_hint is not False
+    return not (tool.is_trusted and (hints.read_only_hint or hints.destructive_hint is False))
 
 
 class Approvals:
-    """Asks about tool calls, one after the other."""
+    """Asks about tool calls, one after the other, and shows all that would be sent."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
-        self._asking: asyncio.Lock | None = None
 
     async def decide(self, approval: Approval) -> bool:
         """Ask whether a call may be made."""
         if not self._terminal.can_ask:
             approval.deny("nobody is there to approve of it")
             return False
-        self._asking = self._asking or asyncio.Lock()
-        async with self._asking:
-            shown = _short(f"{approval.name} {approval.arguments}")
-            answer = await self._terminal.ask(f"Call {shown}? [y/N] ")
-        return answer is not None and answer.strip().lower() in ("y", "yes")
+        name = printable_line(approval.tool.name if approval.tool is not None else approval.name)
+        server = printable_line(approval.server or "the server")
+        async with self._terminal.questions() as asking:
+            asking.say(f"The model wants to call {name} of {server} with:", "bold")
+            if not await asking.shows(_document(approval.arguments)):
+                approval.deny("its arguments were not read to their end")
+                return False
+            return await asking.agrees(f"Call {name}?")
 
 
-def _short(text: str) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= LONGEST_SHOWN else plain[:LONGEST_SHOWN] + "…"
+def _document(arguments: dict[str, Any]) -> str:
+    """Return arguments as JSON in lines, in which every text is unmistakable."""
+    return printable_json(json.dumps(arguments, indent=2, ensure_ascii=False))
+
+
+def _mention(text: str) -> str:
+    """Return the beginning of a text in one line."""
+    plain = " ".join(text[: 2 * LONGEST_MENTION].split())
+    is_whole = len(text) <= 2 * LONGEST_MENTION and len(plain) <= LONGEST_MENTION
+    return plain if is_whole else f"{plain[:LONGEST_MENTION]}… ({len(text):,} characters)"
 
 
 def _converse(terminal: Terminal, chat: Chat, clients: Sequence[Client]) -> None:
@@ -167,7 +198,8 @@ def _show_tools(terminal: Terminal, clients: Sequence[Client]) -> None:
     for client in clients:
         for tool in client.tools():
             about = " ".join((tool.description or "").split())
-            terminal.tell(f"  {tool.name}({', '.join(tool_arguments(tool.definition))})  {about}".rstrip())
+            line = f"  {tool.name}({', '.join(tool_arguments(tool.definition))})  {about}".rstrip()
+            terminal.tell(printable_line(line))
 
 
 def _answer(terminal: Terminal, chat: Chat, question: str) -> None:
@@ -175,8 +207,7 @@ def _answer(terminal: Terminal, chat: Chat, question: str) -> None:
         for chunk in chat.stream(question):
             _show(terminal, chunk)
             if chunk.text:
-                sys.stdout.write(clean(chunk.text))
-                sys.stdout.flush()
+                terminal.write_piece(chunk.text)
     except KeyboardInterrupt:
         terminal.tell("\n(interrupted)", "dim")
     except DragomanError as error:
@@ -187,9 +218,9 @@ def _answer(terminal: Terminal, chat: Chat, question: str) -> None:
 
 def _show(terminal: Terminal, chunk: Chunk) -> None:
     for call in chunk.tool_calls:
-        terminal.tell(f"  {_short(f'{call.name} {call.arguments}')}", "dim")
+        terminal.tell(f"  {_mention(f'{call.name} {call.arguments}')}", "dim")
     for result in chunk.tool_results:
-        terminal.tell(f"  {'✗' if result.is_error else '='} {_short(result.text)}", "dim")
+        terminal.tell(f"  {'✗' if result.is_error else '='} {_mention(result.text)}", "dim")
 
 
 def _answer_once(terminal: Terminal, chat: Chat, question: str) -> None:

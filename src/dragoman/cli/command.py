@@ -14,7 +14,8 @@ import click
 
 from dragoman.cli.exits import INTERRUPTED, OK, USAGE, as_json, exit_code, in_one_line
 from dragoman.cli.settings import Settings
-from dragoman.cli.terminal import Terminal, clean
+from dragoman.cli.terminal import Terminal
+from dragoman.runtime.printable import printable_line
 
 VERBS = ("run", "list", "call", "read", "prompt", "complete", "chat", "doctor", "init", "auth", "version")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -79,6 +80,7 @@ _REPORTING = (
 )
 _CONNECTING = (
     _kept("--config", metavar="FILE", help="The file that names servers; else it is looked for."),
+    _kept("--trust", is_flag=True, help="Trust the configuration file that is found here, and remember that."),
     _kept("--input", type=pair("="), multiple=True, metavar="ID=VALUE", help="What ${input:ID} stands for in it."),
     _kept("--timeout", type=_seconds, metavar="SECONDS", help="Give up after so many seconds without a sign of life."),
     _kept("--mode", type=click.Choice(["auto", "handshake", "stateless"]), help="Which era is spoken."),
@@ -86,6 +88,9 @@ _CONNECTING = (
     _kept("--header", type=pair(":"), multiple=True, metavar="'K: V'", help="Sent with every HTTP request."),
     _kept("--token", envvar="DRAGOMAN_TOKEN", metavar="TOKEN", help="A bearer token; or DRAGOMAN_TOKEN."),
 )
+
+
+raw_option = _kept("--raw", is_flag=True, help="Write text to a file or pipe as it is, without escapes.")
 
 
 def reporting(function: F) -> F:
@@ -167,7 +172,7 @@ def _perform(words: list[str], settings: Settings, terminal: Terminal) -> int:
 
 def _report(error: Exception, code: int, line: str, settings: Settings, terminal: Terminal) -> int:
     if settings.verbose and code != USAGE:
-        sys.stderr.write(clean("".join(traceback.format_exception(error))))
+        terminal.tell(quoted("".join(traceback.format_exception(error))))
     if settings.json:
         terminal.write_json(as_json(error, code))
     terminal.tell(f"dragoman: {line}")
@@ -186,28 +191,49 @@ def refuse(message: str) -> click.UsageError:
     return click.UsageError(message, click.get_current_context(silent=True))
 
 
+def quoted(text: str) -> str:
+    """Return a text with a mark before each line, so that no line looks like the command's own."""
+    return "\n".join(f"  | {line}" for line in text.splitlines()) or "  |"
+
+
+def said_by(server: str, text: str) -> str:
+    """Return what a server says beside its results: every line begins with the server's name in brackets."""
+    before = f"[{printable_line(server)}]"
+    return "\n".join(f"{before} {' '.join(line.split())}" for line in text.splitlines()) or before
+
+
 class _Lines(logging.Handler):
     """Log records as lines beside the result."""
 
-    def __init__(self, terminal: Terminal) -> None:
+    def __init__(self, terminal: Terminal, server: str) -> None:
         super().__init__()
         self._terminal = terminal
+        self._server = server
 
     def emit(self, record: logging.LogRecord) -> None:
         text, is_verbose = record.getMessage().rstrip(), self._terminal.settings.verbose
-        if not is_verbose:
-            text = " ".join(text.split())
-        elif record.exc_info:
-            text += "\n" + "".join(traceback.format_exception(record.exc_info[1]))
-        self._terminal.tell(f"dragoman: {text}", "dim")
+        if record.name in _OF_SERVERS:
+            self._terminal.tell(said_by(self._server, text), "dim")
+            return
+        line = "dragoman: " + " ".join(text.split())
+        if is_verbose and record.exc_info:
+            line += "\n" + quoted("".join(traceback.format_exception(record.exc_info[1])))
+        self._terminal.tell(line, "dim")
 
 
-def listen_to_logs(terminal: Terminal) -> None:
-    """Show warnings of dragoman as lines, and all that it logs if more was asked for."""
+_OF_SERVERS = frozenset({"dragoman.client.server", "dragoman.client.stderr"})
+"""Loggers of what servers say."""
+
+
+def listen_to_logs(terminal: Terminal, server: str = "server") -> None:
+    """Show warnings of dragoman as lines, and all that it logs if more was asked for.
+
+    `server` is the name that stands before what a server says.
+    """
     logger = logging.getLogger("dragoman")
-    logger.handlers = [_Lines(terminal)]
+    logger.handlers = [_Lines(terminal, server)]
     logger.propagate = False
     logger.setLevel(logging.DEBUG if terminal.settings.verbose else logging.WARNING)
 
 
-__all__ = ["connecting", "listen_to_logs", "main", "refuse", "reporting"]
+__all__ = ["connecting", "listen_to_logs", "main", "quoted", "raw_option", "refuse", "reporting", "said_by"]

@@ -8,8 +8,9 @@ import click
 
 from dragoman.cli.command import connecting, pair, refuse
 from dragoman.cli.settings import Settings
-from dragoman.cli.targets import connected
+from dragoman.cli.targets import aim_at, connected
 from dragoman.cli.terminal import Terminal
+from dragoman.runtime.printable import printable_line
 from dragoman.types import Json
 
 _LEAST = 4
@@ -36,12 +37,12 @@ async def _complete(
     settings: Settings, target: str | None, reference: Json, argument: str, value: str, context: dict[str, str]
 ) -> None:
     terminal = Terminal(settings)
-    async with connected(settings, terminal, target) as client:
+    async with connected(terminal, await aim_at(terminal, target)) as client:
         found = await client.complete(reference, argument, value, context or None)
     if settings.json:
         terminal.write_json(found)
         return
     for one in found.values:
-        terminal.write(one)
+        terminal.write(printable_line(one))
     if found.has_more:
         terminal.tell("There are more.")

@@ -40,12 +40,12 @@ class Display:
     def blocks(self, blocks: Iterable[Any], before: str = "") -> None:
         """Write content blocks, one after the other."""
         for block in blocks:
-            self._terminal.write(before + self._shown(block))
+            self._terminal.write_content(before + self._shown(block))
 
     def contents(self, contents: Iterable[types.ResourceContents]) -> None:
         """Write what a resource holds."""
         for part in contents:
-            self._terminal.write(self._resource(part).removesuffix("\n"))
+            self._terminal.write_content(self._resource(part).removesuffix("\n"))
 
     def _shown(self, block: Any) -> str:
         match block:

@@ -37,7 +37,7 @@ def command(settings: Settings, target: str | None) -> int:
     listen_to_logs(terminal)
     logger = logging.getLogger("dragoman")
     logger.handlers = [*(logger.handlers if settings.verbose else ()), _Warnings(findings)]
-    for aim in _aims(settings, target, findings):
+    for aim in asyncio.run(_aims(terminal, target, findings)):
         findings.begin(aim.label)
         findings.well("target", _place(aim))
         asyncio.run(_examine(settings, aim, findings))
@@ -59,11 +59,11 @@ class _Warnings(logging.Handler):
         self._findings.wrong("warning", record.getMessage())
 
 
-def _aims(settings: Settings, target: str | None, findings: Findings) -> list[Aim]:
+async def _aims(terminal: Terminal, target: str | None, findings: Findings) -> list[Aim]:
     try:
-        if target is not None or settings.command is not None:
-            return [aim_at(settings, target)]
-        file, entries = configuration(settings)
+        if target is not None or terminal.settings.command is not None:
+            return [await aim_at(terminal, target)]
+        file, entries = configuration(terminal.settings)
     except ConfigError as error:
         findings.wrong("configuration", str(error), "mend the file")
         return []
@@ -75,7 +75,7 @@ def _aims(settings: Settings, target: str | None, findings: Findings) -> list[Ai
         findings.server = entry.name
         if entry.error is None:
             findings.well("variables", f"all that {entry.name!r} names are set")
-            found.append(of_entry(entry, file))
+            found.append(await of_entry(terminal, entry, file))
         else:
             step = "variables" if "variable" in entry.error.message else "configuration"
             findings.wrong(step, str(entry.error), "mend what it names, in the file or in the environment")

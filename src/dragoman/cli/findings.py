@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dragoman.cli.terminal import Terminal
 
@@ -34,7 +34,7 @@ class Findings:
         """Look at a server from now on."""
         self.server = server
         if not self._terminal.settings.json:
-            self._terminal.write(server, "bold")
+            self._terminal.write(_in_one_line(server), "bold")
 
     def well(self, step: str, detail: str) -> None:
         """Note that a step is as it should be."""
@@ -42,14 +42,19 @@ class Findings:
 
     def wrong(self, step: str, detail: str, remedy: str | None = None) -> None:
         """Note that a step is not as it should be."""
-        text = " ".join(detail.split())
-        self._add(Finding(step, ok=False, detail=text, remedy=remedy, server=self.server))
+        self._add(Finding(step, ok=False, detail=detail, remedy=remedy, server=self.server))
 
     def _add(self, finding: Finding) -> None:
+        lines = {"step": _in_one_line(finding.step), "detail": _in_one_line(finding.detail)}
+        finding = structs.replace(finding, **lines)
         self.all.append(finding)
         if self._terminal.settings.json:
             return
         mark, style = ("✓", "green") if finding.ok else ("✗", "red")
         self._terminal.write(f"{mark} {finding.step}: {finding.detail}", style if not finding.ok else None)
         if finding.remedy:
-            self._terminal.write(f"    → {finding.remedy}", "yellow")
+            self._terminal.write(f"    → {_in_one_line(finding.remedy)}", "yellow")
+
+
+def _in_one_line(text: str) -> str:
+    return " ".join(text.split())

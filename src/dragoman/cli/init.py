@@ -37,7 +37,19 @@ def command(settings: Settings, name: str | None, kind: str) -> None:
     for file, text in files.items():
         with (folder / file).open("x", encoding="utf-8") as opened:
             opened.write(text.replace("{project}", called))
-    _tell(Terminal(settings), folder, list(files))
+    terminal = Terminal(settings)
+    _trust(terminal, folder)
+    _tell(terminal, folder, list(files))
+
+
+def _trust(terminal: Terminal, folder: Path) -> None:
+    """Trust the configuration file that was written just now, if there is one."""
+    from dragoman.cli.trust import FoundFile
+    from dragoman.client.config import FILES, read
+
+    for path in (folder / name for name in FILES):
+        if path.is_file():
+            FoundFile(path, read(path), is_named=True).trust(terminal)
 
 
 def _tell(terminal: Terminal, folder: Path, files: list[str]) -> None:

@@ -10,8 +10,9 @@ import click
 
 from dragoman.cli.command import connecting
 from dragoman.cli.settings import Settings
-from dragoman.cli.targets import connected
+from dragoman.cli.targets import aim_at, connected
 from dragoman.cli.terminal import Terminal
+from dragoman.runtime.printable import printable_line
 
 if TYPE_CHECKING:
     from dragoman import types
@@ -46,7 +47,7 @@ async def _list(settings: Settings, target: str | None, kinds: list[str]) -> Non
     terminal = Terminal(settings)
     # Some servers show certain tools only to clients that can ask their user, as `dragoman call` can.
     asking = Questions(terminal, lambda: None)
-    async with connected(settings, terminal, target, on_elicitation=asking) as client:
+    async with connected(terminal, await aim_at(terminal, target), on_elicitation=asking) as client:
         found = {kind: [bound.definition for bound in await getattr(client, kind)()] for kind in kinds}
         if settings.json:
             terminal.write_json(_about(client) | {_WIRE.get(kind, kind): items for kind, items in found.items()})
@@ -55,7 +56,7 @@ async def _list(settings: Settings, target: str | None, kinds: list[str]) -> Non
     for kind in shown:
         terminal.write(_TITLES[kind], "bold")
         for item in found[kind]:
-            terminal.write("  " + _line(kind, item))
+            terminal.write("  " + printable_line(_line(kind, item)))
     if not shown:
         terminal.tell("The server offers nothing of this kind.")
 

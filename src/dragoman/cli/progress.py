@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from dragoman.cli.terminal import Terminal, clean, is_terminal
+from dragoman.cli.terminal import Terminal
+from dragoman.runtime.printable import printable_line
+from dragoman.runtime.terminal import is_terminal
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -22,10 +24,12 @@ class ProgressView:
 
     def report(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Show how far it is."""
-        said = clean(message or "").replace("\n", " ")
+        said = printable_line(" ".join((message or "").split()))
         if not is_terminal(sys.stderr):
             far = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
             self._terminal.tell(f"progress: {far} {said}".rstrip())
+            return
+        if self._terminal.is_asking:
             return
         shown: dict[str, Any] = {"completed": progress, "total": total, "description": said or self._name}
         if self._bar is None:

@@ -7,15 +7,16 @@ import asyncio
 import click
 
 from dragoman.cli.arguments import Arguments, split_words
-from dragoman.cli.command import connecting
+from dragoman.cli.command import connecting, raw_option
 from dragoman.cli.settings import Settings
-from dragoman.cli.targets import connected
+from dragoman.cli.targets import aim_at, connected
 from dragoman.cli.terminal import Terminal
 
 
 @click.command("prompt", short_help="Show a prompt with its arguments filled in.")
 @click.argument("words", nargs=-1, required=True, metavar="[TARGET] NAME [KEY=VALUE ...]")
 @click.option("--save-to", metavar="FOLDER", help="Where images, sounds and other data are saved (here).")
+@raw_option
 @connecting
 @click.pass_obj
 def command(settings: Settings, words: tuple[str, ...], save_to: str | None) -> None:
@@ -30,7 +31,7 @@ async def _prompt(settings: Settings, target: str | None, name: str, arguments: 
     from dragoman.cli.content import Display
 
     terminal = Terminal(settings)
-    async with connected(settings, terminal, target) as client:
+    async with connected(terminal, await aim_at(terminal, target)) as client:
         result = await client.get_prompt(name, arguments.texts())
     if settings.json:
         terminal.write_json(result)

@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dragoman.cli.terminal import Terminal
+from dragoman.cli.command import quoted
+from dragoman.cli.terminal import YES, Asking, Terminal
 from dragoman.client.elicitation import Accept, Decline, ElicitationRequest
 from dragoman.errors import ValidationError
 from dragoman.runtime.offload import offload
+from dragoman.runtime.printable import printable_line, printable_url, url_warnings
 from dragoman.types import Json
 
 MOST_TRIES = 5
-_YES = frozenset({"y", "yes", "true"})
+_TRUE = YES | {"true"}
 _NO = frozenset({"n", "no", "false"})
 
 
@@ -24,80 +26,86 @@ class _GivenUpError(Exception):
 
 
 class Questions:
-    """A handler of elicitations."""
+    """A handler of elicitations, which the terminal asks one after the other."""
 
     def __init__(self, terminal: Terminal, clear: Callable[[], None]) -> None:
         self._terminal = terminal
         self._clear = clear
-        self.server: str | None = None
-        """Who asks, as far as the question does not say it."""
 
     async def execute(self, request: ElicitationRequest) -> Any:
         """Ask the user."""
         terminal = self._terminal
-        self._clear()
-        asker = request.server or self.server or "The server"
+        asker = printable_line(request.server or "The server")
         if not terminal.can_ask:
-            terminal.tell(f"{asker} asks: {request.message} (declined, for there is no terminal to answer at)")
+            terminal.tell(f"{asker} asks (declined, for there is no terminal to answer at):\n{quoted(request.message)}")
             return Decline()
-        terminal.tell(f"{asker} asks: {request.message}", "bold")
-        try:
-            return await (self._visit(request) if request.mode == "url" else self._fill(request))
-        except _GivenUpError:
-            terminal.tell("Declined.")
-            return Decline()
-
-    async def _visit(self, request: ElicitationRequest) -> Any:
-        import webbrowser
-
-        self._terminal.tell(f"It wants you to visit {request.host}:\n  {request.url}")
-        if not await self._yes_or_no("Open it?"):
-            return Decline()
-        await offload(webbrowser.open, request.url or "")
-        return Accept()
-
-    async def _fill(self, request: ElicitationRequest) -> Any:
-        fields = request.schema.get("properties")
-        required = request.schema.get("required") or ()
-        if not fields:
-            return Accept() if await self._yes_or_no("Do you agree?") else Decline()
-        self._terminal.tell("(Enter takes what is in brackets; Ctrl-D declines.)", "dim")
-        content: Json = {}
-        for name, field in fields.items():
-            value = await self._field(name, field if isinstance(field, dict) else {}, is_required=name in required)
-            if value is not None:
-                content[name] = value
-        return Accept(content)
-
-    async def _field(self, name: str, field: Json, *, is_required: bool) -> Any:
-        choices = _choices(field)
-        described = field.get("description")
-        if described:
-            self._terminal.tell(f"  {described}", "dim")
-        for number, (value, title) in enumerate(choices, 1):
-            self._terminal.tell(f"  {number}) {title}" + (f" ({value})" if title != value else ""))
-        question = f"{field.get('title') or name}{_hint(field, is_required=is_required)}: "
-        for _ in range(MOST_TRIES):
-            text = await self._answer(question)
-            if not text:
-                if field.get("default") is not None or not is_required:
-                    return field.get("default")
-                self._terminal.tell("  An answer is needed here; Ctrl-D declines.")
-                continue
+        async with terminal.questions() as asking:
+            self._clear()
+            asking.say(f"{asker} asks:", "bold")
             try:
-                return _read(name, text, field, choices)
-            except ValidationError as error:
-                self._terminal.tell(f"  {error}")
+                await _show(asking, quoted(request.message))
+                return await (_visit(asking, request) if request.mode == "url" else _fill(asking, request))
+            except _GivenUpError:
+                asking.say("Declined.")
+                return Decline()
+
+
+async def _show(asking: Asking, text: str) -> None:
+    if not await asking.shows(text):
         raise _GivenUpError
 
-    async def _answer(self, question: str) -> str:
-        line = await self._terminal.ask(question)
+
+async def _visit(asking: Asking, request: ElicitationRequest) -> Any:
+    import webbrowser
+
+    url = request.url or ""
+    asking.say(f"It wants you to visit {printable_url(f'//{request.host}').removeprefix('//')}:")
+    await _show(asking, f"  {printable_url(url)}")
+    for warning in url_warnings(url):
+        asking.say(f"  Beware: {warning}", "yellow")
+    if not await asking.agrees("Open it?"):
+        return Decline()
+    await offload(webbrowser.open, url)
+    return Accept()
+
+
+async def _fill(asking: Asking, request: ElicitationRequest) -> Any:
+    fields = request.schema.get("properties")
+    required = request.schema.get("required") or ()
+    if not fields:
+        return Accept() if await asking.agrees("Do you agree?") else Decline()
+    asking.say("(Enter takes what is in brackets; Ctrl-D declines.)", "dim")
+    content: Json = {}
+    for name, field in fields.items():
+        value = await _field(asking, name, field if isinstance(field, dict) else {}, is_required=name in required)
+        if value is not None:
+            content[name] = value
+    return Accept(content)
+
+
+async def _field(asking: Asking, name: str, field: Json, *, is_required: bool) -> Any:
+    choices = _choices(field)
+    described = field.get("description")
+    if described:
+        asking.say(quoted(str(described)), "dim")
+    for number, (value, title) in enumerate(choices, 1):
+        asking.say(printable_line(f"  {number}) {title}" + (f" ({value})" if title != value else "")))
+    question = printable_line(f"{field.get('title') or name}{_hint(field, is_required=is_required)}: ")
+    for _ in range(MOST_TRIES):
+        line = await asking.ask(question)
         if line is None:
             raise _GivenUpError
-        return line.strip()
-
-    async def _yes_or_no(self, question: str) -> bool:
-        return (await self._answer(f"{question} [y/N] ")).lower() in _YES
+        text = line.strip()
+        if not text:
+            if field.get("default") is not None or not is_required:
+                return field.get("default")
+            asking.say("  An answer is needed here; Ctrl-D declines.")
+            continue
+        try:
+            return _read(name, text, field, choices)
+        except ValidationError as error:
+            asking.say(printable_line(f"  {error}"))
+    raise _GivenUpError
 
 
 def _choices(field: Json) -> list[tuple[str, str]]:
@@ -136,9 +144,9 @@ def _read(name: str, text: str, field: Json, choices: list[tuple[str, str]]) -> 
 def _value(text: str, field: Json, choices: list[tuple[str, str]]) -> Any:
     match field.get("type"):
         case "boolean":
-            if text.lower() not in _YES | _NO:
+            if text.lower() not in _TRUE | _NO:
                 raise ValidationError("Answer y or n.")
-            return text.lower() in _YES
+            return text.lower() in _TRUE
         case "integer" | "number" as kind:
             try:
                 return int(text) if kind == "integer" else float(text)
@@ -153,8 +161,9 @@ def _chosen(text: str, choices: list[tuple[str, str]]) -> str:
     for value, title in choices:
         if text in (value, title):
             return value
-    if text.isdecimal() and 0 < int(text) <= len(choices):
-        return choices[int(text) - 1][0]
+    by_number = {str(number): value for number, (value, _) in enumerate(choices, 1)}
+    if text in by_number:
+        return by_number[text]
     if not choices:
         return text
     raise ValidationError(f"Choose one of {', '.join(value for value, _ in choices)}, or its number.")

@@ -6,15 +6,16 @@ import asyncio
 
 import click
 
-from dragoman.cli.command import connecting, refuse
+from dragoman.cli.command import connecting, raw_option, refuse
 from dragoman.cli.settings import Settings
-from dragoman.cli.targets import connected
+from dragoman.cli.targets import aim_at, connected
 from dragoman.cli.terminal import Terminal
 
 
 @click.command("read", short_help="Read a resource.")
 @click.argument("words", nargs=-1, required=True, metavar="[TARGET] URI")
 @click.option("--save-to", metavar="FOLDER", help="Where data that is no text is saved (here).")
+@raw_option
 @connecting
 @click.pass_obj
 def command(settings: Settings, words: tuple[str, ...], save_to: str | None) -> None:
@@ -28,7 +29,7 @@ async def _read(settings: Settings, target: str | None, uri: str, folder: str | 
     from dragoman.cli.content import Display
 
     terminal = Terminal(settings)
-    async with connected(settings, terminal, target) as client:
+    async with connected(terminal, await aim_at(terminal, target)) as client:
         result = await client.read_resource(uri)
     if settings.json:
         terminal.write_json(result)

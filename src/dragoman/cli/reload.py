@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from dragoman.cli.run import parse, split
+from dragoman.runtime.printable import printable_line
 
 LOOK_SECONDS = 0.3
 END_SECONDS = 10.0
@@ -44,7 +45,7 @@ def serve_anew(words: list[str]) -> None:
     try:
         while True:
             seen = look(folder)
-            child = subprocess.Popen([sys.executable, "-m", "dragoman", "run", *own])  # noqa: S603
+            child = subprocess.Popen([sys.executable, "-P", "-m", "dragoman", "run", *own])  # noqa: S603
             if _watch(child, folder, seen):
                 return
             _stop(child)
@@ -80,7 +81,7 @@ def _watch(child: subprocess.Popen[bytes], folder: Path, seen: Look) -> bool:
 
 
 def _tell(text: str) -> None:
-    sys.stderr.write(f"dragoman: {text}\n")
+    sys.stderr.write(f"dragoman: {printable_line(text)}\n")
     sys.stderr.flush()
 
 

@@ -20,6 +20,8 @@ class Settings:
     token: str | None = None
     config: str | None = None
     input: list[tuple[str, str]] = field(default_factory=list)
+    raw: bool = False
+    trust: bool = False
     command: list[str] | None = None
     """What stands after `--`: the command of a server."""
 

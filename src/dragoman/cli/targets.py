@@ -18,6 +18,7 @@ from dragoman.cli.terminal import Terminal
 from dragoman.errors import AuthRequired
 
 if TYPE_CHECKING:
+    from dragoman.cli.trust import FoundFile
     from dragoman.client.client import AsyncClient
     from dragoman.client.config import ServerEntry
 
@@ -37,13 +38,14 @@ class Aim(Struct):
     """Whether its own headers say who asks."""
 
 
-def aim_at(settings: Settings, word: str | None) -> Aim:
+async def aim_at(terminal: Terminal, word: str | None) -> Aim:
     """Return what a word stands for, or its absence.
 
     Raises:
-        UsageError: it stands for nothing.
+        UsageError: it stands for nothing, or for a server of a file that is not trusted.
         ConfigError: the configuration cannot be used.
     """
+    settings = terminal.settings
     if settings.command is not None:
         if word is not None:
             raise refuse(f"Give either the target {word!r} or a command after --, not both.")
@@ -51,10 +53,10 @@ def aim_at(settings: Settings, word: str | None) -> Aim:
             raise refuse("There is no command after --; write it as in: -- python server.py")
         return Aim(settings.command, " ".join(settings.command))
     if word is None:
-        return _only(settings)
+        return await _only(terminal)
     if "://" in word.partition(" ")[0]:
         return Aim(word, word, url=word)
-    return _script(word) or _named(settings, word)
+    return _script(word) or await _named(terminal, word)
 
 
 def _script(word: str) -> Aim | None:
@@ -63,55 +65,61 @@ def _script(word: str) -> Aim | None:
     if is_script and not path.is_file() and " " not in word:
         raise refuse(f"There is no file {str(path)!r}.")
     if name is not None and path.suffix == ".py":
-        return Aim([sys.executable, "-m", "dragoman", "run", word], word)
+        return Aim([sys.executable, "-P", "-m", "dragoman", "run", word], word)
     if (is_script or os.sep in word) and path.is_file():
         return Aim(path.absolute(), word)
     return Aim(word, word) if " " in word else None
 
 
-def configuration(settings: Settings, word: str | None = None) -> tuple[str, list[ServerEntry]]:
+def configuration(settings: Settings, word: str | None = None) -> tuple[FoundFile, list[ServerEntry]]:
     """Return the configuration file that is meant, and its servers.
 
     Raises:
         UsageError: there is none.
         ConfigError: it cannot be read.
     """
-    from dragoman.client.config import FILES, find, load
+    from dragoman.cli.trust import FoundFile
+    from dragoman.client.config import FILES, find, parse, read
 
     path = Path(settings.config) if settings.config else find()
     if path is None:
         which = "Which server is meant?" if word is None else f"{word!r} is no URL and no script, and no file names it."
         files = f"{', '.join(FILES)} or --config FILE"
         raise refuse(f"{which} Give a URL, a script, or a command after --; or name servers in {files}.")
-    return str(path), load(path, inputs=dict(settings.input) or None)
+    text = read(path)
+    is_named = settings.config is not None or bool(os.environ.get("DRAGOMAN_CONFIG"))
+    file = FoundFile(path, text, is_named=is_named or path not in map(Path, FILES))
+    return file, parse(text, path, inputs=dict(settings.input) or None)
 
 
-def _only(settings: Settings) -> Aim:
-    file, entries = configuration(settings)
+async def _only(terminal: Terminal) -> Aim:
+    file, entries = configuration(terminal.settings)
     usable = [entry for entry in entries if not entry.disabled]
     if len(usable) != 1:
         names = ", ".join(entry.name for entry in usable) or "none"
         raise refuse(f"Which server of {file} is meant? Give its name as the target; there are: {names}.")
-    return of_entry(usable[0], file)
+    return await of_entry(terminal, usable[0], file)
 
 
-def _named(settings: Settings, word: str) -> Aim:
-    file, entries = configuration(settings, word)
+async def _named(terminal: Terminal, word: str) -> Aim:
+    file, entries = configuration(terminal.settings, word)
     for entry in entries:
         if entry.name == word:
-            return of_entry(entry, file)
+            return await of_entry(terminal, entry, file)
     names = ", ".join(entry.name for entry in entries) or "none"
     raise refuse(f"There is no server {word!r} in {file}; there are: {names}.")
 
 
-def of_entry(entry: ServerEntry, file: str) -> Aim:
-    """Return what an entry of a configuration file stands for.
+async def of_entry(terminal: Terminal, entry: ServerEntry, file: FoundFile) -> Aim:
+    """Return what an entry of a configuration file stands for, if the file is trusted.
 
     Raises:
         ConfigError: it cannot be used.
+        UsageError: the file is not trusted.
     """
     if entry.error is not None:
         raise entry.error
+    await file.require_trust(terminal)
     url = entry.target.get("url")
     named = {name.lower() for name in entry.target.get("headers") or ()}
     return Aim(
@@ -119,14 +127,14 @@ def of_entry(entry: ServerEntry, file: str) -> Aim:
         entry.name,
         entry.options,
         url=url if isinstance(url, str) else None,
-        file=file,
+        file=str(file),
         is_authorized="authorization" in named or "auth" in entry.options,
     )
 
 
 async def client_options(settings: Settings, aim: Aim) -> dict[str, Any]:
     """Return the options of a client: the command's own come before those of the configuration."""
-    options = {**aim.options, **settings.client_options()}
+    options = {"server_name": aim.label, **aim.options, **settings.client_options()}
     if aim.url is not None and not settings.is_authorized and not aim.is_authorized:
         kept = await _kept_login(aim.url)
         if kept is not None:
@@ -152,15 +160,12 @@ def _refuse_login(url: str) -> None:
 
 
 @asynccontextmanager
-async def connected(
-    settings: Settings, terminal: Terminal, word: str | None, **handlers: Any
-) -> AsyncIterator[AsyncClient]:
+async def connected(terminal: Terminal, aim: Aim, **handlers: Any) -> AsyncIterator[AsyncClient]:
     """Connect to a target for as long as the block lasts."""
     from dragoman.client.client import AsyncClient
 
-    aim = aim_at(settings, word)
-    listen_to_logs(terminal)
-    client = make_client(AsyncClient, aim, {**await client_options(settings, aim), **handlers})
+    listen_to_logs(terminal, aim.label)
+    client = make_client(AsyncClient, aim, {**await client_options(terminal.settings, aim), **handlers})
     try:
         try:
             await client.start()

@@ -26,7 +26,7 @@ class Approval:
 
     Example:
         def on_approval(call: Approval) -> bool:
-            return input(f"May {call.server} run {call.name} with {call.arguments}? ") == "yes"
+            return input(f"May {call.server!r} run {call.name!r} with {call.arguments!r}? ") == "yes"
 
     A handler that cannot decide at once returns the approval itself, and calls `approve()` or `deny()` later, from any
     thread or task:
@@ -36,8 +36,9 @@ class Approval:
             return call
 
     `arguments` are those that will be sent: each time that they are looked at they are a copy, so that nothing changes
-    them after they were approved. `tool` is the definition, if it is known, with annotations that are only hints of the
-    server.
+    them after they were approved. Show all of them; `repr` escapes what a terminal would not show as it is. `server` is
+    the name that the client or its group gave the server, else the one that the server gives itself. `tool` is the
+    definition, if it is known, with annotations that are only hints of the server.
     """
 
     def __init__(

@@ -265,7 +265,7 @@ class BoundTool(_Driven, ToolView):
 
     @property
     def server(self) -> str | None:
-        """The name of its server, as far as it is known."""
+        """The name of its server: the client's `server_name`."""
         found: str | None = self._twin.server
         return found
 

@@ -115,9 +115,8 @@ class AsyncBoundTool(Bound[types.Tool], ToolView):
 
     @property
     def server(self) -> str | None:
-        """The name of its server, as far as it is known."""
-        info = self._client.server_info
-        return None if info is None else info.name
+        """The name of its server: the client's `server_name`."""
+        return self._client.server_name
 
     @property
     def is_trusted(self) -> bool:

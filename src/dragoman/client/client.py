@@ -103,7 +103,10 @@ class AsyncClient(Face):
             info=types.Implementation(given.get("name") or "dragoman", given.get("version") or _own_version()),
             speech=Speech.of(given.get("mode", "auto"), given.get("protocol_version")),
             handlers=Handlers(
-                on_sampling=given.get("on_sampling"), on_elicitation=given.get("on_elicitation"), roots=roots
+                on_sampling=given.get("on_sampling"),
+                on_elicitation=given.get("on_elicitation"),
+                roots=roots,
+                server=given.get("server_name"),
             ),
             watchers=Watchers(**{name: given[name] for name in Watchers.__struct_fields__ if name in given}),
             credentials=credentials,
@@ -255,13 +258,9 @@ class AsyncClient(Face):
     async def _approved(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Let the author decide about a call, and return the arguments that were approved."""
         known = self._core.catalog.tools.get(name)
-        approval = Approval(name, arguments, tool=None if known is None else known.tool, server=self._server_name())
+        approval = Approval(name, arguments, tool=None if known is None else known.tool, server=self.server_name)
         await decide(self._on_approval, approval, self._approval_timeout)
         return dict(approval.arguments)
-
-    def _server_name(self) -> str | None:
-        info = self.server_info
-        return None if info is None else info.name
 
     def _call(self, name: str, params: dict[str, Any], options: Options) -> Coroutine[Any, Any, types.CallToolResult]:
         connection = self._core.lifeline.latest

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -45,6 +46,7 @@ _INCLUDE_KEYS = ("tools", "includeTools", "include_tools", "enabledTools", "enab
 _EXCLUDE_KEYS = ("excludeTools", "exclude_tools", "disabledTools", "disabled_tools")
 _APPROVED_KEYS = ("autoApprove", "auto_approve", "alwaysAllow", "always_allow")
 _INHERIT_KEYS = ("inherit_env", "inheritEnv")
+_TRUSTED_KEYS = ("trusted",)
 _VERSION_KEYS = ("protocol_version", "protocolVersion")
 
 
@@ -102,36 +104,78 @@ def load(
     """
     if isinstance(source, Mapping):
         return list(_entries(source, Place(declared=source.get("inputs"), given=inputs)))
-    path = find() if source is None else Path(source).expanduser()
+    path = find() if source is None else _from_home(os.fspath(source), "the path")
     if path is None:
         _logger.warning("There is no configuration file: neither %s nor one of the user's", ", ".join(FILES))
         return []
-    document = _document(path)
+    return parse(read(path), path, inputs=inputs)
+
+
+def parse(text: str, path: Path, *, inputs: Inputs | None = None) -> list[ServerEntry]:
+    """Return the servers that the text of a configuration file names.
+
+    Raises:
+        ConfigError: it is no configuration.
+    """
+    document = _document(text, path)
     return list(_entries(document, Place(path, declared=document.get("inputs"), given=inputs)))
+
+
+def raw_servers(text: str, path: Path) -> Json:
+    """Return the entries of a configuration file by their names, as they are written: no reference is replaced.
+
+    Raises:
+        ConfigError: it is no configuration.
+    """
+    return _servers(_document(text, path), Place(path))
 
 
 def find() -> Path | None:
     """Return the configuration file that is meant when none is named, if there is one."""
     named = os.environ.get("DRAGOMAN_CONFIG")
     if named:
-        return Path(named).expanduser()
-    settings = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
-    candidates = (*map(Path, FILES), settings / "dragoman" / "mcp.json")
+        return _from_home(named, "DRAGOMAN_CONFIG")
+    candidates = [*map(Path, FILES)]
+    with suppress(RuntimeError):  # there is no home
+        settings = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
+        candidates.append(settings / "dragoman" / "mcp.json")
     return next((path for path in candidates if path.is_file()), None)
 
 
 # Documents.
 
 
-def _document(path: Path) -> Json:
+def _from_home(text: str, where: str) -> Path:
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise ConfigError(f"{where} begins with the home folder of a user that there is not", text) from None
+
+
+def read(path: Path) -> str:
+    """Return the text of a configuration file.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ConfigError(f"the file cannot be read: {error.strerror}", str(path)) from None
     except UnicodeDecodeError:
         raise ConfigError("the file is no UTF-8 text; save it as UTF-8", str(path)) from None
-    parse = {".yml": _from_yaml, ".yaml": _from_yaml, ".toml": _from_toml}.get(path.suffix.lower(), _from_json)
-    document = parse(text, str(path))
+
+
+def _document(text: str, path: Path) -> Json:
+    decode = {".yml": _from_yaml, ".yaml": _from_yaml, ".toml": _from_toml}.get(path.suffix.lower(), _from_json)
+    try:
+        document = decode(text, str(path))
+    except ConfigError:
+        raise
+    except RecursionError:
+        raise ConfigError("the file is nested too deeply", str(path)) from None
+    except ValueError:  # no error of syntax, which each format tells by its own error
+        raise ConfigError("the file holds an integer with too many digits", str(path)) from None
     if document is None:
         return {}
     if not isinstance(document, dict):
@@ -148,8 +192,6 @@ def _from_json(text: str, file: str) -> Any:
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise ConfigError(f"the file is no JSON: {error.msg} in {where}", file) from None
-    except RecursionError:
-        raise ConfigError("the file is nested too deeply", file) from None
 
 
 def _from_toml(text: str, file: str) -> Any:
@@ -266,6 +308,9 @@ class _Reading:
         _, inherits = self._take(_INHERIT_KEYS)
         if inherits is not None:
             options["inherit_env"] = _flag(inherits)
+        _, trusted = self._take(_TRUSTED_KEYS)
+        if trusted is not None:
+            options["trusted"] = _flag(trusted)
         if isinstance(self._rest.get("auth"), str) and self._rest["auth"] != "oauth":
             options["auth"] = self._expanded(self._rest.pop("auth"), "auth")
 
@@ -298,21 +343,29 @@ class _Reading:
             "env": self._texts(way.get("env"), "env"),
         }
         if "cwd" in way:
-            target["cwd"] = str(self._place.path(self._text(way["cwd"], "cwd")))
+            target["cwd"] = str(self._path(way["cwd"], "cwd"))
         return target
 
     def _add_env_file(self, env_file: Any, key: str) -> None:
         if env_file is None:
             return
         try:
-            text = self._place.path(self._text(env_file, key)).read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError):
+            text = self._path(env_file, key).read_text(encoding="utf-8-sig")
+        except ConfigError:
+            raise
+        except (OSError, ValueError):
             raise self._error("the file that it names cannot be read", key) from None
         self._entry.target["env"] = {**read_variables(text), **self._entry.target["env"]}
 
     def _require_kind(self, kind: str | None, possible: tuple[str, ...], key: str, way: str) -> None:
         if kind is not None and kind not in possible:
             raise self._error(f"{kind!r} does not go with `{way}`; leave `{key}` out, or name another", key)
+
+    def _path(self, value: Any, field: str) -> Path:
+        try:
+            return self._place.path(self._text(value, field))
+        except RuntimeError:
+            raise self._error("it begins with the home folder of a user that there is not", field) from None
 
     def _texts(self, value: Any, field: str) -> dict[str, str]:
         if value is None:

@@ -210,7 +210,7 @@ class Core:
 
     async def _welcome(self, connection: Connection, again: bool) -> None:  # noqa: FBT001
         """Tell a new connection all that the server is to know."""
-        self.handlers.server = None if connection.server_info is None else connection.server_info.name
+        self.handlers.meet(connection.server_info)
         self._missed_changes()
         self._welcomed = asyncio.get_running_loop().time()
         if connection.version.stateless:

@@ -65,8 +65,8 @@ class ElicitationRequest:
     Example:
         def on_elicitation(request: ElicitationRequest):
             if request.mode == "url":
-                return input(f"{request.server} wants you to visit {request.url}. Do you? ") == "yes"
-            return {"city": input(request.message)}
+                return input(f"{request.server!r} wants you to visit {request.url!r}. Do you? ") == "yes"
+            return {"city": input(repr(request.message))}
 
     `schema` is the JSON Schema of the form, flat and of simple fields. `server` is the name of the server that asks,
     which the user should see. A page must be shown by its whole `url`, and opened only when the user agrees.

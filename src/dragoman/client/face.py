@@ -71,6 +71,11 @@ class Face(ABC):
         return self._inside().lifeline.current is not None
 
     @property
+    def server_name(self) -> str | None:
+        """What the server is called here: the option `server_name`, else the name that the server gave itself last."""
+        return self._inside().handlers.server
+
+    @property
     def server_info(self) -> types.Implementation | None:
         """Who the server says it is, while there is a connection."""
         connection = self._inside().lifeline.current

@@ -30,17 +30,31 @@ class Handlers:
         result = handlers.answer("roots/list", b"{}")
 
     `on_sampling` is a `Sampling`, or what one can be made of; `on_elicitation` likewise an `Elicitation`. Both may be
-    set later, and None takes them away. `server` is the name under which the server is shown to the user.
+    set later, and None takes them away. `server` is the name under which the server is shown to the user: the one that
+    was given here, which no server can change, else the one that the server gives itself.
 
     Raises:
         TypeError: a handler is nothing that can be called.
     """
 
-    def __init__(self, *, on_sampling: Any = None, on_elicitation: Any = None, roots: Roots | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        on_sampling: Any = None,
+        on_elicitation: Any = None,
+        roots: Roots | None = None,
+        server: str | None = None,
+    ) -> None:
         self.on_sampling = on_sampling
         self.on_elicitation = on_elicitation
         self.roots = roots
-        self.server: str | None = None
+        self.server = server
+        self._has_given_name = server is not None
+
+    def meet(self, info: types.Implementation | None) -> None:
+        """Take in who the server says it is."""
+        if not self._has_given_name:
+            self.server = None if info is None else info.name
 
     @property
     def on_sampling(self) -> Any:

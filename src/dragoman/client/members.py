@@ -125,7 +125,7 @@ class Members(Generic[F]):
         if isinstance(target, Mapping):
             target = read_entry(name, target, Place())
         entry = target if isinstance(target, ServerEntry) else None
-        merged = {**(self._options if entry is None else _over(self._options, entry)), **options}
+        merged = {"server_name": name, **(self._options if entry is None else _over(self._options, entry)), **options}
         patience = seconds(merged.get("connect_timeout"), "DRAGOMAN_CONNECT_TIMEOUT", CONNECT_SECONDS)
         face = self._kind(target, **merged) if entry is None else self._of_entry(entry, merged)
         return Member(name, face, patience=patience, entry=entry)

@@ -61,6 +61,8 @@ class ClientOptions(TypedDict, total=False):
     """Raise where structured content does not fit its schema, instead of warning."""
     trusted: bool
     """Believe what the server says about its tools."""
+    server_name: str | None
+    """What the server is called wherever a person is asked, instead of the name that it gives itself."""
     name: str | None
     """How the client introduces itself."""
     version: str | None

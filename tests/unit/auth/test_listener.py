@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import threading
+import webbrowser
 from contextlib import suppress
 
 import aiohttp
@@ -178,6 +179,19 @@ async def test_nothing_but_safe_addresses_is_opened(url):
     with pytest.raises(InsecureUrl):
         await send_to(url, opened.append)
     assert not opened
+
+
+@scenario
+async def test_an_address_of_an_issuer_is_shown_in_ascii_and_marked(monkeypatch, capsys):
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    url = "https://\u0430pple.com/\u202e\u200b\U000e0041?state=1"
+    await send_to(url, None)
+    shown = capsys.readouterr().err
+    assert opened == [url]
+    assert shown.replace("\u0430", "").isascii()
+    assert "  https://xn--pple-43d.com/%E2%80%AE%E2%80%8B%F3%A0%81%81?state=1\n" in shown
+    assert "mixes the scripts CYRILLIC, LATIN" in shown
 
 
 @pytest.mark.parametrize(

@@ -267,6 +267,8 @@ def test_a_version_and_a_token_are_told_to_the_client(monkeypatch):
     assert usable({**url, "auth": "${TOKEN}"}).options == {"auth": "t"}
     assert usable({**url, "auth": "oauth"}).more == {"auth": "oauth"}
     assert usable({"command": "run", "inherit_env": False}).options == {"inherit_env": False}
+    assert usable({**url, "trusted": True}).options == {"trusted": True}
+    assert usable({**url, "trust": True}).options == {}
 
 
 def test_keys_that_are_not_known_are_kept_and_harm_nothing():

@@ -110,6 +110,17 @@ async def test_an_elicitation_is_answered_by_the_user():
     assert wire(await handlers.answer("elicitation/create", Raw(PAGE))()) == {"action": "accept"}
 
 
+@pytest.mark.covers("CSR-07")
+def test_a_name_that_was_given_comes_before_the_one_that_the_server_gives_itself():
+    handlers, named = Handlers(), Handlers(server="weather")
+    assert (handlers.server, named.server) == (None, "weather")
+    for who in (handlers, named):
+        who.meet(types.Implementation("bank", "1"))
+    assert (handlers.server, named.server) == ("bank", "weather")
+    handlers.meet(None)
+    assert handlers.server is None
+
+
 @pytest.mark.covers("CSR-04", "CSR-07")
 @scenario
 async def test_roots_are_listed_as_they_are_now():

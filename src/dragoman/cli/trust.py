@@ -1,0 +1,107 @@
+"""Whether a configuration file that was found in the working directory may start programs.
+
+A folder that was cloned or unpacked may bring such a file along. So the user is asked once for each file and text, and
+the answer is kept under a digest of both in the user's state folder. A file that the user names, by `--config` or by
+DRAGOMAN_CONFIG, or that is in the user's own configuration folder, is the user's choice, and nobody is asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+from dragoman.cli.command import refuse
+from dragoman.cli.terminal import Terminal
+from dragoman.client.config import raw_servers
+from dragoman.runtime.keys import state_folder
+from dragoman.runtime.printable import printable_json, printable_line, url_warnings
+from dragoman.types import Json
+
+_URL = re.compile(r"https?://[^\s\"']+")
+
+
+class FoundFile:
+    """A configuration file and its text, and whether it was found rather than named."""
+
+    def __init__(self, path: Path, text: str, *, is_named: bool) -> None:
+        self.path = path
+        self._text = text
+        self._is_trusted = is_named
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    async def require_trust(self, terminal: Terminal) -> None:
+        """Return if the user trusts the file, now or earlier.
+
+        Raises:
+            UsageError: the user does not, or cannot be asked.
+        """
+        if self._is_trusted or self._is_kept():
+            self._is_trusted = True
+            return
+        if not terminal.settings.trust and not await self._asked(terminal):
+            raise refuse(
+                f"{str(self.path)!r} was found here and is not trusted, so nothing in it was run. Read it, then add"
+                f" --trust to trust it as it is now, or name it with --config {self.path}."
+            )
+        self.trust(terminal)
+
+    async def _asked(self, terminal: Terminal) -> bool:
+        if not terminal.can_ask:
+            return False
+        async with terminal.questions() as asking:
+            asking.say(f"{printable_line(str(self.path.absolute()))} was found here. What it names:", "bold")
+            described = "\n".join(_described(raw_servers(self._text, self.path)))
+            return await asking.shows(described) and await asking.agrees(
+                "Trust this file, as long as it does not change?"
+            )
+
+    def _mark(self) -> Path:
+        """Return the file whose presence says that this text at this path is trusted."""
+        said = f"{self.path.resolve()}\0{self._text}".encode("utf-8", "surrogatepass")
+        return state_folder() / "trusted" / hashlib.sha256(said).hexdigest()
+
+    def _is_kept(self) -> bool:
+        try:
+            return self._mark().is_file()
+        except (OSError, RuntimeError):  # there is no home, or it cannot be read
+            return False
+
+    def trust(self, terminal: Terminal) -> None:
+        """Remember that the user trusts the file as it is now."""
+        self._is_trusted = True
+        try:
+            mark = self._mark()
+            mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            mark.write_text(f"{self.path.absolute()}\n", encoding="utf-8", errors="surrogateescape")
+        except (OSError, RuntimeError) as error:
+            terminal.tell(f"dragoman: it cannot be remembered that the file is trusted ({type(error).__name__}).")
+
+
+def _described(servers: Json) -> list[str]:
+    """Return lines that say what each server starts or connects to, exactly as the file says it."""
+    found: list[str] = []
+    for name, entry in servers.items():
+        rest = dict(entry) if isinstance(entry, dict) else {"": entry}
+        found.append(printable_line(f"  {name}: {_way(rest)}"))
+        if rest:
+            found.append(f"    with {_json(rest)}")
+        found += [f"    Beware: {warning}" for url in _URL.findall(_json(entry)) for warning in url_warnings(url)]
+    return found or ["  no server"]
+
+
+def _way(rest: Json) -> str:
+    if "command" in rest:
+        command, args = rest.pop("command"), rest.pop("args", [])
+        words = [*(command if isinstance(command, list) else [command]), *(args if isinstance(args, list) else [args])]
+        return f"runs {shlex.join(map(str, words))}"
+    return "connects" if rest else "nothing"
+
+
+def _json(value: Any) -> str:
+    return printable_json(json.dumps(value, ensure_ascii=False, default=str))
