@@ -144,6 +144,14 @@ def test_trust_that_cannot_be_remembered_holds_for_one_command(tmp_path, reposit
 
 
 @pytest.mark.covers("CMD-26")
+def test_a_folder_of_marks_that_others_may_write_is_not_believed(tmp_path, repository):
+    assert dragoman("list", "--trust", home=tmp_path, cwd=repository).code == 0
+    assert dragoman("list", home=tmp_path, cwd=repository).code == 0
+    (tmp_path / ".local" / "state" / "dragoman" / "trusted").chmod(0o777)
+    assert dragoman("list", home=tmp_path, cwd=repository).code == 2
+
+
+@pytest.mark.covers("CMD-26")
 def test_no_module_of_the_working_directory_is_loaded(tmp_path, repository):
     for name in ("click.py", "rich.py", "dragoman.py"):
         (repository / name).write_text(f'open({str(tmp_path / "loaded")!r}, "w").close()')

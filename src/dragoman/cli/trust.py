@@ -19,6 +19,7 @@ from dragoman.cli.terminal import Terminal
 from dragoman.client.config import raw_servers
 from dragoman.runtime.keys import state_folder
 from dragoman.runtime.printable import printable_json, printable_line, url_warnings
+from dragoman.runtime.private import private_folder, require_private
 from dragoman.types import Json
 
 _URL = re.compile(r"https?://[^\s\"']+")
@@ -68,7 +69,9 @@ class FoundFile:
 
     def _is_kept(self) -> bool:
         try:
-            return self._mark().is_file()
+            mark = self._mark()
+            require_private(mark.parent)  # others must not put a mark there
+            return mark.is_file()
         except (OSError, RuntimeError):  # there is no home, or it cannot be read
             return False
 
@@ -77,7 +80,7 @@ class FoundFile:
         self._is_trusted = True
         try:
             mark = self._mark()
-            mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private_folder(mark.parent)
             mark.write_text(f"{self.path.absolute()}\n", encoding="utf-8", errors="surrogateescape")
         except (OSError, RuntimeError) as error:
             terminal.tell(f"dragoman: it cannot be remembered that the file is trusted ({type(error).__name__}).")
