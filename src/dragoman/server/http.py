@@ -54,7 +54,15 @@ from dragoman.server.post import Listener, PostChannel
 from dragoman.server.sessions import Sessions
 from dragoman.server.streams import part
 from dragoman.server.workers import Workers
-from dragoman.transports.exchange import CLIENT_CLOSED, JSON_HEADERS, Exchange, Gone, Header, TooLarge, TooSlow
+from dragoman.transports.exchange import (
+    CLIENT_CLOSED,
+    JSON_HEADERS,
+    Exchange,
+    Gone,
+    Header,
+    TooLarge,
+    TooSlow,
+)
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -228,6 +236,7 @@ class HttpService:
             stream, after = session.resumed(sent.last_event_id)
         let_go = exchange.loop.create_future()
         stream.attach(exchange, after, let_go=let_go)
+        exchange.on_ending = session.let_go
         await exchange.stream(b"")
         await stream.flush()
         await let_go
@@ -369,9 +378,20 @@ class HttpService:
             let_go = exchange.loop.create_future()
             channel.open(let_go)
             call.task = asyncio.create_task(serving)
-            await let_go
+            try:
+                await let_go
+            except asyncio.CancelledError:
+                await self._stop_in_session(exchange, call, channel)
             if not exchange.ended:
                 await part(exchange)
+
+    async def _stop_in_session(self, exchange: Exchange, call: Call, channel: SessionChannel) -> None:
+        """Answer a request at once when the server that carries its exchange ends, and waits for it no more."""
+        task = asyncio.current_task()
+        if not exchange.is_ending or task is None or task.uncancel():
+            raise asyncio.CancelledError
+        call.stop(_STOPPED)
+        await channel.stop(jsonrpc.encode_error(call.request.id, _STOPPED))
 
     async def _run_in_session(
         self, sessions: Sessions, session: HttpSession, call: Call, channel: SessionChannel, *, json: bool
@@ -435,6 +455,8 @@ class HttpService:
                 result = await outcome if isinstance(outcome, CoroutineType) else outcome
                 status, data = OK, self._encoded(call, result)
             except BaseException as error:
+                if exchange.is_ending and isinstance(error, asyncio.CancelledError) and not call.cancelled:
+                    call.cancelled, call.stopped = True, _STOPPED
                 status, data = self._refused(call, error)
             call.ended = True
             if call.lacked is not None:
@@ -504,7 +526,10 @@ class HttpService:
     def _refused(self, call: Call, error: BaseException) -> tuple[int, bytes]:
         if call.is_given_up_by(error):
             given_up = self._given_up(call)
-            return (OK, jsonrpc.encode_error(call.request.id, _STOPPED)) if call.stopped else (CLIENT_CLOSED, given_up)
+            stopped = call.stopped
+            return (
+                (CLIENT_CLOSED, given_up) if stopped is None else (OK, jsonrpc.encode_error(call.request.id, stopped))
+            )
         refusal = self._server.refusal(error, call)
         if isinstance(error, InsufficientScope):
             call.lacked = error.scopes
@@ -524,25 +549,33 @@ class HttpService:
             raise asyncio.CancelledError
         return b""
 
-    async def close(self) -> None:
+    async def close(self, seconds: float | None = None) -> None:
         """End what is open in good order: streams at once, and requests when they are done, or their time is up."""
         for listener in list(self._listeners):
             listener.end()
         if self._sessions is not None:
             self._sessions.let_go()
-        await self._until_served(CLOSE_SECONDS)
+        await self._until_served(CLOSE_SECONDS if seconds is None else seconds)
         for call in self._serving:
-            call.stopped = True
-            call.give_up()
+            call.stop(_STOPPED)
         await self._until_served(STOP_SECONDS)
+        for call in list(self._serving):
+            if isinstance(call.channel, PostChannel | SessionChannel):
+                await call.channel.stop(jsonrpc.encode_error(call.request.id, _STOPPED))
         if self._sessions is not None:
             await self._sessions.close()
         await self._workers.close()
 
     async def _until_served(self, seconds: float) -> None:
-        tasks = {call.task for call in self._serving if call.task is not None} - {asyncio.current_task()}
-        if tasks:
-            await asyncio.wait(tasks, timeout=seconds)
+        """Wait until nothing is served, nor anything that is begun meanwhile, for so many seconds at most."""
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + seconds
+        while (left := ends - loop.time()) > 0:
+            serving = {call.task for call in self._serving} - {None, asyncio.current_task()}
+            tasks = [task for task in serving if task is not None and not task.done()]
+            if not tasks:
+                return
+            await asyncio.wait(tasks, timeout=left)
 
 
 async def _settle() -> None:

@@ -23,7 +23,7 @@ class Service:
     async def serve(self, exchange: Exchange) -> None:
         await self._serve(exchange)
 
-    async def close(self) -> None:
+    async def close(self, seconds: float | None = None) -> None:
         self.closed = True
 
 
