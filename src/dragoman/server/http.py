@@ -51,6 +51,7 @@ from dragoman.server.guard import Guard
 from dragoman.server.http_session import HttpSession, SessionChannel, SessionRefused, SharedSession
 from dragoman.server.httprequest import Auth, insufficient, verify
 from dragoman.server.post import Listener, PostChannel
+from dragoman.server.served import STOPPED, Served, answer_stopped
 from dragoman.server.sessions import Sessions
 from dragoman.server.streams import part
 from dragoman.server.workers import Workers
@@ -72,8 +73,6 @@ NO_CONTENT, METHOD_NOT_ALLOWED, REQUEST_TIMEOUT = 204, 405, 408
 CONFLICT, TOO_LARGE, INTERNAL_ERROR, UNAVAILABLE = 409, 413, 500, 503
 _arguments = msgspec.json.Decoder(types.Json | None)
 CLOSE_SECONDS = 5.0
-STOP_SECONDS = 1.0
-_STOPPED = InternalError("The server was stopped before the request was done; it may have run in part")
 
 
 class HttpService:
@@ -102,7 +101,7 @@ class HttpService:
         self._json_response = json_response
         self._limits = limits
         self._listeners: set[Listener] = set()
-        self._serving: set[Call] = set()
+        self._serving = Served()
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one exchange to its end."""
@@ -390,8 +389,8 @@ class HttpService:
         task = asyncio.current_task()
         if not exchange.is_ending or task is None or task.uncancel():
             raise asyncio.CancelledError
-        call.stop(_STOPPED)
-        await channel.stop(jsonrpc.encode_error(call.request.id, _STOPPED))
+        call.stop(STOPPED)
+        await answer_stopped(call, channel)
 
     async def _run_in_session(
         self, sessions: Sessions, session: HttpSession, call: Call, channel: SessionChannel, *, json: bool
@@ -456,7 +455,7 @@ class HttpService:
                 status, data = OK, self._encoded(call, result)
             except BaseException as error:
                 if exchange.is_ending and isinstance(error, asyncio.CancelledError) and not call.cancelled:
-                    call.cancelled, call.stopped = True, _STOPPED
+                    call.cancelled, call.stopped = True, STOPPED
                 status, data = self._refused(call, error)
             call.ended = True
             if call.lacked is not None:
@@ -555,27 +554,10 @@ class HttpService:
             listener.end()
         if self._sessions is not None:
             self._sessions.let_go()
-        await self._until_served(CLOSE_SECONDS if seconds is None else seconds)
-        for call in self._serving:
-            call.stop(_STOPPED)
-        await self._until_served(STOP_SECONDS)
-        for call in list(self._serving):
-            if isinstance(call.channel, PostChannel | SessionChannel):
-                await call.channel.stop(jsonrpc.encode_error(call.request.id, _STOPPED))
+        await self._serving.finish(CLOSE_SECONDS if seconds is None else seconds)
         if self._sessions is not None:
             await self._sessions.close()
         await self._workers.close()
-
-    async def _until_served(self, seconds: float) -> None:
-        """Wait until nothing is served, nor anything that is begun meanwhile, for so many seconds at most."""
-        loop = asyncio.get_running_loop()
-        ends = loop.time() + seconds
-        while (left := ends - loop.time()) > 0:
-            serving = {call.task for call in self._serving} - {None, asyncio.current_task()}
-            tasks = [task for task in serving if task is not None and not task.done()]
-            if not tasks:
-                return
-            await asyncio.wait(tasks, timeout=left)
 
 
 async def _settle() -> None:

@@ -251,7 +251,7 @@ class HttpSession:
         """Return the streams that are kept, but for those of requests that are served: these end with their answer."""
         open = set(self._streams.values()) if self._standalone is None else {*self._streams.values(), self._standalone}
         channels = [call.channel for call in self.running.values()]
-        return open.difference(channel.stream for channel in channels if isinstance(channel, SessionChannel))
+        return open.difference(channel._stream for channel in channels if isinstance(channel, SessionChannel))
 
     async def close(self) -> None:
         """End the session, and wait until nothing of it is left."""

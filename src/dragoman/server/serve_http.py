@@ -278,7 +278,7 @@ class _Workers:
     def _end(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         ending = signal.SIGKILL if self._is_ending else signal.SIGTERM
         self._is_ending = True
-        # Then the last worker closes the socket, and accepts before what waits.
+        # The last worker is then the last to close the socket, after it accepted what waits there.
         self._shared.close()
         for pid in list(self._started):
             with suppress(ProcessLookupError):

@@ -10,10 +10,9 @@ from __future__ import annotations
 import select
 from contextlib import suppress
 
+from dragoman.transports.exchange import LINGER_SECONDS
 from dragoman.transports.http1 import Http1Connection
 
-LINGER_SECONDS = 0.5
-"""How long a connection without a request stays open when the server ends."""
 UNREAD_SECONDS = 0.01
 _UNAVAILABLE = 503
 

@@ -19,6 +19,8 @@ from dragoman.protocol import sse
 
 Header = tuple[bytes, bytes]
 
+LINGER_SECONDS = 0.5
+"""How long a connection on which nothing is asked for stays open when the server ends."""
 CLIENT_CLOSED = 499
 UNTIMED_BYTES = 16_384
 """So much goes into the buffer of a connection, and needs no clock."""

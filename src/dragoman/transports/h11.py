@@ -1,11 +1,11 @@
-"""HTTP/1.1 by uvicorn's connection in plain Python, where httptools is absent, ended as `ending` says."""
+"""HTTP/1.1 by uvicorn's connection in plain Python, for where httptools is absent, which ends as those of `ending` do."""
 
 from __future__ import annotations
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-LINGER_SECONDS = 0.5
-"""As in `ending`, which cannot be imported where httptools is absent."""
+from dragoman.transports.exchange import LINGER_SECONDS
+
 _CLOSE = (b"connection", b"close")
 
 
