@@ -1,4 +1,4 @@
-"""HTTP/1.1 by uvicorn's connection in plain Python, for where httptools is absent, which ends as those of `ending` do."""
+"""HTTP/1.1 by uvicorn's connection in plain Python, where httptools is absent; it ends as those of `ending` do."""
 
 from __future__ import annotations
 
