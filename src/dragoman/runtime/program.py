@@ -53,7 +53,7 @@ def run(program: Coroutine[Any, Any, None], *, grace: float = GRACE_SECONDS) -> 
             try:
                 loop.run_until_complete(task)
             finally:
-                _end_tasks(loop, grace)
+                end_tasks(loop, grace)
     except (asyncio.CancelledError, KeyboardInterrupt):
         if not signals.received:
             raise
@@ -70,7 +70,8 @@ def refuse_a_running_loop() -> None:
     raise RuntimeError("A loop is running in this thread already: do not run this there, await it")
 
 
-def _end_tasks(loop: asyncio.AbstractEventLoop, grace: float) -> None:
+def end_tasks(loop: asyncio.AbstractEventLoop, grace: float) -> None:
+    """Cancel the tasks of a loop that does not run, and wait until they have ended, but no longer than the grace."""
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
         task.cancel()

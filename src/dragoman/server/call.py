@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Raw, Struct, field
 
 from dragoman import types
-from dragoman.errors import Cancelled, DragomanError
+from dragoman.errors import Cancelled, DragomanError, RpcError
 from dragoman.protocol import eras
 
 if TYPE_CHECKING:
@@ -121,8 +121,8 @@ class Call(Struct, eq=False):
     lacked: list[str] | None = None
     """The scopes for lack of which the handler refused."""
     cancelled: bool = False
-    stopped: bool = False
-    """Whether it was given up because the server ends, so that whoever asked is to be told."""
+    stopped: RpcError | None = None
+    """What whoever asked is told when it was given up because the server, or its session, ends."""
     ended: bool = False
     progress: float | None = None
     asking: Asking | None = None
@@ -130,6 +130,11 @@ class Call(Struct, eq=False):
     """The task that serves the request, where there is one."""
     driven: set[Future[Any]] = field(default_factory=set)
     """What a blocking handler waits for in the loop."""
+
+    def stop(self, why: RpcError) -> None:
+        """Give the request up, and let whoever asked know why."""
+        self.stopped = self.stopped or why
+        self.give_up()
 
     def give_up(self) -> None:
         """Let the handler know that nobody wants its outcome: its task is cancelled, and what a thread waits for."""

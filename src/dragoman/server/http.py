@@ -51,10 +51,19 @@ from dragoman.server.guard import Guard
 from dragoman.server.http_session import HttpSession, SessionChannel, SessionRefused, SharedSession
 from dragoman.server.httprequest import Auth, insufficient, verify
 from dragoman.server.post import Listener, PostChannel
+from dragoman.server.served import STOPPED, Served, answer_stopped
 from dragoman.server.sessions import Sessions
 from dragoman.server.streams import part
 from dragoman.server.workers import Workers
-from dragoman.transports.exchange import CLIENT_CLOSED, JSON_HEADERS, Exchange, Gone, Header, TooLarge, TooSlow
+from dragoman.transports.exchange import (
+    CLIENT_CLOSED,
+    JSON_HEADERS,
+    Exchange,
+    Gone,
+    Header,
+    TooLarge,
+    TooSlow,
+)
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -64,8 +73,6 @@ NO_CONTENT, METHOD_NOT_ALLOWED, REQUEST_TIMEOUT = 204, 405, 408
 CONFLICT, TOO_LARGE, INTERNAL_ERROR, UNAVAILABLE = 409, 413, 500, 503
 _arguments = msgspec.json.Decoder(types.Json | None)
 CLOSE_SECONDS = 5.0
-STOP_SECONDS = 1.0
-_STOPPED = InternalError("The server was stopped before the request was done; it may have run in part")
 
 
 class HttpService:
@@ -94,7 +101,7 @@ class HttpService:
         self._json_response = json_response
         self._limits = limits
         self._listeners: set[Listener] = set()
-        self._serving: set[Call] = set()
+        self._serving = Served()
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one exchange to its end."""
@@ -228,6 +235,7 @@ class HttpService:
             stream, after = session.resumed(sent.last_event_id)
         let_go = exchange.loop.create_future()
         stream.attach(exchange, after, let_go=let_go)
+        exchange.on_ending = session.let_go
         await exchange.stream(b"")
         await stream.flush()
         await let_go
@@ -371,9 +379,20 @@ class HttpService:
             let_go = exchange.loop.create_future()
             channel.open(let_go)
             call.task = asyncio.create_task(serving)
-            await let_go
+            try:
+                await let_go
+            except asyncio.CancelledError:
+                await self._stop_in_session(exchange, call, channel)
             if not exchange.ended:
                 await part(exchange)
+
+    async def _stop_in_session(self, exchange: Exchange, call: Call, channel: SessionChannel) -> None:
+        """Answer a request at once when the server that carries its exchange ends, and waits for it no more."""
+        task = asyncio.current_task()
+        if not exchange.is_ending or task is None or task.uncancel():
+            raise asyncio.CancelledError
+        call.stop(STOPPED)
+        await answer_stopped(call, channel)
 
     async def _run_in_session(
         self, sessions: Sessions, session: HttpSession, call: Call, channel: SessionChannel, *, json: bool
@@ -437,6 +456,8 @@ class HttpService:
                 result = await outcome if isinstance(outcome, CoroutineType) else outcome
                 status, data = OK, self._encoded(call, result)
             except BaseException as error:
+                if exchange.is_ending and isinstance(error, asyncio.CancelledError) and not call.cancelled:
+                    call.cancelled, call.stopped = True, STOPPED
                 status, data = self._refused(call, error)
             call.ended = True
             if call.lacked is not None:
@@ -506,7 +527,10 @@ class HttpService:
     def _refused(self, call: Call, error: BaseException) -> tuple[int, bytes]:
         if call.is_given_up_by(error):
             given_up = self._given_up(call)
-            return (OK, jsonrpc.encode_error(call.request.id, _STOPPED)) if call.stopped else (CLIENT_CLOSED, given_up)
+            stopped = call.stopped
+            return (
+                (CLIENT_CLOSED, given_up) if stopped is None else (OK, jsonrpc.encode_error(call.request.id, stopped))
+            )
         refusal = self._server.refusal(error, call)
         if isinstance(error, InsufficientScope):
             call.lacked = error.scopes
@@ -526,25 +550,16 @@ class HttpService:
             raise asyncio.CancelledError
         return b""
 
-    async def close(self) -> None:
+    async def close(self, seconds: float | None = None) -> None:
         """End what is open in good order: streams at once, and requests when they are done, or their time is up."""
         for listener in list(self._listeners):
             listener.end()
         if self._sessions is not None:
             self._sessions.let_go()
-        await self._until_served(CLOSE_SECONDS)
-        for call in self._serving:
-            call.stopped = True
-            call.give_up()
-        await self._until_served(STOP_SECONDS)
+        await self._serving.finish(CLOSE_SECONDS if seconds is None else seconds)
         if self._sessions is not None:
             await self._sessions.close()
         await self._workers.close()
-
-    async def _until_served(self, seconds: float) -> None:
-        tasks = {call.task for call in self._serving if call.task is not None} - {asyncio.current_task()}
-        if tasks:
-            await asyncio.wait(tasks, timeout=seconds)
 
 
 async def _settle() -> None:

@@ -19,9 +19,9 @@ import msgspec
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import DragomanError, InvalidRequest, RpcError, Timeout, TransportError
+from dragoman.errors import DragomanError, InternalError, InvalidRequest, RpcError, Timeout, TransportError
 from dragoman.protocol import eras, jsonrpc
-from dragoman.protocol.exchange import ACCEPTED, BAD_REQUEST
+from dragoman.protocol.exchange import ACCEPTED, BAD_REQUEST, OK
 from dragoman.protocol.listen import RESOURCE_UPDATED, Subscription
 from dragoman.protocol.sse import EventId
 from dragoman.server.call import Call, Session
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dragoman.server.holders import Holder
     from dragoman.server.server import Server
 
+_ENDED = InternalError("The session was ended before the request was done; it may have run in part")
 _cancelled = msgspec.json.Decoder(types.CancelledNotificationParams)
 
 
@@ -235,7 +236,7 @@ class HttpSession:
         """End the session: what runs is given up, who waits is told, who reads is let go."""
         self._server.audience.discard(self)
         for call in list(self.running.values()):
-            call.give_up()
+            call.stop(_ENDED)
         for waiting in self._asked.values():
             if not waiting.done():
                 waiting.set_exception(TransportError("The session has ended"))
@@ -244,10 +245,10 @@ class HttpSession:
         self._streams.close()
 
     def _open(self) -> set[EventStream]:
-        """Return the streams that are kept, and those of requests, which may have no name yet."""
-        open = set(self._streams)
-        open.update(call.channel.stream for call in self.running.values() if isinstance(call.channel, SessionChannel))
-        return open if self._standalone is None else open | {self._standalone}
+        """Return the streams that are kept, but for those of requests that are served: these end with their answer."""
+        open = set(self._streams) if self._standalone is None else {*self._streams, self._standalone}
+        channels = [call.channel for call in self.running.values()]
+        return open.difference(channel._stream for channel in channels if isinstance(channel, SessionChannel))
 
     async def close(self) -> None:
         """End the session, and wait until nothing of it is left."""
@@ -357,6 +358,11 @@ class SessionChannel:
             self._session.forget(stream)
             if reader is not None:
                 await part(reader)
+
+    async def stop(self, data: bytes) -> None:
+        """Send a response in place of a handler that does not end."""
+        await self.answer(OK, data, json=True)
+        self.close()
 
     def close(self) -> None:
         """Let go of whoever waits for the response."""

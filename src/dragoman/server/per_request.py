@@ -85,6 +85,6 @@ class _PerRequestService:
         finally:
             self._open.discard(service)
 
-    async def close(self) -> None:
-        """End what is still open, in good order."""
-        await asyncio.gather(*(service.close() for service in list(self._open)))
+    async def close(self, seconds: float | None = None) -> None:
+        """End what is still open, in good order: streams at once, requests after so many seconds."""
+        await asyncio.gather(*(service.close(seconds) for service in list(self._open)))

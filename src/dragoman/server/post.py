@@ -12,8 +12,9 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.errors import DragomanError
 from dragoman.protocol import jsonrpc, sse
+from dragoman.protocol.exchange import OK
 from dragoman.protocol.listen import Subscription
-from dragoman.transports.exchange import Exchange
+from dragoman.transports.exchange import JSON_HEADERS, Exchange
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -65,6 +66,13 @@ class PostChannel:
             waiting = b"".join(self._waiting.popleft() for _ in range(len(self._waiting)))
             await self._exchange.stream(waiting)
 
+    async def stop(self, data: bytes) -> None:
+        """Send a response in place of a handler that does not end."""
+        if self._exchange.streaming:
+            await self._exchange.stream(sse.encode(data), last=True)
+        else:
+            await self._exchange.reply(OK, data, JSON_HEADERS)
+
     async def close(self) -> None:
         """Send no more."""
         if self._listener is not None:
@@ -83,6 +91,7 @@ class PostChannel:
         self.was_used = True
         self._listeners.add(listener)
         self._server.audience.add(listener)
+        self._exchange.on_ending = listener.end
         try:
             await listener.run()
         finally:

@@ -7,6 +7,7 @@ have not ended yet at once; and workers whose first process is gone end by thems
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
@@ -16,37 +17,109 @@ import time
 from contextlib import suppress
 from importlib.util import find_spec
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol, cast
 
 import uvicorn
 
 from dragoman.errors import DefinitionError, DragomanError
+from dragoman.runtime.program import end_tasks
 from dragoman.transports.asgi import AsgiApp
 
-GRACE_SECONDS = 5
+GRACE_SECONDS = 5.0
+"""How long a request may take when the server ends."""
 KEEP_ALIVE_SECONDS = 75
 """Longer than proxies and clients keep a connection on which nothing is asked for: whoever closes first must not be us,
 for a request may be on its way."""
+TICK_SECONDS = 0.02
+LAST_SECONDS = 1.0
+"""How long clients have to take the answers that are sent when the time is up, and tasks to end."""
 SHORTEST_LIFE = 1.0
 MOST_EARLY_DEATHS = 5
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 _logger = logging.getLogger("dragoman.server")
 
 
+class _Connection(Protocol):
+    """What is asked of a connection when the server ends."""
+
+    def shutdown(self) -> None:
+        """Answer what was sent, and what still comes within a moment, and then end."""
+
+    def end(self) -> None:
+        """Take no further request; one that is served is answered."""
+
+    def abort(self) -> None:
+        """End at once, though something may be unwritten."""
+
+
 class _Uvicorn(uvicorn.Server):
-    """Ends our streams before it waits for connections, which would wait for them."""
+    """Ends without losing a request.
+
+    The order matters. First no more connections are accepted, and those that wait to be accepted are. Then each
+    connection answers what it is sent, says that this is its last response, and ends; the application works as ever.
+    Only when no connection is left, or the time is up, the application is closed: it answers what is still served.
+    """
 
     def __init__(self, config: uvicorn.Config, app: AsgiApp, *, parent: int | None = None) -> None:
         super().__init__(config)
         self._app = app
+        self._is_ending = False
         self._parent = parent
         """The process that looks after this one, if there is one."""
 
-    async def shutdown(self, sockets: Any = None) -> None:
-        for listening in self.servers:
-            listening.close()
-        await self._app.close()
-        await super().shutdown(sockets)
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer what was sent, and end."""
+        self.should_exit = self._is_ending = True
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + GRACE_SECONDS
+        for accepted in self._stop_listening(sockets or []):
+            with suppress(OSError):
+                await loop.connect_accepted_socket(self._new_connection, accepted)
+        await self._wait_for_connections(GRACE_SECONDS)
+        for connection in self._connections():
+            connection.end()
+        if not self.force_exit:
+            await self._app.close(max(ends - loop.time(), 0))
+            await self._wait_for_connections(LAST_SECONDS)
+        for connection in self._connections():
+            connection.abort()
+        await asyncio.sleep(0)
+
+    def _connections(self) -> list[_Connection]:
+        return cast("list[_Connection]", list(self.server_state.connections))
+
+    def _new_connection(self) -> asyncio.Protocol:
+        return self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+
+    def _stop_listening(self, sockets: list[socket.socket]) -> list[socket.socket]:
+        """Close the listening sockets, and return the connections that waited to be accepted.
+
+        The system resets those when the last process closes the socket, though requests may have been sent on them.
+        """
+        listening = []
+        for server in self.servers:
+            with suppress(OSError):  # Windows has no duplicates of sockets
+                listening += [socket.socket(fileno=os.dup(one.fileno())) for one in server.sockets]
+            server.close()
+        for given in sockets:
+            given.close()
+        accepted = []
+        for one in listening:
+            with one, suppress(OSError):  # which says that no connection waits
+                one.settimeout(0)
+                for _ in range(self.config.backlog):
+                    accepted.append(one.accept()[0])  # noqa: PERF401
+        return accepted
+
+    async def _wait_for_connections(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + seconds
+        while self.server_state.connections and loop.time() < ends and not self.force_exit:
+            for connection in self._connections():  # one that was accepted just before may be new
+                connection.shutdown()
+            await asyncio.sleep(TICK_SECONDS)
 
     async def on_tick(self, counter: int) -> bool:
         is_orphan = self._parent is not None and os.getppid() != self._parent
@@ -55,8 +128,24 @@ class _Uvicorn(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         # Ctrl-C reaches all processes of a terminal, and the first one passes it on: taken twice, it would be an order
         # to end without waiting for anybody.
-        if self._parent is None or not self.should_exit:
-            super().handle_exit(sig, frame)
+        is_second = self.should_exit
+        if is_second and self._parent is not None:
+            return
+        super().handle_exit(sig, frame)
+        self.force_exit = is_second
+        if is_second and not self._is_ending:
+            raise KeyboardInterrupt  # into the handler that holds up the loop, which did not hear of the first signal
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until a signal comes; tasks that go on although they are cancelled do not hold up the end."""
+        loop = (self.config.get_loop_factory() or asyncio.new_event_loop)()
+        try:
+            try:
+                loop.run_until_complete(self.serve(sockets))
+            finally:
+                end_tasks(loop, 0 if self.force_exit else LAST_SECONDS)
+        finally:
+            loop.close()
 
     def run_quietly(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until a signal comes, which may be before the loop runs.
@@ -68,6 +157,9 @@ class _Uvicorn(uvicorn.Server):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         try:
             self.run(sockets)
+        except KeyboardInterrupt:
+            if not self.force_exit:
+                raise
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -92,7 +184,6 @@ def run_http(app: AsgiApp, *, host: str, port: int, workers: int = 1) -> None:
         lifespan="off",
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=GRACE_SECONDS,
     )
     if workers == 1:
         _Uvicorn(config, app).run_quietly()
@@ -107,10 +198,12 @@ def run_http(app: AsgiApp, *, host: str, port: int, workers: int = 1) -> None:
 
 def _http_protocol() -> Any:
     if find_spec("httptools") is None:  # which is not to be had everywhere
-        return "h11"
-    from dragoman.transports.http1 import Http1Connection
+        from dragoman.transports.h11 import EndingH11
 
-    return Http1Connection
+        return EndingH11
+    from dragoman.transports.ending import EndingConnection
+
+    return EndingConnection
 
 
 class _Workers:
@@ -173,7 +266,9 @@ class _Workers:
         began = self._started.pop(pid, None)
         if began is None or self._is_ending:
             return
-        self._early_deaths = self._early_deaths + 1 if time.monotonic() - began < SHORTEST_LIFE else 0
+        # One that ended with 0 was told to end.
+        died_early = status != 0 and time.monotonic() - began < SHORTEST_LIFE
+        self._early_deaths = self._early_deaths + 1 if died_early else 0
         if self._early_deaths >= MOST_EARLY_DEATHS:
             self._end(signal.SIGTERM, None)
         else:
@@ -183,6 +278,8 @@ class _Workers:
     def _end(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         ending = signal.SIGKILL if self._is_ending else signal.SIGTERM
         self._is_ending = True
+        # The last worker is then the last to close the socket, after it accepted what waits there.
+        self._shared.close()
         for pid in list(self._started):
             with suppress(ProcessLookupError):
                 os.kill(pid, ending)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from dragoman.errors import InvalidRequest
-from dragoman.protocol import jsonrpc, sse
-from dragoman.protocol.exchange import NOT_FOUND
+from dragoman.protocol import sse
 from dragoman.protocol.sse import EventId
 from dragoman.server.retention import STREAM_BYTES, SessionStreams
 from dragoman.stores import EventLog, Store
-from dragoman.transports.exchange import JSON_HEADERS, Exchange
+from dragoman.transports.exchange import Exchange
 
 RETRY_MILLISECONDS = 1000
 PART_SECONDS = 1.0
@@ -176,9 +174,8 @@ class EventStream:
 
 
 async def part(exchange: Exchange) -> None:
-    """End an exchange that was let go before its response: the session has ended, or the stream is read anew."""
-    if exchange.streaming:
-        await exchange.stream(b"", last=True)
-    else:
-        error = InvalidRequest("The session has ended")
-        await exchange.reply(NOT_FOUND, jsonrpc.encode_error(None, error), JSON_HEADERS)
+    """End an exchange that was let go before its response.
+
+    This is never an error status: a client that is told 404 takes its request for one that did not run, and repeats it.
+    """
+    await exchange.stream(b"", last=True)

@@ -6,6 +6,10 @@ ASGI tells of a disconnect only to whoever waits for it, so an exchange that liv
 from __future__ import annotations
 
 import asyncio
+from _signal import (  # type: ignore[import-not-found]  # what `signal` wraps in slow enumerations
+    SIGTERM,
+    getsignal,
+)
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -22,6 +26,8 @@ from dragoman.transports.exchange import (
     Site,
     TooLarge,
 )
+
+_CLOSE = (b"connection", b"close")
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -95,7 +101,7 @@ class AsgiExchange(Exchange):
         if self.ended or self.streaming or self.gone:
             return
         self.ended = True
-        head = [*headers, *self.extra_headers, (b"content-length", b"%d" % len(body))]
+        head = [*headers, *self.extra_headers, *self._farewell(), (b"content-length", b"%d" % len(body))]
         start: Message = {"type": "http.response.start", "status": status, "headers": head}
         try:
             await self._send(start)
@@ -110,7 +116,7 @@ class AsgiExchange(Exchange):
     async def _put(self, head: Sequence[Header] | None, data: bytes, *, last: bool) -> None:
         async with asyncio.timeout(self._pace.send):
             if head is not None:
-                await self._send({"type": "http.response.start", "status": 200, "headers": [*head]})
+                await self._send({"type": "http.response.start", "status": 200, "headers": [*head, *self._farewell()]})
             await self._send({"type": "http.response.body", "body": data, "more_body": not last})
 
     def is_reading(self) -> bool:
@@ -132,6 +138,20 @@ class AsgiExchange(Exchange):
                 if not self.ended:
                     self.lose()
                 return
+
+    @property
+    def is_ending(self) -> bool:  # type: ignore[override]
+        """Whether the server ends: from when it closes each connection after its response, and not earlier.
+
+        A client would use the connection of a stream that has ended for its next request, and find it closed.
+        """
+        server = _ending_server()
+        return server is not None and not any(listening.is_serving() for listening in getattr(server, "servers", ()))
+
+    def _farewell(self) -> list[Header]:
+        """Return what tells the client that the connection is not to be used again, if the server ends."""
+        has_connection = self.scope.get("http_version", "1.1").startswith("1.")
+        return [_CLOSE] if has_connection and _ending_server() is not None else []
 
     @property
     def needs_closing(self) -> bool:
@@ -194,6 +214,20 @@ class AsgiApp:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
-    async def close(self) -> None:
-        """End what is still open, in good order; for whoever serves the application without a lifespan."""
-        await self.site.close()
+    async def close(self, seconds: float | None = None) -> None:
+        """End what is still open, in good order; for whoever serves the application without a lifespan.
+
+        Event streams end at once. Requests that are not done after so many seconds, five unless something else is said,
+        are cancelled, and answered with an error that says so.
+        """
+        await self.site.close(seconds)
+
+
+def _ending_server() -> Any:
+    """Return the server that calls the application, if a signal told it to end.
+
+    ASGI tells so only when all responses are complete, which event streams never are. Uvicorn handles signals by a
+    method of an object that says it.
+    """
+    server = getattr(getsignal(SIGTERM), "__self__", None)
+    return server if getattr(server, "should_exit", False) is True else None

@@ -19,6 +19,8 @@ from dragoman.protocol import sse
 
 Header = tuple[bytes, bytes]
 
+LINGER_SECONDS = 0.5
+"""How long a connection on which nothing is asked for stays open when the server ends."""
 CLIENT_CLOSED = 499
 UNTIMED_BYTES = 16_384
 """So much goes into the buffer of a connection, and needs no clock."""
@@ -87,6 +89,10 @@ class Exchange(ABC):
     streaming = False
     ended = False
     on_gone: Callable[[], None] | None = None
+    is_ending = False
+    """Whether the server ends that carries it, so that what has no end of its own is to be ended."""
+    on_ending: Callable[[], None] | None = None
+    """Ends it in good order, where it would not end by itself."""
     lasts = False
     """Whether its task goes on, undisturbed, when the client is gone."""
     task: asyncio.Task[Any] | None = None
@@ -187,6 +193,8 @@ class Exchange(ABC):
                 self._hurry()
             return None
         self._watch()
+        if self.on_ending is not None and self.is_ending:
+            self.on_ending()
         if self.ended or self.gone or (self._writing is not None and self._writing.locked()):
             return None
         if self.streaming:
@@ -203,8 +211,8 @@ class Service(Protocol):
     async def serve(self, exchange: Exchange) -> None:
         """Serve one exchange to its end."""
 
-    async def close(self) -> None:
-        """End what is still open, in good order."""
+    async def close(self, seconds: float | None = None) -> None:
+        """End what is still open, in good order: streams at once, requests after so many seconds."""
 
 
 class Site:
@@ -275,6 +283,6 @@ class Site:
         else:
             await exchange.reply(200, document, _DOCUMENT_HEADERS)
 
-    async def close(self) -> None:
-        """End what is still open, in good order."""
-        await self._service.close()
+    async def close(self, seconds: float | None = None) -> None:
+        """End what is still open, in good order: streams at once, requests after so many seconds."""
+        await self._service.close(seconds)

@@ -101,6 +101,11 @@ class Http1Exchange(Exchange):
             "state": {},
         }
 
+    @property
+    def is_ending(self) -> bool:  # type: ignore[override]
+        """Whether the server ends."""
+        return self._connection.is_ending
+
     def take(self, chunk: bytes) -> None:
         """Take a part of the body; what comes after the response is dropped."""
         self.size += len(chunk)
@@ -212,6 +217,9 @@ def _split(url: bytes) -> tuple[bytes, bytes]:
 class Http1Connection(asyncio.Protocol):
     """A connection, as uvicorn makes it for each client; `config.app` is an `AsgiApp`."""
 
+    is_ending = False
+    """Whether the next response is the last one, because the server ends."""
+
     def __init__(
         self,
         config: Config,
@@ -308,16 +316,6 @@ class Http1Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._parser.feed_data(b"POST / HTTP/1.1\r\n" + framing + b"\r\n")
         self._parser.feed_data(rest)
-
-    def shutdown(self) -> None:
-        """End when nothing is served any more."""
-        current = self._current
-        if current is None:
-            self._close()
-        elif current.is_reading():
-            current.lose()
-        else:
-            current.keeps_alive = False
 
     def pause_writing(self) -> None:
         """Let who streams wait."""
@@ -562,6 +560,8 @@ class Http1Connection(asyncio.Protocol):
                 exchange.keeps_alive = False
             else:
                 parts += (name, b": ", value.translate(None, _LINE_ENDS), b"\r\n")
+        if self.is_ending and not self._in_line:
+            exchange.keeps_alive = False
         if not exchange.keeps_alive:
             parts.append(_CLOSE)
         return parts

@@ -1,6 +1,9 @@
 """Exchanges by ASGI, without a server behind them."""
 
 import asyncio
+import signal
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +26,7 @@ class Service:
     async def serve(self, exchange: Exchange) -> None:
         await self._serve(exchange)
 
-    async def close(self) -> None:
+    async def close(self, seconds: float | None = None) -> None:
         self.closed = True
 
 
@@ -242,3 +245,75 @@ def test_whoever_has_left_is_ended_into_the_void_and_a_framework_around_sees_a_r
     sent = asyncio.run(measure())
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
     assert sent[0]["status"] == 499
+
+
+class Ending:
+    """A server as uvicorn's is: it handles signals by a method, and says that it was told to end."""
+
+    def __init__(self) -> None:
+        self.should_exit = False
+        self.is_listening = True
+        self.servers = [SimpleNamespace(is_serving=lambda: self.is_listening)]
+
+    def handle_exit(self, number: int, frame: Any) -> None:
+        self.should_exit = True
+
+
+@pytest.fixture
+def ending():
+    server = Ending()
+    before = signal.signal(signal.SIGTERM, server.handle_exit)
+    yield server
+    signal.signal(signal.SIGTERM, before)
+
+
+async def answered(version: str, respond: Callable[[AsgiExchange], Any]) -> list[Any]:
+    """Return the headers of a response to a request of a version of HTTP."""
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "http_version": version, "method": "POST", "path": "/mcp", "headers": []}
+    await respond(AsgiExchange(scope, None, send))
+    return sent[0]["headers"]
+
+
+@pytest.mark.parametrize(
+    "respond",
+    [lambda exchange: exchange.reply(200, b"a"), lambda exchange: exchange.stream(b"a", last=True)],
+    ids=["a body", "a stream"],
+)
+@scenario
+async def test_a_server_that_was_told_to_end_tells_clients_to_use_their_connections_no_more(respond, ending):
+    close = (b"connection", b"close")
+    assert close not in await answered("1.1", respond)
+    signal.raise_signal(signal.SIGTERM)
+    assert close in await answered("1.1", respond)
+    assert close not in await answered("2", respond)
+
+
+@scenario
+async def test_a_stream_without_an_end_is_told_to_end_when_the_server_listens_no_more(ending):
+    ended = asyncio.Event()
+
+    async def serve(exchange: AsgiExchange) -> None:
+        exchange.on_ending = ended.set
+        await exchange.stream(b"a")
+        await ended.wait()
+        await exchange.stream(b"", last=True)
+
+    async def nothing() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        pass
+
+    app = AsgiApp(Service(serve), pace=Pace(tick=0.001))
+    scope = {"type": "http", "method": "GET", "path": "/mcp", "headers": []}
+    serving = asyncio.create_task(app(scope, nothing, send))
+    signal.raise_signal(signal.SIGTERM)
+    await asyncio.sleep(0.02)
+    assert not serving.done()
+    ending.is_listening = False
+    await asyncio.wait_for(serving, DEADLINE)

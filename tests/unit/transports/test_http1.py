@@ -15,6 +15,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from dragoman.transports.asgi import AsgiApp
+from dragoman.transports.ending import EndingConnection
 from dragoman.transports.exchange import Exchange, Gone, Pace, TooLarge, TooSlow
 from dragoman.transports.http1 import HIGH_WATER_BYTES, MOST_HEAD_BYTES, Http1Connection
 from scenarios.http_peer import DEADLINE, scenario
@@ -34,7 +35,7 @@ class Service:
     async def serve(self, exchange: Exchange) -> None:
         await self._serve(exchange)
 
-    async def close(self) -> None:
+    async def close(self, seconds: float | None = None) -> None:
         pass
 
 
@@ -75,11 +76,13 @@ class Recorder(asyncio.Transport):
 class Peer:
     """A client of one connection that has no socket."""
 
+    connection_class: type[Http1Connection] = Http1Connection
+
     def __init__(self, serve: Serve, *, pace: Pace = PATIENT, keep_alive: float = KEEP_ALIVE) -> None:
         self.state = ServerState()
         config: Any = SimpleNamespace(app=AsgiApp(Service(serve), pace=pace), timeout_keep_alive=keep_alive)
         self.transport = Recorder()
-        self.connection = Http1Connection(config, self.state, {})
+        self.connection = self.connection_class(config, self.state, {})
         self.connection.connection_made(self.transport)
 
     def send(self, *chunks: bytes) -> None:
@@ -753,38 +756,6 @@ async def test_the_date_that_is_sent_is_of_now():
 
 
 @scenario
-async def test_a_shutdown_closes_what_is_idle_and_lets_what_is_served_end():
-    may_go = asyncio.Event()
-
-    async def serve(exchange: Exchange) -> None:
-        await may_go.wait()
-        await exchange.reply(200)
-
-    idle, busy = Peer(serve), Peer(serve)
-    busy.send(post() + post())
-    await asyncio.sleep(0)
-    idle.connection.shutdown()
-    busy.connection.shutdown()
-    assert idle.transport.closed
-    assert not busy.transport.closed
-    may_go.set()
-    await busy.until(lambda: busy.transport.closed)
-    assert busy.transport.written == answer(b"", closes=True)
-    await idle.end()
-    await busy.end()
-
-
-@scenario
-async def test_a_shutdown_does_not_wait_for_the_rest_of_a_body():
-    peer = Peer(echo)
-    peer.send(post(b"a")[:-1])
-    await peer.until(lambda: peer.connection._current is not None and peer.connection._current.is_reading())
-    peer.connection.shutdown()
-    assert peer.transport.closed
-    await peer.end()
-
-
-@scenario
 async def test_a_status_without_a_name_is_sent_without_one():
     async def serve(exchange: Exchange) -> None:
         await exchange.reply(499)
@@ -839,7 +810,7 @@ async def said_to(port: int, data: bytes) -> bytes:
 )
 @scenario
 async def test_what_comes_back_is_what_comes_back_by_asgi(request_bytes):
-    async with listening(echo, Http1Connection) as ours, listening(echo, "httptools") as theirs:
+    async with listening(echo, EndingConnection) as ours, listening(echo, "httptools") as theirs:
         assert sorted((await said_to(ours, request_bytes)).split(b"\r\n")) == sorted(
             (await said_to(theirs, request_bytes)).split(b"\r\n")
         )
@@ -854,7 +825,7 @@ async def test_what_is_known_of_a_request_is_what_asgi_says():
         await exchange.reply(200)
 
     request = post(b"", path="/%6dcp?a=%20b", headers="X-Name: value\r\nConnection: close\r\n")
-    for http in (Http1Connection, "httptools"):
+    for http in (EndingConnection, "httptools"):
         async with listening(serve, http) as port:
             await said_to(port, request.replace(b"Host: a", b"Host: 127.0.0.1"))
         scopes[-1].update(
@@ -871,7 +842,7 @@ async def test_a_large_body_goes_out_whole_to_a_slow_reader():
     async def serve(exchange: Exchange) -> None:
         await exchange.reply(200, b"x" * size)
 
-    async with listening(serve, Http1Connection) as port:
+    async with listening(serve, EndingConnection) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
         writer.write(post(headers="Connection: close\r\n"))
         total = 0
