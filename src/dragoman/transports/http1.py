@@ -7,6 +7,11 @@ so that the body of most is there before it is asked for; a body that nobody rea
 left of it after the response is dropped. One timer, wound up only when it goes off, ends connections on which nothing
 is asked for, or nothing taken.
 
+The parser accepts more than HTTP allows, so each head is checked before the parser gets it (`http1_head`). For that,
+what comes is cut into whole heads and parts of bodies, unless it is one whole POST to the served path, as it mostly is.
+
+After its last response a connection is not closed at once: a client that is still sending would lose the response.
+
 ASGI makes a mapping of every request, awaits two messages for every response, and sets a timer after each: a third of
 what a call costs.
 """
@@ -74,6 +79,8 @@ class Http1Connection(asyncio.Protocol):
         self._headers: list[Header] = []
         self._begun = b""
         """What came of a head that is not whole."""
+        self._is_old = False
+        """Whether the head that is being parsed is one of HTTP/1.0."""
         self._body_left: int | None = 0
         """How much of the incoming body is to come; None if it is chunked."""
         self._tail = b""
@@ -124,17 +131,18 @@ class Http1Connection(asyncio.Protocol):
             self.drop(len(data))
             return
         if (
-            self._incoming is None
-            and not self._begun
-            and data.startswith(self._usual_line)
+            data.startswith(self._usual_line)
             and data.endswith(b"}")
-            and data.count(HEAD_END) == 1
+            and self._incoming is None
+            and not self._begun
+            and not self._in_line
         ):
+            # One whole request, as it mostly is; its request line is known, and the guard checks its Host.
             try:
                 self._parser.feed_data(data)
             except (httptools.HttpParserUpgrade, httptools.HttpParserError) as problem:
                 self._overcome(problem, data)
-            if self._url or self._incoming is not None:
+            if self._url or len(self._in_line) != 1 or not self._in_line[0].is_whole:
                 self._look_back(data)
         else:
             self._take_apart(self._begun + data)
@@ -142,10 +150,12 @@ class Http1Connection(asyncio.Protocol):
             self._begin(self._in_line.popleft())
 
     def _look_back(self, data: bytes) -> None:
-        """See to what a request that was taken for a whole one left open."""
-        if self._url:
-            # The target of another request; it ends with a brace, which no target may have.
-            self._hear_no_more(_BAD_REQUEST)
+        """See to what was taken for one whole request and is none; nothing of it has begun."""
+        if self._url or len(self._in_line) > 1:
+            self._parser = httptools.HttpRequestParser(self)
+            self._url, self._headers, self._incoming = b"", [], None
+            self._in_line.clear()
+            self._take_apart(data)
         elif self._incoming is not None:
             self._expect_body(self._incoming, data)
 
@@ -168,6 +178,7 @@ class Http1Connection(asyncio.Protocol):
         if problem is not None:
             self._hear_no_more(_BAD_REQUEST, problem)
             return len(data)
+        self._is_old = head[: head.index(b"\r")].endswith(b"1.0")
         self._feed(head)
         if self._incoming is not None:
             self._expect_body(self._incoming)
@@ -282,11 +293,11 @@ class Http1Connection(asyncio.Protocol):
         if self._url != self._served_url:
             exchange.path = unquote(path_and_query(self._url)[0].decode("latin-1"))
         self._url, self._headers = b"", []
-        version = parser.get_http_version()
-        if version == "1.1":
-            exchange.keeps_alive = parser.should_keep_alive()
+        if self._is_old:
+            self._is_old = False
+            exchange.http_version = "1.0"
         else:
-            exchange.http_version = version
+            exchange.keeps_alive = parser.should_keep_alive()
         self._incoming = exchange
         self._in_line.append(exchange)
         if self._current is not None or len(self._in_line) > 1:

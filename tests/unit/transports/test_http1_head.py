@@ -103,3 +103,23 @@ async def test_a_head_is_refused_behind_another_request_however_both_are_cut(bef
         served.clear()
         assert peer.transport.written.startswith(answer(b"", closes=b"400" not in peer.transport.written))
         await peer.end()
+
+
+@pytest.mark.covers("SHT-52")
+@pytest.mark.parametrize("offer", ["", "Connection: Upgrade\r\nUpgrade: h2c\r\n"])
+@pytest.mark.parametrize("rest", [b"", b"POST /mcp?{}", b"no request}"])
+@scenario
+async def test_a_head_is_refused_between_requests_that_come_at_once(offer, rest):
+    served = []
+
+    async def serve(exchange):
+        served.append(await exchange.read(100))
+        await exchange.reply(200)
+
+    peer = Peer(serve)
+    first = post(b'{"a":1}', headers=offer)
+    peer.send(first + post(b"{}").replace(b"POST ", b"POST  ") + post(b"{}") + rest)
+    await peer.until(lambda: peer.transport.ended)
+    assert served == [b'{"a":1}']
+    assert peer.transport.written == answer(b"", closes=True)
+    await peer.end()
