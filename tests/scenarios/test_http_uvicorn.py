@@ -14,6 +14,7 @@ import uvicorn
 from dragoman import Context, Server
 from dragoman.transports.asgi import AsgiApp
 from dragoman.transports.exchange import Pace
+from dragoman.transports.http1 import Http1Connection
 from scenarios.http_peer import DEADLINE, NEWEST, SECRET, STATELESS, scenario, serve
 
 PREFIX = "io.modelcontextprotocol/"
@@ -165,6 +166,33 @@ async def test_a_page_of_elsewhere_reaches_nothing(waiting):
             async with client.post(url, data=body, headers=mirrored | headers) as response:
                 assert response.status == status
                 assert "DRAGOMAN_ALLOWED" in (await response.json())["error"]["message"]
+
+
+@pytest.mark.covers("SHT-53")
+@pytest.mark.parametrize("http", ["h11", "httptools", Http1Connection])
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ("Host: localhost\r\nHost: localhost\r\n", 400),
+        ("Host: localhost\r\nhost: evil.example\r\n", 400),
+        ("", 400),
+        ("Host: [::1].evil.example\r\n", 400),
+        ("Host: localhost:evil\r\n", 400),
+        ("Host: localhost\r\nOrigin: http://localhost\r\nOrigin: http://evil.example\r\n", 403),
+        ("Host: localhost\r\nOrigin: http://evil.example\r\nOrigin: http://localhost\r\n", 403),
+    ],
+)
+@scenario
+async def test_a_host_or_an_origin_that_can_be_read_in_two_ways_is_refused_by_every_server(
+    waiting, http, lines, status
+):
+    body, mirrored = stateless("tools/list")
+    named = lines + "".join(f"{name}: {value}\r\n" for name, value in mirrored.items())
+    async with running(serve(waiting), http=http) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"POST /mcp HTTP/1.1\r\n{named}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        assert (await asyncio.wait_for(reader.readline(), DEADLINE)).startswith(b"HTTP/1.1 %d " % status)
+        writer.transport.abort()
 
 
 @pytest.mark.covers("SHT-19")

@@ -38,23 +38,23 @@ class Entrance:
     def admit(self, exchange: Exchange) -> Admission:
         """Return what the headers of an exchange come to."""
         given = tuple(exchange.given_headers)
-        key = (exchange.bound_to, given)
+        key = (exchange.bound_to, exchange.http_version, given)
         try:
             found = self._kept.get(key)
         except TypeError:
             # ASGI servers may give lists where others give tuples.
-            return self._read(given, exchange.bound_to)
+            return self._read(given, exchange)
         if found is None:
-            found = self._read(given, exchange.bound_to)
+            found = self._read(given, exchange)
             if sum(len(name) + len(value) for name, value in given) <= LONGEST_KEPT:
                 if len(self._kept) >= MOST_KEPT:
                     self._kept.clear()
                 self._kept[key] = found
         return found
 
-    def _read(self, given: tuple[Header, ...], bound_to: str | None) -> Admission:
+    def _read(self, given: tuple[Header, ...], exchange: Exchange) -> Admission:
         lines = [(name.lower(), value) for name, value in given]
         sent = headers.read(lines)
-        barred = self._guard.refuse(lines, bound_to)
+        barred = self._guard.refuse(lines, exchange.bound_to, exchange.http_version)
         grants = self._guard.grants(lines) if barred is None else ()
         return Admission(sent, acceptable(sent.accept), barred, refuse_media(sent), grants)

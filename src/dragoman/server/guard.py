@@ -9,16 +9,18 @@ also gets the headers without which its browser would keep the response from it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from dragoman.errors import InvalidRequest
-from dragoman.protocol.exchange import Rejection
+from dragoman.protocol.exchange import BAD_REQUEST, Rejection
 
 FORBIDDEN, MISDIRECTED, HEADERS_TOO_LARGE = 403, 421, 431
 MOST_HEADER_BYTES = 64 * 1024
 _EXPOSED = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_HOST = re.compile(r"(?:\[(?P<address>[0-9a-z:.%]+)\]|(?P<name>[^\[\]:/?#@,\s]*))(?::(?P<port>[0-9]*))?")
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
@@ -38,32 +40,42 @@ class Guard:
         self._hosts = {_bare(host) for host in _given(allowed_hosts, "DRAGOMAN_ALLOWED_HOSTS")}
         self._origins = {origin.rstrip("/") for origin in _given(allowed_origins, "DRAGOMAN_ALLOWED_ORIGINS")}
 
-    def refuse(self, headers: Iterable[tuple[bytes, bytes]], bound_to: str | None) -> Rejection | None:
+    def refuse(
+        self, headers: Iterable[tuple[bytes, bytes]], bound_to: str | None, http_version: str | None = None
+    ) -> Rejection | None:
         """Return why a request is refused, or None; `bound_to` is the address that the server listens on."""
-        host = origin = None
+        hosts: list[str] = []
+        origins: list[str] = []
         size = 0
         for name, value in headers:
             size += len(name) + len(value)
             if name == b"host":
-                host = value.decode("latin-1").strip().lower()
+                hosts.append(value.decode("latin-1").strip().lower())
             elif name == b"origin":
-                origin = value.decode("latin-1").strip().lower()
+                origins.append(value.decode("latin-1").strip().lower())
         if size > MOST_HEADER_BYTES:
             error = InvalidRequest(f"The headers have {size} bytes; at most {MOST_HEADER_BYTES} are accepted")
             return Rejection(HEADERS_TOO_LARGE, error)
-        if host is not None and not self._serves_host(host, bound_to):
-            return Rejection(
-                MISDIRECTED,
-                InvalidRequest(f"The host {host!r} is not served; add it to allowed_hosts or DRAGOMAN_ALLOWED_HOSTS"),
-            )
-        if origin is not None and not self._serves_origin(origin, host):
-            return Rejection(
-                FORBIDDEN,
-                InvalidRequest(
-                    f"Pages of {origin!r} are not served; add it to allowed_origins or DRAGOMAN_ALLOWED_ORIGINS"
-                ),
-            )
-        return None
+        host = hosts[0] if hosts else None
+        return (
+            _refuse_malformed(hosts, http_version)
+            or self._refuse_host(host, bound_to)
+            or self._refuse_page(origins, host)
+        )
+
+    def _refuse_host(self, host: str | None, bound_to: str | None) -> Rejection | None:
+        if host is None or self._serves_host(host, bound_to):
+            return None
+        error = InvalidRequest(f"The host {host!r} is not served; add it to allowed_hosts or DRAGOMAN_ALLOWED_HOSTS")
+        return Rejection(MISDIRECTED, error)
+
+    def _refuse_page(self, origins: list[str], host: str | None) -> Rejection | None:
+        if len(origins) > 1:
+            return Rejection(FORBIDDEN, InvalidRequest("The header Origin is repeated; a page has one origin"))
+        if not origins or self._serves_origin(origins[0], host):
+            return None
+        remedy = "add it to allowed_origins or DRAGOMAN_ALLOWED_ORIGINS"
+        return Rejection(FORBIDDEN, InvalidRequest(f"Pages of {origins[0]!r} are not served; {remedy}"))
 
     def grants(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[bytes, bytes], ...]:
         """Return the headers by which a browser lets a page of an allowed origin use a response (CORS)."""
@@ -87,7 +99,7 @@ class Guard:
         )
 
     def _serves_host(self, host: str, bound_to: str | None) -> bool:
-        name, _ = _split(host)
+        name = (_split(host) or (host,))[0]
         if "*" in self._hosts or host in self._hosts or name in self._hosts:
             return True
         if self._hosts:
@@ -102,7 +114,10 @@ class Guard:
         except ValueError:
             return False
         default = _DEFAULT_PORTS.get(page.scheme, "")
-        return host is not None and page.netloc != "" and _port(page.netloc, default) == _port(host, default)
+        if host is None or not page.netloc:
+            return False
+        came_from, asked_for = _split(page.netloc, default), _split(host, default)
+        return came_from is not None and came_from == asked_for
 
 
 def _given(values: Iterable[str] | None, variable: str) -> frozenset[str]:
@@ -115,18 +130,23 @@ def _bare(host: str) -> str:
     return host[1:-1] if host.startswith("[") and host.endswith("]") else host
 
 
-def _split(host: str) -> tuple[str, str | None]:
-    """Split a Host header into its name, without brackets, and its port."""
-    if host.startswith("["):
-        name, _, rest = host[1:].partition("]")
-        return name, rest.removeprefix(":") or None
-    name, _, port = host.partition(":")
-    return name, port or None
+def _split(host: str, default: str = "") -> tuple[str, str] | None:
+    """Return the name that a Host header holds, without brackets, and the port; None for what is malformed."""
+    found = _HOST.fullmatch(host)
+    return None if found is None else (found["address"] or found["name"] or "", found["port"] or default)
 
 
-def _port(host: str, default: str) -> tuple[str, str]:
-    name, port = _split(host)
-    return name, port or default
+def _refuse_malformed(hosts: list[str], http_version: str | None) -> Rejection | None:
+    """Refuse what HTTP/1.1 (RFC 9112, 3.2) wants to be refused."""
+    if len(hosts) > 1:
+        problem = "The header Host is repeated; send it once"
+    elif not hosts and http_version == "1.1":
+        problem = "The header Host is missing"
+    elif hosts and _split(hosts[0]) is None:
+        problem = f"The header Host is {hosts[0]!r}, which is no host with or without a port"
+    else:
+        return None
+    return Rejection(BAD_REQUEST, InvalidRequest(problem))
 
 
 def _is_loopback(address: str | None) -> bool:

@@ -57,7 +57,7 @@ class _PerRequestService:
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one exchange to its end."""
-        barred = self._guard.refuse(exchange.headers, exchange.bound_to)
+        barred = self._guard.refuse(exchange.headers, exchange.bound_to, exchange.http_version)
         if barred is not None:
             await exchange.reply(barred.status, barred.body(), _JSON_HEADERS)
             return

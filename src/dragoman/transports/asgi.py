@@ -10,7 +10,7 @@ from _signal import (  # type: ignore[import-not-found]  # what `signal` wraps i
     SIGTERM,
     getsignal,
 )
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -41,6 +41,10 @@ class AsgiExchange(Exchange):
     _watcher: asyncio.Task[None] | None = None
     _reading: asyncio.Task[Any] | None = None
     _is_late = False
+    _replying: asyncio.Task[Any] | None = None
+    _reply_until: float | None = None
+    _is_stuck = False
+    """Whether the client does not read what it is sent."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, pace: Pace = DEFAULT_PACE) -> None:
         self.loop = asyncio.get_running_loop()
@@ -50,6 +54,7 @@ class AsgiExchange(Exchange):
         self.method = scope["method"]
         self.headers = self.given_headers = scope["headers"]
         self.bound_to = (scope.get("server") or (None,))[0]
+        self.http_version = scope.get("http_version")
         self._receive = receive
         self._send = send
         self._is_read = self.method != "POST"
@@ -80,19 +85,16 @@ class AsgiExchange(Exchange):
             self._is_read = True
 
     async def _read(self, message: Message, limit: int) -> bytes:
-        chunks: list[bytes] = []
-        size = 0
+        body = bytearray()
         while True:
             if message["type"] == "http.disconnect":
                 self.gone = True
                 raise Gone
-            chunk = message.get("body", b"")
-            size += len(chunk)
-            if size > limit:
+            body += message.get("body", b"")
+            if len(body) > limit:
                 raise TooLarge
-            chunks.append(chunk)
             if not message.get("more_body"):
-                return b"".join(chunks)
+                return bytes(body)
             message = await self._receive()
 
     async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
@@ -102,22 +104,58 @@ class AsgiExchange(Exchange):
             return
         self.ended = True
         head = [*headers, *self.extra_headers, *self._farewell(), (b"content-length", b"%d" % len(body))]
-        start: Message = {"type": "http.response.start", "status": status, "headers": head}
+        task = self._replying = asyncio.current_task(self.loop)
         try:
-            await self._send(start)
-            if len(body) <= UNTIMED_BYTES:
-                await self._send({"type": "http.response.body", "body": body})
-            else:
-                async with asyncio.timeout(self._pace.send):
-                    await self._send({"type": "http.response.body", "body": body})
-        except (OSError, RuntimeError, TimeoutError):
+            await self._send({"type": "http.response.start", "status": status, "headers": head})
+            if len(body) > UNTIMED_BYTES:
+                # Servers wait before they take something, not after it: only the end shows that the body was read.
+                await self._send({"type": "http.response.body", "body": body, "more_body": True})
+                body = b""
+            await self._send({"type": "http.response.body", "body": body})
+        except asyncio.CancelledError:
+            if not self._is_stuck or task is None or task.uncancel():
+                raise
+            self._cut_off()
+        except (OSError, RuntimeError):
             self.lose()
+        finally:
+            self._replying = None
 
     async def _put(self, head: Sequence[Header] | None, data: bytes, *, last: bool) -> None:
-        async with asyncio.timeout(self._pace.send):
-            if head is not None:
-                await self._send({"type": "http.response.start", "status": 200, "headers": [*head, *self._farewell()]})
-            await self._send({"type": "http.response.body", "body": data, "more_body": not last})
+        try:
+            async with asyncio.timeout(self._pace.send):
+                if head is not None:
+                    await self._send(
+                        {"type": "http.response.start", "status": 200, "headers": [*head, *self._farewell()]}
+                    )
+                await self._send({"type": "http.response.body", "body": data, "more_body": not last})
+        except TimeoutError:
+            self._cut_off()
+
+    def _cut_off(self) -> None:
+        """Give up a client that does not read, and its connection where the server lets us reach it.
+
+        ASGI has no message for it. Uvicorn would keep the connection until the client has read what is written. Its
+        `send` is a method of the request, which knows the connection, and must know that the connection is gone:
+        uvicorn itself tells that only to the newest request.
+        """
+        self._is_stuck = True
+        self.lose()
+        request: Any = getattr(self._send, "__self__", None)
+        if hasattr(request, "transport") and hasattr(request, "disconnected"):
+            request.disconnected = True
+            request.transport.abort()
+
+    def look_after(self, now: float) -> Coroutine[Any, Any, None] | None:
+        """Watch for the client's leaving, and return what must be sent to keep it waiting."""
+        if self._replying is None:
+            return super().look_after(now)
+        if self._reply_until is None:
+            self._reply_until = now + self._pace.send
+        elif now >= self._reply_until and not self._is_stuck:
+            self._is_stuck = True
+            self._replying.cancel()
+        return None
 
     def is_reading(self) -> bool:
         """Tell whether the body is waited for."""
@@ -145,13 +183,19 @@ class AsgiExchange(Exchange):
 
         A client would use the connection of a stream that has ended for its next request, and find it closed.
         """
-        server = _ending_server()
-        return server is not None and not any(listening.is_serving() for listening in getattr(server, "servers", ()))
+        # ASGI tells so only when all responses are complete, which event streams never are. Uvicorn handles signals by
+        # a method of an object that says whether a signal told it to end.
+        server = getattr(getsignal(SIGTERM), "__self__", None)
+        if getattr(server, "should_exit", False) is not True:
+            return False
+        return not any(listening.is_serving() for listening in getattr(server, "servers", ()))
 
-    def _farewell(self) -> list[Header]:
+    def _farewell(self) -> tuple[Header, ...]:
         """Return what tells the client that the connection is not to be used again, if the server ends."""
-        has_connection = self.scope.get("http_version", "1.1").startswith("1.")
-        return [_CLOSE] if has_connection and _ending_server() is not None else []
+        server = getattr(getsignal(SIGTERM), "__self__", None)
+        if getattr(server, "should_exit", False) is not True:
+            return ()
+        return (_CLOSE,) if (self.http_version or "").startswith("1.") else ()
 
     @property
     def needs_closing(self) -> bool:
@@ -221,13 +265,3 @@ class AsgiApp:
         are cancelled, and answered with an error that says so.
         """
         await self.site.close(seconds)
-
-
-def _ending_server() -> Any:
-    """Return the server that calls the application, if a signal told it to end.
-
-    ASGI tells so only when all responses are complete, which event streams never are. Uvicorn handles signals by a
-    method of an object that says it.
-    """
-    server = getattr(getsignal(SIGTERM), "__self__", None)
-    return server if getattr(server, "should_exit", False) is True else None

@@ -40,11 +40,17 @@ class EndingConnection(Http1Connection):
             self._current.keeps_alive = False
 
     def _is_idle(self) -> bool:
-        has_begun = self._url or self._in_line or self._incoming is not None
+        has_begun = self._begun or self._in_line or self._incoming is not None
         return not has_begun and self._current is None and self._answered is None
 
+    def _linger(self) -> None:
+        super()._linger()
+        if self.is_ending:
+            self._rest(LINGER_SECONDS)
+
     def _look(self) -> None:
-        if self._is_idle() and self.loop.time() >= self._idle_until and self._has_unread():
+        is_over = self._is_idle() and self.loop.time() >= self._idle_until
+        if is_over and not self._is_closing and self._has_unread():
             self._timer = None
             self._rest(UNREAD_SECONDS)
         else:

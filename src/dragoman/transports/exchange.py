@@ -105,6 +105,8 @@ class Exchange(ABC):
     """As they came: in any case, and maybe to be gone through but once."""
     bound_to: str | None
     """The address that the server listens on."""
+    http_version: str | None
+    """As ASGI names it; None where there is no connection."""
     scope: Mapping[str, Any]
     """What is known of the request, as ASGI names it."""
     loop: asyncio.AbstractEventLoop
@@ -239,15 +241,15 @@ class Site:
 
     async def serve(self, exchange: Exchange, path: str, root: str = "") -> None:
         """Serve one exchange to its end; a path below `root`, where this is mounted."""
-        if path != self.path and not self._is_ours(path, root):
-            await self._serve_document(exchange, path.removeprefix(root))
-            return
         self._open.add(exchange)
         if self._ticking_in is not exchange.loop:
             self._ticking_in = exchange.loop
             exchange.loop.call_later(self.pace.tick, self._tick, exchange.loop)
         try:
-            await self._service.serve(exchange)
+            if path == self.path or self._is_ours(path, root):
+                await self._service.serve(exchange)
+            else:
+                await self._serve_document(exchange, path.removeprefix(root))
         except Gone:
             pass
         finally:

@@ -7,6 +7,11 @@ so that the body of most is there before it is asked for; a body that nobody rea
 left of it after the response is dropped. One timer, wound up only when it goes off, ends connections on which nothing
 is asked for, or nothing taken.
 
+The parser accepts more than HTTP allows, so each head is checked before the parser gets it (`http1_head`). For that,
+what comes is cut into whole heads and parts of bodies, unless it is one whole POST to the served path, as it mostly is.
+
+After its last response a connection is not closed at once: a client that is still sending would lose the response.
+
 ASGI makes a mapping of every request, awaits two messages for every response, and sets a timer after each: a third of
 what a call costs.
 """
@@ -15,203 +20,40 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextvars import copy_context
-from functools import cached_property
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import httptools
 
-from dragoman.transports.exchange import UNTIMED_BYTES, Exchange, Gone, Header, Site, TooLarge
+from dragoman.transports.exchange import UNTIMED_BYTES, Header, Site
+from dragoman.transports.http1_exchange import Http1Exchange
+from dragoman.transports.http1_head import HEAD_END, path_and_query, problem_of
 
 if TYPE_CHECKING:
     from uvicorn import Config
     from uvicorn.server import ServerState
 
-HIGH_WATER_BYTES = 65_536
 MOST_HEAD_BYTES = 131_072
 """More than is accepted, so that what is only a little too large is refused with its reason."""
 MOST_FRAMING = 16
 """Bytes of framing for each byte of a body, beyond so many."""
+MOST_DROPPED_BYTES = 64 * 1024 * 1024
+"""How much is read that nobody wants, so that a client which is still sending gets to its response."""
 _BAD_REQUEST, _HEAD_TOO_LARGE, _FAILED = 400, 431, 500
 _NO_CONTENT = 204
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _CLOSE = b"connection: close\r\n"
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 _METHODS = {b"POST": "POST", b"GET": "GET", b"DELETE": "DELETE"}
 _FRAMING = (b"content-length", b"transfer-encoding")
 _LINE_ENDS = b"\r\n\0"
+_BLANK_LINES = re.compile(rb"[\r\n]*")
+_REST_OF_END = len(HEAD_END) - 1
 _logger = logging.getLogger("dragoman.transports")
-
-
-class Http1Exchange(Exchange):
-    """An exchange on a connection."""
-
-    lasts = True
-    is_whole = False
-    """Whether all of its body came."""
-    is_late = False
-    """Whether its body did not come in time."""
-    keeps_alive = False
-    http_version = "1.1"
-    size = 0
-    """How many bytes of its body came."""
-    framing = 0
-    """How many bytes came that were none of its body, after the first chunk."""
-
-    _arrived: asyncio.Future[None] | None = None
-
-    def __init__(self, connection: Http1Connection, method: str, url: bytes, headers: list[Header]) -> None:
-        self.loop = connection.loop
-        self.started = self._last_sent = connection.loop.time()
-        self._pace = connection.site.pace
-        self.method = method
-        self.path = connection.site.path
-        self.given_headers = headers
-        self.bound_to = connection.bound_to
-        self._connection = connection
-        self._url = url
-        self._chunks: list[bytes] = []
-
-    @cached_property
-    def headers(self) -> list[Header]:  # type: ignore[override]
-        """By lower-case names."""
-        return [(name.lower(), value) for name, value in self.given_headers]
-
-    @cached_property
-    def scope(self) -> Mapping[str, Any]:  # type: ignore[override]
-        """What is known of the request, as ASGI names it."""
-        path, query = _split(self._url)
-        return {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": self.http_version,
-            "method": self.method,
-            "scheme": self._connection.scheme,
-            "path": self.path,
-            "raw_path": path,
-            "query_string": query,
-            "root_path": "",
-            "headers": self.headers,
-            "server": self._connection.address("sockname"),
-            "client": self._connection.address("peername"),
-            "state": {},
-        }
-
-    @property
-    def is_ending(self) -> bool:  # type: ignore[override]
-        """Whether the server ends."""
-        return self._connection.is_ending
-
-    def take(self, chunk: bytes) -> None:
-        """Take a part of the body; what comes after the response is dropped."""
-        self.size += len(chunk)
-        if self.ended:
-            return
-        self._chunks.append(chunk)
-        if self._arrived is not None:
-            self._wake()
-        elif self.size > HIGH_WATER_BYTES:
-            self._connection.pause_reading()
-
-    def complete(self) -> None:
-        """Note that the body has ended."""
-        self.is_whole = True
-        if self._arrived is not None:
-            self._wake()
-
-    def _wake(self, error: Exception | None = None) -> None:
-        arrived, self._arrived = self._arrived, None
-        if arrived is None or arrived.done():
-            return
-        if error is None:
-            arrived.set_result(None)
-        else:
-            arrived.set_exception(error)
-
-    def at_hand(self, limit: int) -> bytes | None:
-        """Return the body if it came whole, as most do, with the head."""
-        chunks = self._chunks
-        if not self.is_whole or len(chunks) != 1 or self.size > limit or self.size > HIGH_WATER_BYTES or self.gone:
-            return None
-        return chunks.pop()
-
-    async def read(self, limit: int) -> bytes:
-        """Return the body.
-
-        Raises:
-            TooLarge: it has more than `limit` bytes.
-            TooSlow: it did not come in time.
-            Gone: the client went away.
-        """
-        if not self.is_whole and not self.size and self._expects_continue():
-            self._connection.write(_CONTINUE)
-        while not self.is_whole and self.size <= limit and not self.gone:
-            self._connection.resume_reading()
-            self._arrived = self.loop.create_future()
-            await self._arrived
-        chunks, self._chunks = self._chunks, []
-        if self.gone:
-            raise Gone
-        if self.size > limit:
-            raise TooLarge
-        if self.size > HIGH_WATER_BYTES:
-            self._connection.resume_reading()
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-    def _expects_continue(self) -> bool:
-        return any(name == b"expect" and value.lower() == b"100-continue" for name, value in self.headers)
-
-    async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
-        """Answer with one body, unless something was answered before."""
-        if self.ended or self.streaming or self.gone:
-            return
-        self.ended = True
-        extra = self.extra_headers
-        self._connection.respond(self, status, (*headers, *extra) if extra else headers, body)
-        if len(body) > UNTIMED_BYTES:
-            try:
-                await self._connection.drained()
-            except TimeoutError:
-                self.lose()
-
-    async def _put(self, head: Sequence[Header] | None, data: bytes, *, last: bool) -> None:
-        await self._connection.drained()
-        if not self.gone:
-            self._connection.stream(self, head, data, last=last)
-
-    def lose(self) -> None:
-        """Note that the client is gone."""
-        self.give_up()
-        self._connection.abort()
-
-    def give_up(self) -> None:
-        """Let who serves it know that nobody waits for it."""
-        super().lose()
-        self._wake(Gone())
-
-    def is_reading(self) -> bool:
-        """Tell whether the body is waited for."""
-        return self._arrived is not None
-
-    def _watch(self) -> None:
-        """Do nothing: a connection tells when it is lost."""
-
-    def _hurry(self) -> None:
-        self.is_late = True
-        self._wake(self._late())
-
-
-def _split(url: bytes) -> tuple[bytes, bytes]:
-    """Return the path and the query of an address; of one that is none, a path that leads nowhere."""
-    try:
-        parsed = httptools.parse_url(url)
-    except httptools.HttpParserInvalidURLError:
-        return b"*", b""
-    return parsed.path or b"/", parsed.query or b""
 
 
 class Http1Connection(asyncio.Protocol):
@@ -233,19 +75,27 @@ class Http1Connection(asyncio.Protocol):
         self._state = server_state
         self._keep_alive_seconds: float = config.timeout_keep_alive
         self._served_url = self.site.path.encode()
+        self._usual_line = b"POST %b HTTP/1.1\r\n" % self._served_url
         self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport
         self._url = b""
         self._headers: list[Header] = []
-        self._body_bytes = 0
-        """Of the chunk that is being parsed."""
+        self._begun = b""
+        """What came of a head that is not whole."""
+        self._is_old = False
+        """Whether the head that is being parsed is one of HTTP/1.0."""
+        self._body_left: int | None = 0
+        """How much of the incoming body is to come; None if it is chunked."""
+        self._tail = b""
+        """What a chunked body ended with so far."""
+        self._dropped_bytes = 0
         self._incoming: Http1Exchange | None = None
         self._current: Http1Exchange | None = None
         self._answered: Http1Exchange | None = None
         """Whose response was written last, while nothing else is served."""
         self._in_line: deque[Http1Exchange] = deque()
-        self._head_bytes = 0
         self._is_closing = False
+        """Whether nothing more is begun or written."""
         self._is_reading_paused = False
         self._drained: asyncio.Future[None] | None = None
         self._idle_until = self._goes_off = 0.0
@@ -273,7 +123,7 @@ class Http1Connection(asyncio.Protocol):
             self._timer.cancel()
         self.resume_writing()
         current, self._current = self._current, None
-        self._answered = None
+        self._incoming = self._answered = None  # which have a way back to us
         self._in_line.clear()
         if current is not None and not current.ended:
             current.give_up()
@@ -281,18 +131,101 @@ class Http1Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Parse, and begin what has come."""
         if self._parser is None or self._is_closing:
+            self.drop(len(data))
             return
-        incoming, self._body_bytes = self._incoming, 0
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserUpgrade, httptools.HttpParserError) as problem:
-            self._overcome(problem, data)
-        if self._url:
-            self._wait_for_head(len(data))
-        if incoming is not None and incoming is self._incoming:
-            self._check_framing(incoming, len(data) - self._body_bytes)
+        if (
+            data.startswith(self._usual_line)
+            and data.endswith(b"}")
+            and self._incoming is None
+            and not self._begun
+            and not self._in_line
+        ):
+            # One whole request, as it mostly is; its request line is known, and the guard checks its Host.
+            try:
+                self._parser.feed_data(data)
+            except (httptools.HttpParserUpgrade, httptools.HttpParserError) as problem:
+                self._overcome(problem, data)
+            if self._url or len(self._in_line) != 1 or not self._in_line[0].is_whole:
+                self._look_back(data)
+        else:
+            self._take_apart(self._begun + data)
         if self._current is None and self._answered is None and self._in_line and not self._is_closing:
             self._begin(self._in_line.popleft())
+
+    def _look_back(self, data: bytes) -> None:
+        """See to what was taken for one whole request and is none; nothing of it has begun."""
+        if self._url or len(self._in_line) > 1:
+            self._parser = httptools.HttpRequestParser(self)
+            self._url, self._headers, self._incoming = b"", [], None
+            self._in_line.clear()
+            self._take_apart(data)
+        elif self._incoming is not None:
+            self._expect_body(self._incoming, data)
+
+    def _take_apart(self, data: bytes) -> None:
+        """Give the parser one head, or a part of one body, at a time, so that each head is looked at before."""
+        at = 0
+        while at < len(data) and self._parser is not None:
+            at = self._take_head(data, at) if self._incoming is None else self._take_body(self._incoming, data, at)
+
+    def _take_head(self, data: bytes, at: int) -> int:
+        """Take a head, and return where it ends."""
+        blank = _BLANK_LINES.match(data, at)
+        at = at if blank is None else blank.end()
+        end = data.find(HEAD_END, at) + len(HEAD_END)
+        if end < len(HEAD_END):
+            self._wait_for_head(data[at:])
+            return len(data)
+        head, self._begun = data[at:end], b""
+        problem = problem_of(head)
+        if problem is not None:
+            self._hear_no_more(_BAD_REQUEST, problem)
+            return len(data)
+        self._is_old = head[: head.index(b"\r")].endswith(b"1.0")
+        self._feed(head)
+        if self._incoming is not None:
+            self._expect_body(self._incoming)
+        return end
+
+    def _expect_body(self, exchange: Http1Exchange, taken: bytes = b"") -> None:
+        """Note how the body of a request is framed, of which something may have been taken."""
+        length = next((value for name, value in exchange.given_headers if name.lower() == b"content-length"), None)
+        self._body_left = None if length is None else int(length) - exchange.size
+        self._tail = taken[-_REST_OF_END:]
+
+    def _take_body(self, exchange: Http1Exchange, data: bytes, at: int) -> int:
+        """Take what belongs to a body, or some of it, and return where that ends."""
+        if self._body_left is not None:
+            part = data[at : at + self._body_left]
+            self._body_left -= len(part)
+            self._feed(part)
+            is_lost = self._body_left == 0 and self._incoming is exchange
+        else:
+            # A chunked body ends with an empty line, and nothing else is known of its end.
+            part = data[at : self._next_empty_line(data, at)]
+            self._tail = (self._tail + part[-_REST_OF_END:])[-_REST_OF_END:]
+            self._feed(part)
+            exchange.framed_size += len(part)
+            most = MOST_HEAD_BYTES + (MOST_FRAMING + 1) * exchange.size
+            is_lost = exchange.framed_size > most and self._incoming is exchange
+        if is_lost:
+            self._hear_no_more(_BAD_REQUEST)
+        return at + len(part)
+
+    def _next_empty_line(self, data: bytes, at: int) -> int:
+        """Return where an empty line ends, which may have begun before; or where the data ends."""
+        begun = (self._tail + data[at : at + _REST_OF_END]).find(HEAD_END)
+        if begun >= 0:
+            return at + begun + len(HEAD_END) - len(self._tail)
+        found = data.find(HEAD_END, at)
+        return len(data) if found < 0 else found + len(HEAD_END)
+
+    def _feed(self, data: bytes) -> None:
+        if self._parser is not None:
+            try:
+                self._parser.feed_data(data)
+            except (httptools.HttpParserUpgrade, httptools.HttpParserError) as problem:
+                self._overcome(problem, data)
 
     def _overcome(self, problem: Exception, data: bytes) -> None:
         while isinstance(problem, httptools.HttpParserUpgrade):
@@ -351,13 +284,13 @@ class Http1Connection(asyncio.Protocol):
         method = parser.get_method()
         exchange = Http1Exchange(self, _METHODS.get(method) or method.decode("ascii"), self._url, self._headers)
         if self._url != self._served_url:
-            exchange.path = unquote(_split(self._url)[0].decode("latin-1"))
-        self._url, self._headers, self._head_bytes = b"", [], 0
-        version = parser.get_http_version()
-        if version == "1.1":
-            exchange.keeps_alive = parser.should_keep_alive()
+            exchange.path = unquote(path_and_query(self._url)[0].decode("latin-1"))
+        self._url, self._headers = b"", []
+        if self._is_old:
+            self._is_old = False
+            exchange.http_version = "1.0"
         else:
-            exchange.http_version = version
+            exchange.keeps_alive = parser.should_keep_alive()
         self._incoming = exchange
         self._in_line.append(exchange)
         if self._current is not None or len(self._in_line) > 1:
@@ -366,7 +299,6 @@ class Http1Connection(asyncio.Protocol):
     def on_body(self, chunk: bytes) -> None:
         """Take a part of a body."""
         assert self._incoming is not None
-        self._body_bytes += len(chunk)
         self._incoming.take(chunk)
 
     def on_message_complete(self) -> None:
@@ -422,25 +354,26 @@ class Http1Connection(asyncio.Protocol):
             self._rest(self.site.pace.send)
             return
         if not exchange.is_whole and not exchange.is_late:
+            self._dropped_bytes = 0
             self._rest(self.site.pace.read)
         elif not exchange.keeps_alive:
-            self._close()
+            self._linger()
         elif self._in_line:
             self._begin(self._in_line.popleft())
         else:
             self._answered = None
-            self._rest(self._keep_alive_seconds)
+            self._rest(self.site.pace.read if self._begun else self._keep_alive_seconds)
         if self._is_reading_paused:
             self.resume_reading()
 
-    def _hear_no_more(self, status: int) -> None:
+    def _hear_no_more(self, status: int, reason: str = "") -> None:
         """Take no further request; one whose body is cut off by what cannot be read is given up."""
-        self._parser, self._url = None, b""
+        self._parser, self._url, self._begun = None, b"", b""
         broken, self._incoming = self._incoming, None
         if broken is None:
             pass
         elif broken.ended:
-            self._close()
+            self._linger()
         elif broken.streaming:
             broken.lose()
         elif broken is self._current:
@@ -452,13 +385,7 @@ class Http1Connection(asyncio.Protocol):
         if latest is not None:
             latest.keeps_alive = False
         elif not self._is_closing:
-            self._refuse(status)
-
-    def _check_framing(self, exchange: Http1Exchange, count: int) -> None:
-        """Count what came that is no part of a body: sizes of chunks, and what may stand beside and after them."""
-        exchange.framing += count
-        if exchange.framing > MOST_HEAD_BYTES + MOST_FRAMING * exchange.size:
-            self._hear_no_more(_BAD_REQUEST)
+            self._refuse(status, reason)
 
     # Waiting.
 
@@ -485,24 +412,31 @@ class Http1Connection(asyncio.Protocol):
         else:
             self._close()
 
-    def _wait_for_head(self, count: int) -> None:
+    def _wait_for_head(self, begun: bytes) -> None:
         """Wait for the rest of a head, so long, and for so many bytes."""
-        if self._head_bytes == 0:
+        if begun and not self._begun:
             self._rest(self.site.pace.read)
-            count = len(self._url)  # what came before it in the same chunk is no part of it
-        self._head_bytes += count
-        if self._head_bytes > MOST_HEAD_BYTES:
+        self._begun = begun
+        if len(begun) > MOST_HEAD_BYTES:
             self._hear_no_more(_HEAD_TOO_LARGE)
+        elif begun and not begun[:1].isupper():
+            self._hear_no_more(_BAD_REQUEST)
+
+    def drop(self, count: int) -> None:
+        """Count what was read that nobody wants; when it is too much, the connection is closed."""
+        self._dropped_bytes += count
+        if self._dropped_bytes > MOST_DROPPED_BYTES:
+            self._close()
 
     def pause_reading(self) -> None:
         """Let the client wait."""
-        if not self._is_reading_paused and not self._is_closing:
+        if not self._is_reading_paused and not self._transport.is_closing():
             self._is_reading_paused = True
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Let the client go on, unless more of its requests than one are here."""
-        if self._is_reading_paused and not self._in_line and not self._is_closing:
+        if self._is_reading_paused and not self._in_line and not self._transport.is_closing():
             self._is_reading_paused = False
             self._transport.resume_reading()
 
@@ -566,15 +500,31 @@ class Http1Connection(asyncio.Protocol):
             parts.append(_CLOSE)
         return parts
 
-    def _refuse(self, status: int) -> None:
+    def _refuse(self, status: int, reason: str) -> None:
         """Answer what is no request."""
-        self.write(_STATUS_LINES[status] + b"content-length: 0\r\n" + _CLOSE + b"\r\n")
-        self._close()
+        kind = b"content-type: text/plain\r\n" if reason else b""
+        head = _STATUS_LINES[status] + kind + b"content-length: %d\r\n" % len(reason) + _CLOSE
+        self.write(head + b"\r\n" + reason.encode("ascii"))
+        self._linger()
+
+    def _linger(self) -> None:
+        """Write no more, but read on for a while, until the client closes the connection.
+
+        Closed at once, it would be reset if the client is still sending, and the client could lose the response.
+        """
+        self._is_closing = True
+        self._parser = self._incoming = self._answered = None
+        self._in_line.clear()
+        self._dropped_bytes = 0
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self._rest(self.site.pace.read)
+        self.resume_reading()
 
     def _close(self) -> None:
         """End when all is written, or is not taken in time."""
-        if not self._is_closing:
-            self._is_closing = True
+        self._is_closing = True
+        if not self._transport.is_closing():
             self._transport.close()
             if self._timer is not None:
                 self._timer.cancel()

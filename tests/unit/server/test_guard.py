@@ -31,11 +31,56 @@ def test_a_local_server_serves_local_names_on_any_port(host, bound_to):
 
 @pytest.mark.covers("SHT-31")
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:8000", "127.evil.example", "localhost.evil.example", "", "[::2]", "[", ":80"]
+    "host", ["evil.example", "evil.example:8000", "127.evil.example", "localhost.evil.example", "", "[::2]", ":80"]
 )
 @pytest.mark.parametrize("bound_to", [LOCAL, "::1", "::ffff:127.0.0.1"])
 def test_a_local_server_serves_no_other_name(host, bound_to):
     assert status(Guard(), host, bound_to=bound_to) == 421
+
+
+@pytest.mark.covers("SHT-53")
+@pytest.mark.parametrize(
+    "host",
+    [
+        "[::1].evil.example",
+        "[::1]evil.example:80",
+        "[::1]:evil",
+        "localhost:evil",
+        "localhost:80:80",
+        "localhost:80@evil.example",
+        "localhost, evil.example",
+        "localhost/",
+        "localhost?",
+        "localhost evil",
+        "[localhost",
+        "[",
+        "]",
+        "[]",
+        "::1",
+    ],
+)
+@pytest.mark.parametrize("bound_to", [LOCAL, "::1", PUBLIC, None])
+@pytest.mark.parametrize("allowed", [None, ["*"], ["localhost"]])
+def test_a_host_that_is_malformed_is_served_nowhere(host, bound_to, allowed):
+    assert status(Guard(allowed_hosts=allowed), host, bound_to=bound_to) == 400
+
+
+@pytest.mark.covers("SHT-53")
+def test_a_host_that_is_repeated_or_missing_in_http_1_1_is_refused():
+    for lines in ([(b"host", b"localhost"), (b"host", b"localhost")], [(b"host", b"localhost"), (b"host", b"evil")]):
+        assert Guard().refuse(lines, LOCAL).status == 400
+    assert Guard().refuse([], LOCAL, "1.1").status == 400
+    for version in ("1.0", "2", None):
+        assert Guard().refuse([], LOCAL, version) is None
+
+
+@pytest.mark.covers("SHT-53")
+@pytest.mark.parametrize("allowed", [None, ["*"], ["http://localhost"]])
+def test_two_origins_are_refused(allowed):
+    lines = [(b"host", b"localhost"), (b"origin", b"http://localhost"), (b"origin", b"http://localhost")]
+    refused = Guard(allowed_origins=allowed).refuse(lines, LOCAL)
+    assert refused.status == 403
+    assert b"The header Origin is repeated" in refused.body()
 
 
 @pytest.mark.parametrize("bound_to", [PUBLIC, None, "2001:db8::1"])
@@ -80,6 +125,8 @@ def test_an_allowed_host_without_a_port_is_allowed_on_any(allowed, host, expecte
         ("", "localhost", 403),
         ("http://[::1", "localhost", 403),
         ("http://localhost:8000", None, 403),
+        ("http://[::1].evil.example", "[::1]", 403),
+        ("http://localhost:evil", "localhost", 403),
         (None, "localhost", 200),
     ],
 )

@@ -187,6 +187,71 @@ async def test_a_send_that_blocks_for_long_means_that_the_client_is_gone():
     assert gone == [True]
 
 
+class Request:
+    """What a server gives the `send` of; nobody reads what it sends."""
+
+    def __init__(self) -> None:
+        self.disconnected = False
+        self.transport = self
+        self.is_aborted = False
+
+    async def receive(self) -> Any:
+        await asyncio.Event().wait()
+
+    async def send(self, message: Any) -> None:
+        await asyncio.Event().wait()
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+@pytest.mark.covers("SHT-35")
+@pytest.mark.parametrize("way", ["a small reply", "a large reply", "a stream", "a document"])
+@scenario
+async def test_a_client_that_does_not_read_is_given_up_with_its_connection(way):
+    gone: list[bool] = []
+
+    async def serve(exchange: Exchange) -> None:
+        exchange.on_gone = lambda: gone.append(True)
+        if way == "a stream":
+            await exchange.stream(b"a")
+        else:
+            await exchange.reply(200, b"a" * (100_000 if way == "a large reply" else 1))
+
+    request = Request()
+    app = AsgiApp(Service(serve), pace=Pace(tick=0.001, send=0.01), documents={"/document": b"{}"})
+    scope = SCOPE | {"path": "/document" if way == "a document" else "/mcp"}
+    async with asyncio.timeout(DEADLINE):
+        await app(scope, request.receive, request.send)
+    assert (request.disconnected, request.is_aborted) == (True, True)
+    assert gone == [True] * (way != "a document")
+    task = asyncio.current_task()
+    assert task is not None
+    assert not task.cancelling()
+
+
+@scenario
+async def test_a_cancellation_that_is_not_ours_goes_on_while_a_reply_is_not_read():
+    async def serve(exchange: Exchange) -> None:
+        await exchange.reply(200, b"a")
+
+    client = begin(serve, reads=False)
+    await asyncio.wait_for(client.blocked.wait(), DEADLINE)
+    client.task.cancel()
+    await asyncio.wait([client.task])
+    assert client.task.cancelled()
+
+
+@scenario
+async def test_a_large_reply_ends_after_it_was_taken():
+    async def serve(exchange: Exchange) -> None:
+        await exchange.reply(200, b"x" * 100_000)
+
+    client = await begin(serve).end()
+    assert client.body == b"x" * 100_000
+    assert [message.get("more_body") for message in client.messages] == [None, True, None]
+
+
 @scenario
 async def test_a_stream_is_kept_alive_only_while_nothing_else_is_written():
     async def serve(exchange: Exchange) -> None:

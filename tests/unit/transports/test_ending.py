@@ -51,12 +51,24 @@ async def test_an_idle_connection_stays_for_a_moment_and_is_then_closed():
 
 
 @scenario
+async def test_a_connection_that_is_read_on_after_its_last_answer_is_closed_in_a_moment():
+    peer = EndingPeer(echo)
+    peer.send(b"no request\r\n\r\n")
+    assert (peer.transport.ended, peer.transport.closed) == (True, False)
+    peer.connection.shutdown()
+    await peer.until(lambda: peer.transport.closed)
+    assert not peer.transport.aborted
+    await peer.end()
+
+
+@scenario
 async def test_what_comes_in_that_moment_is_answered_as_the_last():
     peer = EndingPeer(echo)
     peer.connection.shutdown()
     peer.send(post(b"a"))
     assert await peer.heard(b"a") == answer(b"a", closes=True)
-    assert peer.transport.closed
+    assert peer.transport.ended
+    await peer.until(lambda: peer.transport.closed)
     await peer.end()
 
 
@@ -69,7 +81,8 @@ async def test_what_is_served_is_answered_as_the_last_and_so_is_what_waits_behin
     peer.connection.shutdown()
     gate.opened.set()
     assert await peer.heard(b"b") == answer(b"a") + answer(b"b", closes=True)
-    assert peer.transport.closed
+    assert peer.transport.ended
+    await peer.until(lambda: peer.transport.closed)
     await peer.end()
 
 
@@ -83,7 +96,8 @@ async def test_the_rest_of_a_request_is_awaited(cut):
     await asyncio.sleep(2 * LINGER)
     peer.send(post(b"ab")[cut:])
     assert await peer.heard(b"ab") == answer(b"ab", closes=True)
-    assert peer.transport.closed
+    assert peer.transport.ended
+    await peer.until(lambda: peer.transport.closed)
     await peer.end()
 
 
@@ -106,7 +120,8 @@ async def test_a_stream_that_was_begun_before_leaves_its_connection_open_for_a_m
     assert not peer.transport.closed
     peer.send(post())
     assert b"connection: close" in await peer.heard(b"0\r\n\r\n")
-    assert peer.transport.closed
+    assert peer.transport.ended
+    await peer.until(lambda: peer.transport.closed)
     await peer.end()
 
 
@@ -163,7 +178,8 @@ async def test_at_the_end_a_request_that_did_not_come_whole_is_refused(cut):
     peer.connection.end()
     assert peer.transport.written.startswith(b"HTTP/1.1 503 ")
     assert b"connection: close" in peer.transport.written
-    assert peer.transport.closed
+    assert peer.transport.ended
+    await peer.until(lambda: peer.transport.closed)
     await peer.end()
 
 
@@ -177,7 +193,8 @@ async def test_at_the_end_what_is_served_is_answered_and_what_waits_behind_it_is
     peer.send(post(b"d"))
     gate.opened.set()
     assert await peer.heard(b"a") == answer(b"a", closes=True)
-    assert peer.transport.closed
+    assert peer.transport.ended
+    await peer.until(lambda: peer.transport.closed)
     await peer.end()
 
 

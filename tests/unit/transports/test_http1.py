@@ -17,7 +17,8 @@ from uvicorn.server import ServerState
 from dragoman.transports.asgi import AsgiApp
 from dragoman.transports.ending import EndingConnection
 from dragoman.transports.exchange import Exchange, Gone, Pace, TooLarge, TooSlow
-from dragoman.transports.http1 import HIGH_WATER_BYTES, MOST_HEAD_BYTES, Http1Connection
+from dragoman.transports.http1 import MOST_DROPPED_BYTES, MOST_HEAD_BYTES, Http1Connection
+from dragoman.transports.http1_exchange import HIGH_WATER_BYTES
 from scenarios.http_peer import DEADLINE, scenario
 
 BRISK = Pace(tick=0.001, send=0.05, read=0.05, keep_alive=3600, stream_after=3600)
@@ -51,6 +52,8 @@ class Recorder(asyncio.Transport):
         self.written = b""
         self.paused = False
         self.closed = self.aborted = False
+        self.ended = False
+        """Whether nothing follows what was written; closed or not."""
 
     def write(self, data: Any) -> None:
         self.written += data
@@ -66,11 +69,17 @@ class Recorder(asyncio.Transport):
     def is_closing(self) -> bool:
         return self.closed
 
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.ended = True
+
     def close(self) -> None:
-        self.closed = True
+        self.closed = self.ended = True
 
     def abort(self) -> None:
-        self.closed = self.aborted = True
+        self.closed = self.aborted = self.ended = True
 
 
 class Peer:
@@ -115,6 +124,15 @@ def post(body: bytes = b"", *, headers: str = "", path: str = "/mcp", version: s
 def answer(body: bytes, *, closes: bool = False) -> bytes:
     ending = b"connection: close\r\n" if closes else b""
     return b"HTTP/1.1 200 OK\r\n" + ending + b"content-length: %d\r\n\r\n" % len(body) + body
+
+
+NO_REQUEST_LINE = b"The request line must be a method, a target and HTTP/1.1 or HTTP/1.0, with one space between them"
+
+
+def refusal(reason: bytes = b"") -> bytes:
+    kind = b"content-type: text/plain\r\n" if reason else b""
+    length = b"content-length: %d\r\n" % len(reason)
+    return b"HTTP/1.1 400 Bad Request\r\n" + kind + length + b"connection: close\r\n\r\n" + reason
 
 
 CHUNKED = b"POST /mcp HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -200,25 +218,84 @@ async def test_what_a_request_sets_in_its_context_is_not_seen_by_the_next():
             post(b"a", headers="Connection: Upgrade\r\nUpgrade: websocket\r\n") + b"no request\r\n\r\n",
             answer(b"a", closes=True),
         ),
-        (b"no request\r\n\r\n", b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"),
-        (CHUNKED + b"zz\r\n", b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"),
-        (
-            post(b"a", headers="Transfer-Encoding: chunked\r\n"),
-            b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
-        ),
-        (
-            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-            b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
-        ),
+        (b"no request\r\n\r\n", refusal(NO_REQUEST_LINE)),
+        (b"\x16\x03\x01\x02\x00\x01", refusal()),
+        (CHUNKED + b"zz\r\n", refusal()),
+        (post(b"a", headers="Transfer-Encoding: chunked\r\n"), refusal()),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", refusal(NO_REQUEST_LINE)),
     ],
 )
 @scenario
 async def test_a_connection_is_closed_after_the_last_answer_that_it_can_give(request_bytes, written):
     peer = Peer(echo)
     peer.send(request_bytes)
-    await peer.until(lambda: peer.transport.closed)
+    await peer.until(lambda: peer.transport.ended)
     assert peer.transport.written == written
+    assert not peer.transport.closed
+    await peer.end()
+
+
+@pytest.mark.parametrize("ending", ["bytes", "time"])
+@scenario
+async def test_after_its_last_answer_a_connection_is_read_on_until_the_client_is_done_or_a_bound_is_reached(ending):
+    peer = Peer(echo, pace=PATIENT if ending != "time" else BRISK)
+    peer.send(b"no request\r\n\r\n")
+    assert (peer.transport.ended, peer.transport.closed) == (True, False)
+    peer.send(post(b"nobody answers this") * 100)
+    assert peer.transport.written == refusal(NO_REQUEST_LINE)
+    if ending == "bytes":
+        for _ in range(MOST_DROPPED_BYTES // 2**20):
+            assert not peer.transport.closed
+            peer.send(b"x" * 2**20)
+    await peer.until(lambda: peer.transport.closed)
     assert not peer.transport.aborted
+    await peer.end()
+
+
+@scenario
+async def test_a_body_that_was_refused_is_read_on_up_to_a_bound():
+    async def serve(exchange: Exchange) -> None:
+        await exchange.reply(401)
+
+    peer = Peer(serve)
+    peer.send(f"POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: {2**40}\r\n\r\n".encode())
+    await peer.heard()
+    for _ in range(MOST_DROPPED_BYTES // 2**20):
+        peer.send(b"x" * 2**20)
+        assert not peer.transport.closed
+    peer.send(b"x")
+    assert peer.transport.closed
+    await peer.end()
+
+
+@scenario
+async def test_a_transport_that_cannot_end_its_writing_alone_is_read_on_all_the_same():
+    peer = Peer(echo)
+    peer.transport.can_write_eof = lambda: False  # type: ignore[method-assign]
+    peer.send(b"no request\r\n\r\n", b"more")
+    assert (peer.transport.ended, peer.transport.closed) == (False, False)
+    await peer.end()
+
+
+@scenario
+async def test_a_whole_post_whose_body_only_seems_whole_is_waited_for():
+    for body in (b"{}", b"{}{}", b"{}" * 50_000):
+        asked = post(body) + post(b"then")
+        for cut in (len(post(b"{}")), len(post(body)) - 1, len(post(body)) - 2, len(post(body))):
+            peer = Peer(echo)
+            peer.send(asked[:cut])
+            await asyncio.sleep(0)
+            peer.send(asked[cut:])
+            assert await peer.heard(b"then") == answer(body) + answer(b"then")
+            await peer.end()
+    peer = Peer(echo)
+    peer.send(post(b"{}") + b"POST /mcp?{}", post(b"then").removeprefix(b"POST /mcp"))
+    assert await peer.heard(b"then") == answer(b"{}") + answer(b"then")
+    await peer.end()
+    chunked = CHUNKED + b"2\r\n{}"
+    peer = Peer(echo)
+    peer.send(chunked, b"\r\n0\r", b"\n\r\n" + post(b"then"))
+    assert await peer.heard(b"then") == answer(b"{}") + answer(b"then")
     await peer.end()
 
 
@@ -241,7 +318,7 @@ async def test_a_body_that_breaks_off_in_the_middle_of_its_exchange_is_refused()
     peer.send(b"zz\r\n")
     await asyncio.wait_for(gone.wait(), DEADLINE)
     assert peer.transport.written.startswith(b"HTTP/1.1 400 ")
-    assert peer.transport.closed
+    assert peer.transport.ended
     await peer.end()
 
 
@@ -266,7 +343,7 @@ async def test_many_offers_at_once_are_declined():
     peer.send(post(b"a", headers="Connection: Upgrade\r\nUpgrade: h2c\r\n") * 2000)
     await peer.until(lambda: len(peer.transport.written) >= 2000 * len(answer(b"a")))
     assert peer.transport.written == answer(b"a") * 2000
-    assert not peer.transport.closed
+    assert not peer.transport.ended
     await peer.end()
 
 
@@ -356,10 +433,10 @@ async def test_a_head_has_a_bound_in_bytes(begun, is_busy):
     peer.send(begun)
     for _ in range(MOST_HEAD_BYTES // 1000 + 1):
         peer.send(b"x" * 1000)
-    assert peer.transport.closed == (not is_busy)
+    assert peer.transport.ended == (not is_busy)
     peer.send(b"x" * 1000 + b"\r\n\r\n" + post())
     may_go.set()
-    await peer.until(lambda: peer.transport.closed)
+    await peer.until(lambda: peer.transport.ended)
     assert peer.transport.written.startswith(b"HTTP/1.1 200 " if is_busy else b"HTTP/1.1 431 ")
     assert peer.transport.written.count(b"HTTP/1.1") == 1
     await peer.end()
@@ -375,7 +452,7 @@ async def test_what_stands_around_a_body_has_a_bound_in_bytes(filler):
     for _ in range(MOST_HEAD_BYTES // len(filler) + 2):
         peer.send(filler)
     assert peer.transport.written.startswith(b"HTTP/1.1 400 ")
-    assert peer.transport.closed
+    assert peer.transport.ended
     await peer.end()
 
 
@@ -404,7 +481,7 @@ async def test_a_request_that_does_not_come_in_time_is_not_waited_for(sent):
 
     peer = Peer(serve, pace=BRISK)
     peer.send(*([sent] if sent else []))
-    await peer.until(lambda: peer.transport.closed)
+    await peer.until(lambda: peer.transport.ended)
     assert late.is_set() == (sent.count(b"\r\n\r\n") == 1)
     await peer.end()
 
@@ -444,7 +521,7 @@ async def test_the_next_request_may_follow_a_large_body_that_was_dropped():
     peer.send(large[:1000])
     assert await peer.heard() == refused
     peer.send(large[1000:])
-    assert not peer.transport.closed
+    assert not peer.transport.ended
     assert peer.transport.written == b""
     peer.send(post())
     assert await peer.heard() == refused
@@ -517,8 +594,8 @@ async def test_an_offer_with_a_body_that_cannot_be_read_is_refused(method, frami
     peer = Peer(echo)
     offering = f" a:80 HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n{framing}\r\n\r\n"
     peer.send(method + offering.encode() + b"whatever")
-    assert await peer.heard() == b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-    assert peer.transport.closed
+    assert await peer.heard() == refusal()
+    assert peer.transport.ended
     await peer.end()
 
 
@@ -537,7 +614,7 @@ async def test_a_body_that_breaks_off_after_its_answer_gets_no_other(way):
     await peer.until(lambda: peer.transport.written)
     peer.send(b"zz\r\n")
     assert peer.transport.written.count(b"HTTP/1.1") == 1
-    assert (peer.transport.closed, peer.transport.aborted) == (True, way == "streaming")
+    assert (peer.transport.ended, peer.transport.aborted) == (True, way == "streaming")
     for task in peer.state.tasks:
         task.cancel()
     await peer.end()
@@ -626,7 +703,7 @@ async def test_a_stream_is_sent_in_chunks_as_it_comes():
     may_end.set()
     assert await peer.heard() == b"10\r\n0123456789abcdef\r\n0\r\n\r\n"
     peer.send(post(version="1.0"))
-    await peer.until(lambda: peer.transport.closed)
+    await peer.until(lambda: peer.transport.ended)
     assert peer.transport.written == head + b"connection: close\r\n\r\nfirst0123456789abcdef"
     await peer.end()
 
@@ -684,10 +761,10 @@ async def test_a_connection_on_which_nothing_is_asked_for_is_closed_and_one_that
     await peer.heard(b"at once")
     peer.send(post(b"wait"))
     await asyncio.sleep(0.05)
-    assert not peer.transport.closed
+    assert not peer.transport.ended
     may_go.set()
     await peer.heard(b"wait")
-    await peer.until(lambda: peer.transport.closed)
+    await peer.until(lambda: peer.transport.ended)
     assert not peer.transport.aborted
     await peer.end()
 
@@ -707,7 +784,7 @@ async def test_what_is_left_unanswered_fails_and_what_is_left_half_answered_is_c
         with caplog.at_level(logging.CRITICAL if body == b"" else logging.ERROR, "dragoman.transports"):
             peer.send(post(body))
             assert await peer.heard() == failed
-        assert peer.transport.closed
+        assert peer.transport.ended
         await peer.end()
     assert [record.name for record in caplog.records] == ["dragoman.transports"]
     peer = Peer(serve)
@@ -728,7 +805,7 @@ async def test_a_task_that_is_cancelled_ends_its_exchange():
     task.cancel()
     assert (await peer.heard()).startswith(b"HTTP/1.1 500 ")
     await asyncio.wait([task])
-    assert peer.transport.closed
+    assert peer.transport.ended
     await peer.end()
 
 
