@@ -15,7 +15,7 @@ Around = Callable[[dict[str, Any], Callable[[], Any]], Any]
 Callback = Callable[[dict[str, Any]], Any]
 
 
-class Configuration(Struct, kw_only=True, frozen=True):
+class Configuration(Struct, kw_only=True):
     """What a server does around its requests; what is None is as `configure` set it for the process.
 
     Example:
@@ -24,14 +24,20 @@ class Configuration(Struct, kw_only=True, frozen=True):
     `exception_reporter(error, info)` is told of every error that was not meant for the client; `info` has the
     `request`, or the `notification` that failed. `around_request(data, call_next)` is an `async def` that
     must await `call_next()`; `data` has `method` before, and `tool_name`, `tool_arguments`, `prompt_name`,
-    `resource_uri`, `error` and `client` after it. `instrumentation_callback(data)` is called with the same and
-    `duration` after each request; prefer `around_request`. `instrument_server_context` adds `server_context` to the
-    data. `protocol_version` serves that version alone. `validate_tool_call_arguments` is on unless it is set to False,
-    and `validate_tool_call_results` is off unless it is set to True.
+    `resource_uri`, `error`, `cancel_reason` and `client` after it; only names that are registered are in it.
+    `instrumentation_callback(data)` is called with the same and `duration` after each request; prefer `around_request`.
+    `instrument_server_context` adds `server_context` to the data. `protocol_version` serves that version alone.
+    `validate_tool_call_arguments` is on unless it is set to False, and `validate_tool_call_results` is off unless it is
+    set to True.
+
+    It can be filled attribute by attribute as well, also while servers use it:
+
+        configuration = Configuration()
+        configuration.exception_reporter = lambda error, info: report(error)
 
     Raises:
-        DefinitionError: a flag is no bool, a callback cannot be called, or it is async where it may not be, or the
-            reverse. Whether there is such a protocol version is seen when a server is made.
+        DefinitionError: there is no such option or protocol version, a flag is no bool, a callback cannot be called, or
+            it is async where it may not be, or the reverse.
     """
 
     exception_reporter: Reporter | None = None
@@ -43,21 +49,15 @@ class Configuration(Struct, kw_only=True, frozen=True):
     validate_tool_call_results: bool | None = None
 
     def __post_init__(self) -> None:
-        for name in _FLAGS:
-            _require(name, getattr(self, name), lambda value: isinstance(value, bool), "True or False")
-        for name in _CALLABLES:
-            _require(name, getattr(self, name), callable, "callable")
-        _require("protocol_version", self.protocol_version, lambda value: isinstance(value, str), "a version's name")
-        if self.around_request is not None and not is_async(self.around_request):
-            raise DefinitionError(
-                f"around_request must be async, and {self.around_request!r} is not: write"
-                " `async def around(data, call_next)` and await call_next()"
-            )
-        if self.exception_reporter is not None and is_async(self.exception_reporter):
-            raise DefinitionError(
-                f"exception_reporter must not be async, and {self.exception_reporter!r} is:"
-                " write `def report(error, info)`"
-            )
+        for name in self.__struct_fields__:
+            _check(name, getattr(self, name))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self.__struct_fields__:
+            raise _unknown(name)
+        _check(name, value)
+        super().__setattr__(name, value)
+        PROCESS.renew()
 
     def over(self, defaults: Configuration) -> Configuration:
         """Return this configuration with the defaults where it says nothing."""
@@ -67,6 +67,32 @@ class Configuration(Struct, kw_only=True, frozen=True):
 
 _FLAGS = ("instrument_server_context", "validate_tool_call_arguments", "validate_tool_call_results")
 _CALLABLES = ("exception_reporter", "around_request", "instrumentation_callback")
+PROTOCOL_VERSIONS = ("2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+"""The names of all versions, newest first."""
+
+
+def _check(name: str, value: Any) -> None:
+    if value is None:
+        return
+    if name in _FLAGS and not isinstance(value, bool):
+        raise DefinitionError(f"{name} must be True or False, not {value!r}")
+    if name in _CALLABLES and not callable(value):
+        raise DefinitionError(f"{name} must be callable, not {value!r}")
+    if name == "protocol_version" and value not in PROTOCOL_VERSIONS:
+        raise DefinitionError(f"There is no protocol version {value!r}; there are {', '.join(PROTOCOL_VERSIONS)}")
+    if name == "around_request" and not is_async(value):
+        raise DefinitionError(
+            f"around_request must be async, and {value!r} is not: write `async def around(data, call_next)` and await"
+            " call_next()"
+        )
+    if name == "exception_reporter" and is_async(value):
+        raise DefinitionError(
+            f"exception_reporter must not be async, and {value!r} is: write `def report(error, info)`"
+        )
+
+
+def _unknown(name: str) -> DefinitionError:
+    return DefinitionError(f"There is no option {name!r}; there are {', '.join(Configuration.__struct_fields__)}")
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -76,11 +102,6 @@ def is_async(function: Callable[..., Any]) -> bool:
     return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
-def _require(name: str, value: Any, fits: Callable[[Any], bool], wanted: str) -> None:
-    if value is not None and not fits(value):
-        raise DefinitionError(f"{name} must be {wanted}, not {value!r}")
-
-
 class Process:
     """What holds for every server of the process."""
 
@@ -88,6 +109,10 @@ class Process:
 
     def __init__(self) -> None:
         self.configuration = Configuration()
+
+    def renew(self) -> None:
+        """Let every server put its settings together anew: they look at whether this is still the same object."""
+        self.configuration = msgspec.structs.replace(self.configuration)
 
 
 PROCESS = Process()
@@ -104,7 +129,5 @@ def configure(**options: Any) -> None:
     """
     unknown = [name for name in options if name not in Configuration.__struct_fields__]
     if unknown:
-        raise DefinitionError(
-            f"There is no option {unknown[0]!r}; there are {', '.join(Configuration.__struct_fields__)}"
-        )
+        raise _unknown(unknown[0])
     PROCESS.configuration = Configuration(**{**msgspec.structs.asdict(PROCESS.configuration), **options})

@@ -62,6 +62,43 @@ def test_calling_an_inline_tool_passes_few_functions(era):
     assert passed.count("Server.settings") <= 4
 
 
+def returning_text(a: int, b: int) -> str:
+    return str(a + b)
+
+
+def returning_an_integer(a: int, b: int) -> int:
+    return a + b
+
+
+def returning_a_number(a: int, b: int) -> float:
+    return float(a + b)
+
+
+def returning_a_dict(a: int, b: int) -> dict:
+    return {"sum": a + b}
+
+
+@pytest.mark.parametrize("era", CALLS)
+@pytest.mark.parametrize(
+    "function", [returning_text, returning_an_integer, returning_a_number, returning_a_dict], ids=lambda it: it.__name__
+)
+def test_plain_arguments_and_results_are_not_looked_at_closely(function, era):
+    async def measure():
+        server, sent = Server(), []
+        server.tool(name="add", inline=True)(function)
+        connection = server.connect(sent.append)
+        for id in range(3):
+            connection.receive(CALLS[era] % id)
+        passed = functions_passed(lambda: connection.receive(CALLS[era] % 3))
+        connection.close()
+        assert b'"isError"' not in sent[3]
+        return passed
+
+    passed = asyncio.run(measure())
+    assert len(passed) <= MEASURED[era] + MARGIN, passed
+    assert not {"Signature._bind_known", "Output._compare", "OutputSchema.misfit"} & set(passed)
+
+
 HTTP_BODY = CALLS["stateless"].replace(b"%d", b"1").strip()
 HTTP_HEADERS = [
     (b"host", b"127.0.0.1:8000"),

@@ -45,12 +45,9 @@ def by_peer(python: Any, typescript: Any) -> By:
     return By({"python": python, "typescript": typescript})
 
 
-def wrapped(value: Any, text: str) -> By:
-    """Return a structured value that is no object: in an object where the version demands one."""
-    return by_era(
-        text_result(text, structuredContent={"result": value}),
-        text_result(text, structuredContent=value),
-    )
+def wrapped(value: Any, text: str) -> dict[str, Any]:
+    """Return a structured value that is no object: it travels in one."""
+    return text_result(text, structuredContent={"result": value})
 
 
 def resource_not_found(uri: str) -> By:
@@ -108,10 +105,8 @@ def tool(name: str, description: str, input_schema: dict[str, Any] | None = None
     return {"name": name, "description": description, "inputSchema": input_schema or schema(), **more}
 
 
-def output_schema(value: dict[str, Any], era: str) -> dict[str, Any]:
-    if era == "stateless":
-        return value
-    return schema("result", result=value) | {"x-dragoman-wrapped": True}
+def output_schema(value: dict[str, Any]) -> dict[str, Any]:
+    return schema("result", result=value) | {"x-dragoman-wrapped": True, "x-fastmcp-wrap-result": True}
 
 
 ADD = tool(
@@ -133,7 +128,7 @@ def tools(era: str) -> list[dict[str, Any]]:
             "title": "Add",
             "annotations": ADD_ANNOTATIONS,
             "icons": [ICON],
-            "outputSchema": output_schema(NUMBER, era),
+            "outputSchema": output_schema(NUMBER),
             "_meta": {"example.com/kind": "sum"},
         },
         tool("shout", "Says it louder, in a worker thread.", schema("text", text=TEXT)),
@@ -153,12 +148,12 @@ def tools(era: str) -> list[dict[str, Any]]:
                 ),
             },
         ),
-        tool("cities", "Returns a list.", outputSchema=output_schema({"type": "array", "items": TEXT}, era)),
+        tool("cities", "Returns a list.", outputSchema=output_schema({"type": "array", "items": TEXT})),
         tool(
             "perhaps",
             "Returns a number or null.",
             schema(number=MAYBE_NUMBER | {"default": None}),
-            outputSchema=output_schema(MAYBE_NUMBER, era),
+            outputSchema=output_schema(MAYBE_NUMBER),
         ),
         tool("picture", "Returns an image."),
         tool("sound", "Returns sound."),
@@ -428,7 +423,7 @@ EXPECTED: dict[str, Any] = {
             | {
                 "title": "Add",
                 "annotations": ADD_ANNOTATIONS,
-                "outputSchema": output_schema(NUMBER, "handshake"),
+                "outputSchema": output_schema(NUMBER),
                 "_meta": {"example.com/kind": "sum"},
             },
         ],

@@ -40,7 +40,7 @@ def travels(gate: Gate | None = None, *, name: str = "travels", secret: str = SE
     server = Server(
         name,
         secret=secret,
-        capabilities={"tools": {"listChanged": True}, "resources": {"subscribe": True}, "logging": {}},
+        capabilities={"resources": {"subscribe": True}, "prompts": False},
     )
 
     @server.tool

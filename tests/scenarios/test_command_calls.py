@@ -29,6 +29,10 @@ KINDS = """
         raise RpcError(-31999, "Out of tea\\nand of coffee", {"left": 0})
 
     @server.tool
+    def crash() -> str:
+        raise KeyError("the cup")
+
+    @server.tool
     def picture() -> Image:
         return Image(b"\\x89PNG\\r\\n", mime_type="image/png")
 
@@ -220,6 +224,17 @@ def test_resources_and_prompts_are_shown_and_arguments_completed(travel, tmp_pat
         "Oslo",
         "Osaka",
     ]
+
+
+@pytest.mark.covers("CMD-16")
+def test_a_tool_that_crashed_says_where_to_look(kinds, tmp_path):
+    finished = dragoman("call", kinds, "crash", home=tmp_path)
+    assert (finished.code, finished.out) == (1, "")
+    assert finished.err == (
+        "dragoman: the tool failed: Internal error occurred; the server's log says why, and --verbose shows that of a"
+        " program\n"
+    )
+    assert "KeyError: 'the cup'" in dragoman("--verbose", "call", kinds, "crash", home=tmp_path).err
 
 
 @pytest.mark.covers("CMD-16", "CMD-17")

@@ -83,12 +83,22 @@ def test_a_pinned_stateless_version_refuses_the_handshake_era():
 
 
 @pytest.mark.covers("VER-02")
-def test_a_version_that_does_not_exist_is_refused_when_the_server_is_made():
+def test_a_version_that_does_not_exist_is_refused_at_once():
     with pytest.raises(DefinitionError, match=r"no protocol version '2025-01-01'; there are 2026-07-28, 2025-11-25"):
-        pinned("2025-01-01")
-    dragoman.configure(protocol_version="2025-01-01")
+        Configuration(protocol_version="2025-01-01")
     with pytest.raises(DefinitionError, match="no protocol version '2025-01-01'"):
-        Server()
+        dragoman.configure(protocol_version="2025-01-01")
+
+
+@pytest.mark.covers("SRV-04", "VER-02")
+def test_a_configuration_that_a_server_uses_may_be_changed_and_the_server_follows():
+    configuration = Configuration()
+    server = Server(configuration=configuration)
+    assert len(server.offer.versions) == 5
+    configuration.protocol_version = "2025-06-18"
+    assert [version.name for version in server.offer.versions] == ["2025-06-18"]
+    server.configuration.protocol_version = None
+    assert len(server.offer.versions) == 5
 
 
 @pytest.mark.covers("VER-02")

@@ -305,7 +305,11 @@ async def test_a_client_may_answer_a_question_with_an_error():
     error = {"code": -1, "message": "No user is here"}
     assert (await peer.post({"jsonrpc": "2.0", "id": asked["id"], "error": error}).end()).status == 202
     await exchange.end()
-    assert exchange.said[-1]["error"]["message"] == "No user is here"
+    assert exchange.said[-1]["result"]["isError"] is True
+    assert (
+        exchange.said[-1]["result"]["content"][0]["text"]
+        == "The client refused elicitation/create: No user is here (-1)"
+    )
 
 
 @pytest.mark.covers("SHT-14", "SHT-33")

@@ -98,7 +98,11 @@ async def test_an_error_answers_a_question_on_another_worker(tmp_path):
     error = {"code": -1, "message": "No user is here"}
     assert (await workshop.at(peer, 1).post({"jsonrpc": "2.0", "id": asked["id"], "error": error}).end()).status == 202
     await exchange.end()
-    assert exchange.said[-1]["error"]["message"] == "No user is here"
+    assert exchange.said[-1]["result"]["isError"] is True
+    assert (
+        exchange.said[-1]["result"]["content"][0]["text"]
+        == "The client refused elicitation/create: No user is here (-1)"
+    )
     await workshop.close()
 
 

@@ -242,8 +242,8 @@ def test_a_completion_that_a_shared_prompt_gets_later_is_served_by_every_server_
 
 
 @pytest.mark.covers("CMP-01")
-def test_declared_capabilities_decide_alone_whether_completions_are_served():
-    undeclared = Server(capabilities={"prompts": {}})
+def test_declared_capabilities_decide_whether_completions_are_served():
+    undeclared = Server(capabilities={"completions": False})
     undeclared.add_prompt(Prompt.define(lambda tone: tone, name="review"))
     undeclared.on_complete(lambda: ["x"])
     assert complete(undeclared, REVIEW, "tone")["error"]["code"] == -32601

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import re
 
+import msgspec
 import pytest
 
 from dragoman import (
@@ -10,7 +12,11 @@ from dragoman import (
     Context,
     DefinitionError,
     MethodAlreadyDefined,
+    Prompt,
+    Resource,
+    ResourceTemplate,
     Server,
+    Tool,
     types,
 )
 from dragoman.testing import WirePeer
@@ -132,7 +138,7 @@ def test_the_server_says_of_itself_what_the_version_knows(version, names):
 
 
 @pytest.mark.covers("SRV-04")
-def test_instructions_and_context_may_be_set_later_and_the_identity_may_not():
+def test_what_a_server_says_of_itself_may_be_set_later():
     server = Server("sums")
     server.instructions = "Add often."
     server.server_context = "acme"
@@ -142,8 +148,66 @@ def test_instructions_and_context_may_be_set_later_and_the_identity_may_not():
     assert ask(server, "tools/call", {"name": "context"})["result"]["content"][0]["text"] == "acme"
     with pytest.raises(AttributeError):
         server.info = types.Implementation("other", "1")
-    with pytest.raises(AttributeError):
-        server.name = "other"
+    ask(server, "tools/list", era="stateless")
+    server.name, server.version, server.title, server.icons = "other", "2", "Other", [{"src": "a.png"}]
+    server.description, server.website_url = "More", "https://example.com"
+    told = ask(server, "tools/list", era="stateless")["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]
+    assert told == {
+        "name": "other",
+        "version": "2",
+        "title": "Other",
+        "description": "More",
+        "websiteUrl": "https://example.com",
+        "icons": [{"src": "a.png"}],
+    }
+    assert ask(server, "initialize", introduction(), "none")["result"]["serverInfo"]["name"] == "other"
+    with pytest.raises(DefinitionError, match=r"The version of a server must be text .*, such as '1\.0', not 2\.0"):
+        server.version = 2.0
+    assert server.version == "2"
+
+
+@pytest.mark.covers("SRV-02")
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"name": None}, "The name of a server must be text that is not empty, such as 'weather', not None"),
+        ({"name": ""}, "The name of a server must be text that is not empty, such as 'weather', not ''"),
+        ({"version": 1.0}, "The version of a server must be text that is not empty, such as '1.0', not 1.0"),
+        ({"title": 5}, "The title of a server must be text, such as 'Weather', not 5"),
+        ({"instructions": ["x"]}, "The instructions of a server must be text, such as"),
+        ({"icons": 5}, "A server's icon must be in a list, such as [Icon(...)], not int"),
+        ({"icons": {"src": "a.png"}}, "A server's icon must be in a list, such as [Icon(...)], not dict"),
+        ({"tools": 5}, "tools must be a list"),
+        ({"configuration": {}}, "configuration must be a Configuration(...), not {}"),
+        ({"capabilities": 5}, "capabilities must be a dict or a ServerCapabilities, not int"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_refused_with_the_remedy(options, said):
+    with pytest.raises(DefinitionError, match=re.escape(said)):
+        Server(**options)
+
+
+@pytest.mark.covers("SRV-04")
+def test_lists_that_are_assigned_take_the_place_of_those_that_were_there():
+    server = Server(tools=[Tool.define(lambda: "a", name="a")], prompts=[Prompt.define(lambda: "p", name="p")])
+    assert [tool.name for tool in server.tools] == ["a"]
+    assert len(ask(server, "tools/list")["result"]["tools"]) == 1
+    server.tools = [Tool.define(lambda: "b", name="b"), Tool.define(lambda: "c", name="c")]
+    server.prompts = []
+    server.resources = [Resource(uri="a://b", name="b")]
+    server.resource_templates = [ResourceTemplate.define(lambda x: x, uri_template="a://{x}", name="x")]
+    assert [tool["name"] for tool in ask(server, "tools/list")["result"]["tools"]] == ["b", "c"]
+    assert ask(server, "prompts/list")["result"]["prompts"] == server.prompts == []
+    assert ask(server, "resources/read", {"uri": "a://b"})["result"]["contents"] == []
+    assert ask(server, "resources/read", {"uri": "a://z"})["result"]["contents"][0]["text"] == "z"
+    assert [one.uri for one in server.resources] == ["a://b"]
+    assert [one.uri_template for one in server.resource_templates] == ["a://{x}"]
+    for wrong in (5, "tools", [5], [server.tools[0], server.tools[0]]):
+        with pytest.raises(DefinitionError):
+            server.tools = wrong
+    with pytest.raises(DefinitionError, match="A URI with variables belongs to `resource_templates`"):
+        server.resources = server.resource_templates
+    assert [tool.name for tool in server.tools] == ["b", "c"]
 
 
 def returning_its_context(ctx: BlockingContext) -> str:
@@ -275,7 +339,7 @@ def test_discovery_says_what_is_spoken_and_offered_with_and_without_an_envelope(
 @pytest.mark.covers("DSC-02")
 def test_discovery_needs_no_capability_and_leaves_no_trace():
     async def talk():
-        async with WirePeer(Server(capabilities={}), "none") as peer:
+        async with WirePeer(Server(capabilities=types.ServerCapabilities()), "none") as peer:
             assert (await peer.request("server/discover"))["result"]["capabilities"] == {}
             assert "result" in await peer.request("initialize", introduction())
 
@@ -329,8 +393,8 @@ def test_by_default_lists_and_logging_are_declared(version):
 @pytest.mark.covers("SRV-19", "SRV-20", "SRV-21")
 @ERAS
 @pytest.mark.parametrize("declared", CALLS)
-def test_declared_capabilities_replace_the_default_and_what_is_not_declared_is_not_found(declared, era):
-    server = Server(capabilities={declared: {}})
+def test_a_capabilities_object_replaces_what_is_derived_and_what_it_lacks_is_not_found(declared, era):
+    server = Server(capabilities=types.ServerCapabilities(**{declared: server_capability(declared)}))
     assert server.capabilities == types.ServerCapabilities(**{declared: server_capability(declared)})
     for capability, calls in CALLS.items():
         for method, params in calls:
@@ -347,10 +411,41 @@ def server_capability(name):
 @pytest.mark.covers("SRV-20")
 def test_capabilities_of_ones_own_travel_as_given():
     own = {"experimental": {"acme": {"fast": True}}, "extensions": {"com.example/x": {"level": 2}}}
-    for given in (own, types.ServerCapabilities(**own)):
+    derived = Server().capabilities
+    for given, told in ((own, msgspec.to_builtins(derived) | own), (types.ServerCapabilities(**own), own)):
         server = Server(capabilities=given)
-        assert ask(server, "initialize", introduction(), "none")["result"]["capabilities"] == own
-        assert ask(server, "server/discover", era="stateless")["result"]["capabilities"] == own
+        assert ask(server, "initialize", introduction(), "none")["result"]["capabilities"] == told
+        assert ask(server, "server/discover", era="stateless")["result"]["capabilities"] == told
+
+
+@pytest.mark.covers("SRV-18", "SRV-19")
+def test_a_dict_of_capabilities_adds_to_what_is_derived_and_false_hides():
+    server = Server(capabilities={"resources": {"subscribe": True}, "prompts": False, "completions": True})
+    server.tool(name="context")(returning_its_context)
+    assert ask(server, "initialize", introduction(), "none")["result"]["capabilities"] == {
+        "tools": {"listChanged": True},
+        "resources": {"listChanged": True, "subscribe": True},
+        "logging": {},
+        "completions": {},
+    }
+    assert ask(server, "tools/call", {"name": "context"})["result"]["content"]
+    assert ask(server, "prompts/list")["error"]["code"] == -32601
+    server.capabilities = {"tools": {"list_changed": False}}
+    assert server.capabilities.tools == types.ListChangedCapability(list_changed=False)
+    assert "result" in ask(server, "prompts/list")
+    with pytest.raises(DefinitionError, match="capabilities has no 'toolz'"):
+        server.capabilities = {"toolz": False}
+    assert server.capabilities.tools == types.ListChangedCapability(list_changed=False)
+
+
+@pytest.mark.covers("SRV-19")
+def test_an_author_is_warned_of_what_is_registered_and_not_declared(caplog):
+    server = Server("shop", capabilities=types.ServerCapabilities(logging={}))
+    server.tool(name="context")(returning_its_context)
+    for _ in range(2):
+        assert ask(server, "tools/list")["error"]["code"] == -32601
+    [record] = caplog.records
+    assert "The server 'shop' has tools that no client can use" in record.getMessage()
 
 
 @pytest.mark.covers("SRV-20")

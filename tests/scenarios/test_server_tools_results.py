@@ -109,7 +109,6 @@ def output_schema(server: Server, era: str) -> Any:
         (types.EmbeddedResource(types.ResourceContents("file:///a", "text/plain", text="a")), [FILE]),
         (["hello", Image(b"x"), types.TextContent("hello"), PIXEL], [HELLO, PIXEL, HELLO, PIXEL]),
         (("hello", Audio(b"x")), [HELLO, TONE]),
-        (["hello", "hello"], [HELLO, HELLO]),
         (HELLO, [HELLO]),
         ([HELLO, PIXEL], [HELLO, PIXEL]),
         ([types.UnknownContent(type="video", url="u")], [{"type": "video", "url": "u"}]),
@@ -137,7 +136,6 @@ def test_content_without_an_annotation_stays_content(value, content):
         ([], list[types.TextContent], []),
         ((), tuple[Image, ...], []),
         ([PIXEL], list[Any], [PIXEL]),
-        (["hello"], list, [HELLO]),
         (Image(b"x"), Image | Forecast, [PIXEL]),
         (ToolResult("hello"), ToolResult, [HELLO]),
     ],
@@ -217,9 +215,10 @@ def test_data_is_structured_content_with_its_json_as_text(value, annotation, sch
     if era < "2025-06-18":
         assert listed is None
         assert "structuredContent" not in result
-    elif era < "2026-07-28" and not is_object:
+    elif not is_object:
         assert listed["properties"]["result"] == without_title(schema)
-        assert (listed["type"], listed["required"], listed["x-dragoman-wrapped"]) == ("object", ["result"], True)
+        assert (listed["type"], listed["required"]) == ("object", ["result"])
+        assert listed["x-dragoman-wrapped"] is listed["x-fastmcp-wrap-result"] is True
         assert result["structuredContent"] == {"result": json}
     else:
         assert without_title(listed) == schema
@@ -235,14 +234,21 @@ def without_title(schema: types.Json) -> types.Json:
 
 
 @pytest.mark.covers("RSP-04", "SCH-15")
-@pytest.mark.parametrize("value", [{"a": 1}, [1, 2], 7, [], [{"type": "sale"}], {"type": "text"}, Forecast("Oslo", 3)])
-def test_data_without_an_annotation_is_structured_and_has_no_schema(value):
-    server = returning(value)
-    assert output_schema(server, "2026-07-28") is None
-    plain = value.__dict__ if isinstance(value, Forecast) else value
-    assert called(server, "get", era="2026-07-28")["structuredContent"] == plain
-    wrapped = plain if isinstance(plain, dict) else {"result": plain}
-    assert called(server, "get", era="2025-11-25")["structuredContent"] == wrapped
+@pytest.mark.parametrize(
+    "value",
+    [{"a": 1}, [1, 2], 7, [], ["x"], ["x", 1], [None], [{"type": "sale"}], {"type": "text"}, Forecast("Oslo", 3)],
+    ids=repr,
+)
+@pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
+def test_data_without_an_annotation_is_structured_and_has_no_schema(value, era):
+    servers = [returning(value), returning(value, list), returning(value, list[Any])]
+    for server in servers if isinstance(value, list) else servers[:1]:
+        assert output_schema(server, era) is None
+        plain = value.__dict__ if isinstance(value, Forecast) else value
+        wrapped = plain if isinstance(plain, dict) else {"result": plain}
+        result = called(server, "get", era=era)
+        assert result["structuredContent"] == wrapped
+        assert types.decode(text(result).encode(), Any) == plain
 
 
 @pytest.mark.covers("SCH-02", "SCH-05", "SCH-06")
@@ -252,10 +258,31 @@ def test_an_output_schema_that_is_given_is_listed_verbatim_and_decides(schema, a
     given = OutputSchema(schema) if as_object else schema
     value = ["a"] if "items" in schema else "a"
     server = returning(value, output_schema=given)
-    assert output_schema(server, "2026-07-28") == schema
+    for era in ("2025-11-25", "2026-07-28"):
+        assert output_schema(server, era)["properties"] == {"result": schema}
+        assert called(server, "get", era=era)["structuredContent"] == {"result": value}
+
+
+@pytest.mark.covers("SCH-05", "BEY-13")
+@pytest.mark.parametrize(("value", "annotation"), [(7, int), (["a"], list[str]), (None, int | None), (7, dict | int)])
+def test_a_tool_may_send_bare_values_where_the_version_has_them(value, annotation):
+    server = returning(value, annotation, wrap_result=False)
+    assert "x-dragoman-wrapped" not in output_schema(server, "2026-07-28")
     assert called(server, "get", era="2026-07-28")["structuredContent"] == value
-    assert output_schema(server, "2025-11-25")["properties"] == {"result": schema}
+    assert output_schema(server, "2025-11-25")["x-fastmcp-wrap-result"] is True
     assert called(server, "get", era="2025-11-25")["structuredContent"] == {"result": value}
+
+
+@pytest.mark.covers("SCH-03")
+def test_an_output_schema_of_properties_alone_is_that_of_an_object():
+    server = returning({"a": 1}, output_schema={"properties": {"a": {"type": "integer"}}, "required": ["a"]})
+    for era in ("2025-11-25", "2026-07-28"):
+        assert output_schema(server, era) == {
+            "type": "object",
+            "properties": {"a": {"type": "integer"}},
+            "required": ["a"],
+        }
+        assert called(server, "get", era=era)["structuredContent"] == {"a": 1}
 
 
 @pytest.mark.covers("RSP-08")

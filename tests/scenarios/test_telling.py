@@ -168,7 +168,7 @@ async def test_a_stateless_request_with_an_unknown_level_is_refused():
 @pytest.mark.covers("LOG-03")
 @scenario
 async def test_a_server_that_does_not_declare_logging_sends_no_messages_and_has_no_level():
-    server = Server(capabilities={"tools": {}})
+    server = Server(capabilities={"logging": False})
     log_all(server)
     async with WirePeer(server) as peer, WirePeer(server, "stateless") as stateless:
         assert (await peer.request("logging/setLevel", {"level": "debug"}))["error"]["code"] == -32601

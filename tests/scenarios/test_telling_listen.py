@@ -88,10 +88,11 @@ async def test_only_what_was_asked_for_is_told(wanted):
     ("capabilities", "honoured"),
     [
         (None, EVERYTHING),
-        ({}, {}),
-        ({"tools": {}, "resources": {}}, {}),
-        ({"tools": {"listChanged": True}}, {"toolsListChanged": True}),
-        ({"resources": {"subscribe": True}}, {"resourceSubscriptions": ["file:///a"]}),
+        ({}, EVERYTHING),
+        ({"tools": False, "prompts": False, "resources": False}, {}),
+        (types.ServerCapabilities(), {}),
+        ({"tools": {"listChanged": True}, "prompts": False, "resources": False}, {"toolsListChanged": True}),
+        ({"resources": {"subscribe": True}}, EVERYTHING | {"resourceSubscriptions": ["file:///a"]}),
     ],
     ids=repr,
 )

@@ -93,7 +93,7 @@ def test_connections_of_several_loops_are_told_of_a_change(kind):
 async def test_a_change_is_told_only_where_it_is_declared(kind):
     every = {"tools", "prompts", "resources"}
     undeclared = Server(capabilities={name: {"listChanged": name != kind} for name in every})
-    empty = Server(capabilities={})
+    empty = Server(capabilities=dict.fromkeys(every, False))
     async with WirePeer(undeclared) as peer, WirePeer(empty) as other:
         notify(undeclared, kind)
         notify(empty, kind)

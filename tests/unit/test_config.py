@@ -4,7 +4,8 @@ import pytest
 
 import dragoman
 from dragoman import Configuration, DefinitionError
-from dragoman.config import PROCESS, is_async
+from dragoman.config import PROCESS, PROTOCOL_VERSIONS, is_async
+from dragoman.protocol.versions import VERSIONS, version_names
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +61,8 @@ def test_configuring_adds_to_what_was_configured_and_none_takes_it_back():
         ({"around_request": []}, r"around_request must be callable, not \[\]"),
         ({"around_request": report}, r"around_request must be async, .*async def around\(data, call_next\)"),
         ({"exception_reporter": around}, r"exception_reporter must not be async, .*def report\(error, info\)"),
-        ({"protocol_version": 2025}, "protocol_version must be a version's name, not 2025"),
+        ({"protocol_version": 2025}, "There is no protocol version 2025; there are 2026-07-28, 2025-11-25"),
+        ({"protocol_version": "nonsense"}, "There is no protocol version 'nonsense'; there are 2026-07-28, 2025-11-25"),
     ],
 )
 @pytest.mark.parametrize("configure", [Configuration, dragoman.configure])
@@ -76,9 +78,20 @@ def test_an_option_that_does_not_exist_is_refused_and_those_that_do_are_named():
         dragoman.configure(reporter=report)
 
 
-def test_a_configuration_cannot_be_changed_behind_the_back_of_its_server():
-    with pytest.raises(AttributeError):
-        Configuration().protocol_version = "2025-11-25"
+@pytest.mark.covers("CFG-14")
+def test_a_configuration_is_filled_attribute_by_attribute_and_each_value_is_checked():
+    configuration = Configuration()
+    configuration.exception_reporter = report
+    assert configuration == Configuration(exception_reporter=report)
+    with pytest.raises(DefinitionError, match="There is no protocol version 'nonsense'"):
+        configuration.protocol_version = "nonsense"
+    with pytest.raises(DefinitionError, match="There is no option 'reporter'; there are exception_reporter"):
+        configuration.reporter = report
+    assert configuration == Configuration(exception_reporter=report)
+
+
+def test_the_versions_that_can_be_configured_are_those_that_are_spoken():
+    assert list(PROTOCOL_VERSIONS) == version_names(VERSIONS)
 
 
 @pytest.mark.parametrize("function", [around, AsyncCallable(), partial(around, {})])

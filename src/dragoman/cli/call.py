@@ -13,6 +13,9 @@ from dragoman.cli.settings import Settings
 from dragoman.cli.targets import aim_at, connected
 from dragoman.cli.terminal import Terminal
 
+CRASHED = "Internal error occurred"
+"""What servers say of an error that they keep to themselves."""
+
 
 @click.command("call", short_help="Call a tool.")
 @click.argument("words", nargs=-1, required=True, metavar="[TARGET] TOOL [KEY=VALUE ...]")
@@ -60,7 +63,8 @@ async def _call(settings: Settings, target: str | None, name: str, arguments: Ar
             progress.close()
     if result.is_error and not settings.json:
         said = " ".join(result.text.split()) or "it did not say why"
-        terminal.tell(f"dragoman: the tool failed: {said}")
+        where = "; the server's log says why, and --verbose shows that of a program" if said == CRASHED else ""
+        terminal.tell(f"dragoman: the tool failed: {said}{where}")
         return FAILED
     Display(terminal, name, folder).result(result)
     return FAILED if result.is_error else OK

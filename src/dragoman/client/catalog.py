@@ -21,7 +21,7 @@ from msgspec import UNSET, Struct
 
 from dragoman import types
 from dragoman.errors import DefinitionError, ValidationError
-from dragoman.protocol.fields import WRAPPED
+from dragoman.protocol.fields import is_wrapped
 from dragoman.protocol.headers import HeaderPlan
 
 Kind = Literal["tools", "prompts", "resources", "resource_templates"]
@@ -38,8 +38,8 @@ class KnownTool:
         self.plan = HeaderPlan()
         self.is_doubted = False
         """Whether a result did not fit, and the tool was then found to be as it was."""
-        self.is_wrapped = bool(tool.output_schema and tool.output_schema.get(WRAPPED))
-        """Whether structured content was put into an object for the sake of an old version."""
+        self.is_wrapped = tool.output_schema is not None and is_wrapped(tool.output_schema)
+        """Whether structured content is inside an object because it is none itself."""
         self._validator: Any = None
 
     @property

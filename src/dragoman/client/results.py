@@ -42,7 +42,7 @@ def read(raw: Raw, kind: type[R], method: str) -> R | types.InputRequiredResult:
 
 
 def unwrap(result: types.CallToolResult) -> None:
-    """Take structured content out of the object that it was put into for the sake of an old version."""
+    """Take structured content out of the object that it was put into because it is none itself."""
     structured = result.structured_content
     if not result.is_error and isinstance(structured, dict) and structured.keys() == {"result"}:
         result.structured_content = structured["result"]

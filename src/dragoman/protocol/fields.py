@@ -83,8 +83,8 @@ UNTIL: dict[type[Struct], dict[str, Version]] = {
 T = TypeVar("T")
 Structured = TypeVar("Structured", types.CallToolResult, types.ToolResultContent)
 
-WRAPPED = "x-dragoman-wrapped"
-"""Marks an output schema whose values travel as `{"result": value}`."""
+WRAP_MARKS = ("x-dragoman-wrapped", "x-fastmcp-wrap-result")
+"""Mark an output schema whose values travel as `{"result": value}`; the second is the mark that FastMCP reads."""
 
 
 def trim(value: T, version: Version) -> T:
@@ -223,10 +223,7 @@ def _is_encoded_object(value: Any) -> bool:
 
 
 def wrap(result: types.Result) -> types.Result:
-    """Return a tool's result with its structured content, if it has any, inside an object.
-
-    Versions before 2026-07-28 demand it so of a tool whose output schema is not that of an object.
-    """
+    """Return a tool's result with its structured content, if it has any, inside an object."""
     if isinstance(result, types.CallToolResult) and result.structured_content is not UNSET:
         return _wrapped(result)
     return result
@@ -239,20 +236,27 @@ def _wrapped(result: Structured) -> Structured:
 
 
 def wraps(output_schema: types.Json) -> bool:
-    """Tell whether values of a schema are wrapped for versions before 2026-07-28: its root is not an object."""
+    """Tell whether values of a schema must be wrapped before 2026-07-28: the schema's root is not an object."""
     return output_schema.get("type") != "object"
+
+
+def is_wrapped(output_schema: types.Json) -> bool:
+    """Tell whether an output schema is marked as that of wrapped values, by dragoman or by FastMCP."""
+    return any(output_schema.get(mark) is True for mark in WRAP_MARKS)
 
 
 def _object_schema(tool: types.Tool) -> types.Tool:
     if tool.output_schema is None or not wraps(tool.output_schema):
         return tool
-    return msgspec.structs.replace(tool, output_schema=_wrap_schema(tool.output_schema))
+    return msgspec.structs.replace(tool, output_schema=wrap_schema(tool.output_schema))
 
 
-def _wrap_schema(schema: types.Json) -> types.Json:
+def wrap_schema(schema: types.Json) -> types.Json:
+    """Return the schema of an object that holds a value of the given schema as `result`."""
+    marks = dict.fromkeys(WRAP_MARKS, True)
     dialect = {key: value for key, value in schema.items() if key == "$schema"}
     inner = _rebase({key: value for key, value in schema.items() if key != "$schema"})
-    return {**dialect, "type": "object", "properties": {"result": inner}, "required": ["result"], WRAPPED: True}
+    return {**dialect, "type": "object", "properties": {"result": inner}, "required": ["result"], **marks}
 
 
 _HOLDS_VALUES = frozenset({"const", "enum", "default", "examples"})

@@ -125,10 +125,11 @@ class _Job:
 
 
 def _raisable(error: BaseException) -> BaseException:
-    if not isinstance(error, StopIteration):
+    if not isinstance(error, StopIteration | GeneratorExit):
         return error
-    # A future refuses a StopIteration; a coroutine that lets one out turns it into the same RuntimeError.
-    replacement = RuntimeError("function raised StopIteration")
+    # A future refuses a StopIteration, and a GeneratorExit would close whoever awaits it; a coroutine that lets a
+    # StopIteration out turns it into the same RuntimeError.
+    replacement = RuntimeError(f"function raised {type(error).__name__}")
     replacement.__cause__ = error
     return replacement
 

@@ -24,7 +24,7 @@ from contextvars import Context, copy_context
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
-from dragoman.runtime.tasks import current_task
+from dragoman.runtime.tasks import OwnTask, current_task
 
 Job = Coroutine[Any, Any, None]
 Came = TypeVar("Came")
@@ -49,7 +49,7 @@ class _Runner(Coroutine[Any, Any, None]):
         self.has_begun = False
         self.made = monotonic()
         # Not by the loop's factory, which may begin a task at once (Python 3.12: eager tasks).
-        self.task: asyncio.Task[None] = asyncio.Task(self, loop=loop)
+        self.task: asyncio.Task[None] = OwnTask(self, loop=loop)
 
     def keep(self, context: Context, job: Job, awaited: Any) -> None:
         """Go on with a coroutine that waits for something."""

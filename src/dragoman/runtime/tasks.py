@@ -1,11 +1,13 @@
-"""Which task is running in a loop."""
+"""Which task is running in a loop, and who cancelled it."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 current_task: Callable[[asyncio.AbstractEventLoop], asyncio.Task[Any] | None]
 
@@ -14,3 +16,15 @@ if sys.version_info >= (3, 12):
 else:
     # Which asyncio looks up by a function that takes four times as long, being written in Python.
     current_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]
+
+
+class OwnTask(asyncio.Task[T]):
+    """A task that knows whether the code that it runs cancelled it, or somebody else did."""
+
+    cancelled_itself = False
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Ask the task to end, as any task is asked."""
+        if current_task(self.get_loop()) is self:
+            self.cancelled_itself = True
+        return super().cancel(msg)

@@ -20,6 +20,7 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.errors import (
     Cancelled,
+    DefinitionError,
     DragomanError,
     InternalError,
     MissingCapability,
@@ -29,7 +30,16 @@ from dragoman.errors import (
 from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import encode
 from dragoman.server.call import Call
-from dragoman.server.questions import Capability, ElicitUrl, InputRequired, Question, RunEnded
+from dragoman.server.questions import (
+    Capability,
+    ElicitUrl,
+    InputRequired,
+    Page,
+    Question,
+    RunEnded,
+    checked_elicitations,
+    pages,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -140,7 +150,7 @@ class Asking:
 
         version = self._call.request.caller.version
         asked = [
-            self._call.channel.request(question.method, trim(question.request().params, version) or {}, timeout)
+            self._call.ask_client(question.method, trim(question.request().params, version) or {}, timeout)
             for question in questions
         ]
         if len(asked) == 1:
@@ -195,6 +205,24 @@ class Asking:
         else:
             self._steps[name] = raw
         return raw
+
+    def pages_to_visit(self, wanted: list[Page]) -> dict[str, ElicitUrl]:
+        """Return the questions for pages, by key (stateless), without those that the user was asked to visit before.
+
+        Consent is not the end of a visit: whoever agreed once would only be asked the same again. An author may make up
+        the query of a URL anew in each run, so it does not count.
+        """
+        questions: dict[str, ElicitUrl] = {}
+        number = 1
+        for page in wanted:
+            step = f"visited {page.url.partition('?')[0]}"
+            if self.recorded_step(step) is None:
+                while f"url-{number}" in self.rounds.inputs or f"url-{number}" in questions:
+                    number += 1
+                questions[f"url-{number}"] = ElicitUrl(page.message, page.url)
+        for page in wanted:
+            self.record_step(f"visited {page.url.partition('?')[0]}", value=True)
+        return questions
 
     def ended(self, error: BaseException | None) -> bool:
         """Tidy up after a run; tell whether it was ended by a question rather than by what it raised."""
@@ -267,15 +295,31 @@ async def settled(call: Call, outcome: Any, run_again: Callable[[], Any]) -> Any
 
 
 def _failed(call: Call, error: BaseException) -> tuple[InputRequired | None, BaseException | None]:
-    if isinstance(error, UrlElicitationRequired) and call.request.caller.version.stateless:
-        return _as_questions(error), None
-    return None, error
+    """Return what a failure asks for, or the failure: the stateless era has no error for pages to visit, and asks."""
+    if not isinstance(error, UrlElicitationRequired):
+        return None, error
+    try:
+        checked = checked_elicitations(error)
+    except DefinitionError as misfit:
+        return None, misfit
+    if call.request.caller.version.stateless:
+        questions = asking_of(call).pages_to_visit(pages(checked))
+        if questions:
+            return InputRequired(questions), None
+    return None, checked
 
 
-def _as_questions(error: UrlElicitationRequired) -> InputRequired:
-    """The stateless era has no error for it: the pages to visit are asked for."""
-    asked = [msgspec.convert(msgspec.to_builtins(one), types.ElicitRequestParams) for one in error.elicitations]
-    return InputRequired({f"url-{order}": ElicitUrl(one.message, one.url or "") for order, one in enumerate(asked, 1)})
+def explanation(call: Call, error: BaseException) -> str | None:
+    """Return what to say of an error that is about the client and that its version has no code for, or None."""
+    said = call.client_error(error)
+    if said is not None:
+        return said
+    if not isinstance(error, MissingCapability | UrlElicitationRequired):
+        return None
+    if error.code not in dict(call.request.caller.version.replaced_errors):
+        return None
+    visited = pages(error) if isinstance(error, UrlElicitationRequired) else []
+    return "\n".join([error.message, *(f"{page.message} {page.url}" for page in visited)])
 
 
 def asking_of(call: Call) -> Asking:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Raw, Struct, field
 
 from dragoman import types
-from dragoman.errors import Cancelled, DragomanError, RpcError
+from dragoman.errors import Cancelled, DragomanError, RpcError, TransportError
 from dragoman.protocol import eras
 
 if TYPE_CHECKING:
@@ -121,6 +121,10 @@ class Call(Struct, eq=False):
     lacked: list[str] | None = None
     """The scopes for lack of which the handler refused."""
     cancelled: bool = False
+    cancel_reason: str | None = None
+    """Why the client gave the request up, if it said so."""
+    cancel_callbacks: list[Callable[[], Any]] | None = None
+    """What a handler wants to be called when the request is given up."""
     stopped: RpcError | None = None
     """What whoever asked is told when it was given up because the server, or its session, ends."""
     ended: bool = False
@@ -128,6 +132,8 @@ class Call(Struct, eq=False):
     asking: Asking | None = None
     task: asyncio.Task[Any] | None = None
     """The task that serves the request, where there is one."""
+    client_errors: list[tuple[str, Exception]] | None = None
+    """What came of requests to the client that failed, with their methods: the client's errors, not the handler's."""
     driven: set[Future[Any]] = field(default_factory=set)
     """What a blocking handler waits for in the loop."""
 
@@ -136,13 +142,68 @@ class Call(Struct, eq=False):
         self.stopped = self.stopped or why
         self.give_up()
 
-    def give_up(self) -> None:
+    def give_up(self, reason: str | None = None) -> None:
         """Let the handler know that nobody wants its outcome: its task is cancelled, and what a thread waits for."""
         self.cancelled = True
+        self.cancel_reason = self.cancel_reason if reason is None else reason
+        while self.cancel_callbacks:
+            self._call_back(self.cancel_callbacks.pop(0))
         for future in list(self.driven):
             future.cancel()
         if self.task is not None:
             self._cancel_soon()
+
+    def on_cancel(self, callback: Callable[[], Any]) -> Callable[[], None]:
+        """Call something when the request is given up, at once if it already is; return what takes that back."""
+        if self.cancel_callbacks is None:
+            self.cancel_callbacks = []
+        callbacks = self.cancel_callbacks
+        callbacks.append(callback)
+
+        def take_back() -> bool:
+            try:
+                callbacks.remove(callback)
+            except ValueError:  # it was called
+                return False
+            return True
+
+        # Another thread may give the request up just now; whoever takes the callback out of the list calls it.
+        if self.cancelled and take_back():
+            self._call_back(callback)
+
+        def stop() -> None:
+            take_back()
+
+        return stop
+
+    def _call_back(self, callback: Callable[[], Any]) -> None:
+        try:
+            callback()
+        except Exception as error:
+            self.server.report(error, self)
+
+    async def ask_client(self, method: str, params: Any, timeout: float) -> Raw:
+        """Ask the client and return what it answers; that it refuses, or does not answer, is noted as its own error."""
+        try:
+            return await self.channel.request(method, params, timeout)
+        except (RpcError, TransportError) as error:
+            self.note_client_error(method, error)
+            raise
+
+    def note_client_error(self, method: str, error: Exception) -> None:
+        """Note that an error is the client's: what came of asking it."""
+        if self.client_errors is None:
+            self.client_errors = []
+        self.client_errors.append((method, error))
+
+    def client_error(self, error: BaseException) -> str | None:
+        """Return what to say of an error that came of asking the client; None if it is another error."""
+        for method, known in self.client_errors or ():
+            if known is error:
+                if isinstance(known, RpcError):
+                    return f"The client refused {method}: {known.message} ({known.code})"
+                return str(known)
+        return None
 
     def _cancel_soon(self) -> None:
         # After its first step, which is scheduled already: a task that never began would not clean up after itself.
@@ -161,7 +222,23 @@ class Call(Struct, eq=False):
         """
         import asyncio
 
-        if isinstance(error, asyncio.CancelledError):
-            task = asyncio.current_task()
-            return self.cancelled or (task is not None and task.cancelling() > 0)
-        return isinstance(error, GeneratorExit) or (isinstance(error, Cancelled) and self.cancelled)
+        if isinstance(error, Cancelled):
+            return self.cancelled
+        if not isinstance(error, asyncio.CancelledError | GeneratorExit):
+            return False
+        task = _current_task()
+        if isinstance(error, GeneratorExit):
+            # A coroutine that is closed does not run in its task; a handler that raises this does.
+            return self.task is not None and task is not self.task
+        if self.cancelled or task is None or not task.cancelling():
+            return self.cancelled
+        return not getattr(task, "cancelled_itself", False)
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    import asyncio
+
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop runs
+        return None

@@ -54,8 +54,10 @@ class Completers:
 def completion_result(found: Any) -> types.CompleteResult:
     """Return what a completer gave back as a result: at most 100 values, saying how many there are.
 
-    It may give values, one value, a Completion or a dict of its fields, a whole result, or None.
+    It may give values, one value, a Completion, a whole result, a dict of the fields of either, or None.
     """
+    if isinstance(found, dict) and "completion" in found:
+        found = wire_object(found, types.CompleteResult, "The result of a completion")
     if isinstance(found, types.CompleteResult):
         return msgspec.structs.replace(found, completion=_capped(found.completion))
     return types.CompleteResult(_capped(_completion(found)))

@@ -258,8 +258,8 @@ class Connection:
         match event:
             case Reply(data):
                 self._send(data)
-            case GaveUp(id):
-                self._cancel(id)
+            case GaveUp(id, reason):
+                self._cancel(id, reason)
             case Answered(waiter, outcome):
                 _reject(waiter, outcome) if isinstance(outcome, RpcError) else _resolve(waiter, outcome)
             case jsonrpc.Notification(method):
@@ -269,11 +269,11 @@ class Connection:
             case _:  # progress on requests of ours, and answers that nobody waits for
                 pass
 
-    def _cancel(self, id: Any) -> None:
+    def _cancel(self, id: Any, reason: str | None) -> None:
         for subscription in [one for one in self._subscriptions if one.id == id]:
             del self._subscriptions[subscription]
         if id in self._running:
-            self._running[id].give_up()
+            self._running[id].give_up(reason)
 
     async def _finish(self, call: Call, outcome: CoroutineType[Any, Any, Any]) -> None:
         call.task = self._relay.task

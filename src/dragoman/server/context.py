@@ -97,6 +97,24 @@ class RequestFacts:
         """Whether the client gave the request up."""
         return self._call.cancelled
 
+    @property
+    def cancel_reason(self) -> str | None:
+        """Why the client gave the request up, if it did and said so."""
+        return self._call.cancel_reason
+
+    def on_cancel(self, callback: Callable[[], Any]) -> Callable[[], None]:
+        """Call a function when the client gives the request up, and at once if it already did.
+
+        Example:
+            def query(sql: str, ctx: BlockingContext) -> list[str]:
+                ctx.on_cancel(connection.interrupt)
+                return connection.execute(sql)
+
+        The callback runs in the event loop, so it must not block. An error that it raises is reported. The function
+        that is returned takes the callback back.
+        """
+        return self._call.on_cancel(callback)
+
     def raise_if_cancelled(self) -> None:
         """End the handler if the client gave the request up.
 
@@ -248,7 +266,7 @@ class Context(RequestFacts):
             Timeout: it did not answer.
         """
         self._refuse_ping()
-        await self._call.channel.request("ping", {}, timeout)
+        await self._call.ask_client("ping", {}, timeout)
 
     @overload
     async def elicit(
@@ -294,7 +312,7 @@ class Context(RequestFacts):
 
     async def sample(
         self,
-        messages: str | types.SamplingMessage | Iterable[types.SamplingMessage],
+        messages: str | types.SamplingMessage | types.Json | Iterable[types.SamplingMessage | types.Json],
         *,
         max_tokens: int = 1024,
         system_prompt: str | None = None,
@@ -308,7 +326,7 @@ class Context(RequestFacts):
         key: str | None = None,
         timeout: float = TIMEOUT,
     ) -> types.CreateMessageResult:
-        """Ask the client's model.
+        """Ask the client's model: by text, a message or several, which may be plain dicts.
 
         Example:
             summary = (await ctx.sample(f"Summarise: {text}", max_tokens=200)).text

@@ -11,6 +11,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypeVar
 
 from msgspec import Raw, UnsetType
@@ -77,14 +78,19 @@ class Definition(Generic[Parameters, Returned]):
 
     @classmethod
     def define(cls, function: Callable[Parameters, Returned], /, **options: Any) -> Self:
-        """Make one of a function; the options are the attributes that a class would set, and None sets nothing."""
+        """Make one of a function; the options are the attributes that a class would set, and None sets nothing.
+
+        Raises:
+            DefinitionError: it is no function, or one that cannot be served; the message names the remedy.
+        """
+        _refuse_class(function, cls)
         made = cls.__new__(cls)
         made._set(options)
         made._adopt(function, _name_of(function), None)
         functools.update_wrapper(made, function, updated=())
         return made
 
-    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
+    def __call__(self, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         """Call the function as it is."""
         return self._function(*args, **kwargs)  # type: ignore[no-any-return]
 
@@ -124,22 +130,20 @@ class Definition(Generic[Parameters, Returned]):
         Raises:
             ArgumentsRejected: the arguments do not fit.
         """
-        args, kwargs = self.bind(call, arguments)
+        make_context = self._make_context
+        args, kwargs = self.signature.bind(arguments, None if make_context is None else make_context(call))
         return self.start(*args, **kwargs)
 
-    def bind(self, call: Call, arguments: Raw | UnsetType) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return what to call the function with: a client's arguments, and the context if it takes one.
-
-        Raises:
-            ArgumentsRejected: the arguments do not fit.
-        """
-        make_context = self._make_context
-        return self.signature.bind(arguments, None if make_context is None else make_context(call))
-
-    def _offload(self, *args: Any, **kwargs: Any) -> Any:
+    def _offload(self, /, *args: Any, **kwargs: Any) -> Any:
         from dragoman.runtime.offload import offload
 
         return offload(self._function, *args, **kwargs)
+
+
+async def settled_value(outcome: CoroutineType[Any, Any, Any]) -> Any:
+    """Return what a function gives in the end; a `def` may have returned a coroutine."""
+    value = await outcome
+    return await value if isinstance(value, CoroutineType) else value
 
 
 def snake_case(name: str) -> str:
@@ -157,6 +161,17 @@ def _name_of(function: Any) -> str:
     while isinstance(function, functools.partial):
         function = function.func
     return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _refuse_class(function: Any, kind: type[Any]) -> None:
+    if isinstance(function, type):
+        what = kind.__name__
+        raise DefinitionError(
+            f"{function.__name__} is a class, and a {what} is made of a function: decorate a function or a method of an"
+            f" object, or let the class extend dragoman.{what} and give it to the server"
+        )
+    if not callable(function):
+        raise DefinitionError(f"{function!r} cannot be called: give a function")
 
 
 def _is_option(kind: type[Any], name: str) -> bool:

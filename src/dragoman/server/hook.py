@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from types import CoroutineType
 from typing import Any
 
 from dragoman.server.call import Call
@@ -36,7 +37,8 @@ class Hook:
             return await self._function(*args, **kwargs)
         from dragoman.runtime.offload import offload
 
-        return await offload(self._function, *args, **kwargs)
+        value = await offload(self._function, *args, **kwargs)
+        return await value if isinstance(value, CoroutineType) else value
 
     def _bind(self, call: Call, values: list[Any]) -> tuple[list[Any], dict[str, Any]]:
         args: list[Any] = []

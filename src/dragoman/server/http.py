@@ -44,6 +44,7 @@ from dragoman.protocol.exchange import (
     receive,
 )
 from dragoman.protocol.versions import ASSUMED_OVER_HTTP, find_version, version_names
+from dragoman.runtime.tasks import OwnTask
 from dragoman.server import serving
 from dragoman.server.admission import Admission, Entrance
 from dragoman.server.call import SILENCE, Call, Channel, Session
@@ -378,7 +379,7 @@ class HttpService:
         else:
             let_go = exchange.loop.create_future()
             channel.open(let_go)
-            call.task = asyncio.create_task(serving)
+            call.task = OwnTask(serving, loop=exchange.loop)
             try:
                 await let_go
             except asyncio.CancelledError:

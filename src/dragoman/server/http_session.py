@@ -220,10 +220,10 @@ class HttpSession:
     def _cancel(self, params: Raw) -> bool:
         """Give up the request that a cancellation names; false if it is not served here."""
         with suppress(msgspec.DecodeError):
-            id = _cancelled.decode(params).request_id
-            call = None if id is None else self.running.get(id)
+            cancelled = _cancelled.decode(params)
+            call = None if cancelled.request_id is None else self.running.get(cancelled.request_id)
             if call is not None:
-                call.give_up()
+                call.give_up(cancelled.reason)
                 return True
         return False
 

@@ -17,7 +17,7 @@ from msgspec import UNSET, Raw
 
 from dragoman import types
 from dragoman.config import Configuration
-from dragoman.errors import InvalidParams, MethodNotFound, ResourceNotFound, RpcError
+from dragoman.errors import InvalidParams, MethodNotFound, ResourceNotFound, RpcError, ToolError
 from dragoman.protocol import eras
 from dragoman.server.call import Call
 from dragoman.server.serving import Handler, is_crash
@@ -95,13 +95,21 @@ class _Observation:
             self.result = await self._handler()
         except BaseException as error:
             self.failure = error
-            self.data["error"] = _label(error)
+            self._note(error)
             raise
         finally:
-            self.data.update(_facts(self._call))
+            self.data.update(_facts(self._call, is_unknown=isinstance(self.failure, ResourceNotFound)))
         if isinstance(self.result, types.CallToolResult) and self.result.is_error:
             self.data["error"] = "internal_error" if is_crash(self.result) else "tool_error"
         return self.result
+
+    def _note(self, error: BaseException) -> None:
+        if self._call.is_given_up_by(error):
+            self.data["error"] = "cancelled"
+            if self._call.cancel_reason is not None:
+                self.data["cancel_reason"] = self._call.cancel_reason
+        else:
+            self.data["error"] = _label(error)
 
 
 async def _around(server: Server, call: Call, observation: _Observation, configuration: Configuration) -> Any:
@@ -140,19 +148,20 @@ def readable(raw: Raw) -> Any:
         return bytes(raw).decode(errors="replace")
 
 
-def _facts(call: Call) -> dict[str, Any]:
+def _facts(call: Call, *, is_unknown: bool) -> dict[str, Any]:
     params, caller = call.request.params, call.request.caller
     if call.request.method.name == "initialize" and call.session.caller is not None:
         caller = call.session.caller
     info = caller.info
     facts: dict[str, Any] = {} if info is None else {"client": {"name": info.name, "version": info.version}}
+    # A name that nothing is registered under would make a label of whatever a client sends.
     match call.request.method.name:
-        case "tools/call":
+        case "tools/call" if params.name in call.server.registry.tools:
             arguments = {} if params.arguments is UNSET else readable(params.arguments) or {}
             facts |= {"tool_name": params.name, "tool_arguments": arguments}
-        case "prompts/get":
+        case "prompts/get" if params.name in call.server.registry.prompts:
             facts["prompt_name"] = params.name
-        case "resources/read":
+        case "resources/read" if not is_unknown:
             facts["resource_uri"] = params.uri
     return facts
 
@@ -170,4 +179,6 @@ def _label(error: BaseException) -> str:
             "Missing required": "missing_required_arguments",
         }
         return next((label for text, label in beginnings.items() if error.message.startswith(text)), "invalid_params")
+    if isinstance(error, ToolError):
+        return "tool_error"
     return "rpc_error" if isinstance(error, RpcError) else "internal_error"

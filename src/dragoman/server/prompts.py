@@ -13,9 +13,9 @@ from dragoman import types
 from dragoman.errors import DefinitionError, InvalidParams
 from dragoman.server.call import Call
 from dragoman.server.completion import Completers
-from dragoman.server.definition import Definition, P, Parameters, R, Returned
+from dragoman.server.definition import Definition, P, Parameters, R, Returned, settled_value
 from dragoman.server.questions import InputRequired
-from dragoman.server.results import prompt_messages, wire_objects
+from dragoman.server.results import prompt_result, wire_objects
 from dragoman.server.signature import ArgumentsRejected
 
 
@@ -116,12 +116,10 @@ class Prompt(Definition[Parameters, Returned]):
             raise InvalidParams(f"Missing required arguments: {', '.join(missing)}")
 
     async def _settle(self, outcome: CoroutineType[Any, Any, Any]) -> Any:
-        return self._result(await outcome)
+        return self._result(await settled_value(outcome))
 
     def _result(self, value: Any) -> Any:
-        if isinstance(value, types.Result | InputRequired):
-            return value
-        return types.GetPromptResult(prompt_messages(value), description=self.description)
+        return value if isinstance(value, InputRequired) else prompt_result(value, self.description)
 
 
 @overload

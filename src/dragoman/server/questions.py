@@ -6,13 +6,15 @@ How it travels, by a request or by a result that asks to be asked again, is not 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Generic, Literal, TypeVar
 
-from msgspec import Raw, Struct
+from msgspec import MsgspecError, Raw, Struct, convert, to_builtins
 
 from dragoman import types
-from dragoman.errors import DefinitionError, InvalidParams, ValidationError
+from dragoman.errors import DefinitionError, InvalidParams, UrlElicitationRequired, ValidationError
 from dragoman.server.annotations import Codec
 from dragoman.server.forms import filled_in, form_schema
 
@@ -102,15 +104,15 @@ class Sample:
     Example:
         Sample("Summarise this: ...", max_tokens=200)
 
-    `messages` is text, a message or several; the rest is as in `sampling/createMessage`.
+    `messages` is text, a message or several, which may be plain dicts; the rest is as in `sampling/createMessage`.
 
     Raises:
-        DefinitionError: tool results do not follow the tool uses that they answer.
+        DefinitionError: a message is malformed, or tool results do not follow the tool uses that they answer.
     """
 
     def __init__(
         self,
-        messages: str | types.SamplingMessage | Iterable[types.SamplingMessage],
+        messages: str | types.SamplingMessage | types.Json | Iterable[types.SamplingMessage | types.Json],
         *,
         max_tokens: int = 1024,
         system_prompt: str | None = None,
@@ -178,9 +180,14 @@ class InputRequired:
     Example:
         if "city" not in ctx.inputs:
             return InputRequired({"city": Elicit("Which city?", City)}, state={"tries": 1})
+
+    Raises:
+        DefinitionError: it has neither questions nor a state, so that nothing would change from run to run.
     """
 
     def __init__(self, questions: Mapping[str, Question] | None = None, state: Any = None) -> None:
+        if not questions and state is None:
+            raise DefinitionError('InputRequired needs questions, such as {"city": Elicit(...)}, or a state')
         self.questions = dict(questions or {})
         self.state = state
 
@@ -212,8 +219,7 @@ def _decode(raw: Raw, kind: type[T]) -> T:
 def _offered(tool: Any) -> types.Tool:
     from dragoman.server.results import wire_object
 
-    offered = getattr(tool, "definition", tool)
-    return offered if isinstance(offered, types.Tool) else wire_object(offered, types.Tool, "A tool for the model")
+    return wire_object(getattr(tool, "definition", tool), types.Tool, "A tool for the model")  # type: ignore[no-any-return]
 
 
 def _conversation(messages: Any) -> list[types.SamplingMessage]:
@@ -222,14 +228,16 @@ def _conversation(messages: Any) -> list[types.SamplingMessage]:
     if isinstance(messages, str):
         return [types.SamplingMessage("user", types.TextContent(messages))]
     given = [messages] if isinstance(messages, types.SamplingMessage | Mapping) else messages
-    conversation = [
-        message
-        if isinstance(message, types.SamplingMessage)
-        else wire_object(message, types.SamplingMessage, "A sampling message")
-        for message in given
-    ]
+    conversation = [wire_object(_with_block(one), types.SamplingMessage, "A sampling message") for one in given]
     _check_tool_results(conversation)
     return conversation
+
+
+def _with_block(message: Any) -> Any:
+    """Return a message whose content is a block where a dict has plain text."""
+    if isinstance(message, dict) and isinstance(message.get("content"), str):
+        return {**message, "content": {"type": "text", "text": message["content"]}}
+    return message
 
 
 def _check_tool_results(conversation: list[types.SamplingMessage]) -> None:
@@ -245,3 +253,40 @@ def _check_tool_results(conversation: list[types.SamplingMessage]) -> None:
         asked = sorted(block.id for block in blocks if isinstance(block, types.ToolUseContent))
     if asked:
         raise DefinitionError("The last sampling message uses tools: add a message with their results")
+
+
+def checked_elicitations(error: UrlElicitationRequired) -> UrlElicitationRequired:
+    """Return the error with entries as the wire has them; an author gives objects or dicts in either spelling.
+
+    Raises:
+        DefinitionError: there are no entries, or one lacks its message or an absolute URL.
+    """
+    from dragoman.server.results import wire_object
+
+    if not error.elicitations:
+        raise DefinitionError("UrlElicitationRequired needs an entry for each page that the user must visit")
+    entries = [wire_object(entry, types.ElicitRequestParams, "An elicitation") for entry in error.elicitations]
+    for entry in entries:
+        if entry.mode not in (None, "url") or entry.url is None or not _ABSOLUTE.match(entry.url):
+            raise DefinitionError(f"An elicitation of UrlElicitationRequired needs an absolute url, not {entry.url!r}")
+        entry.mode, entry.elicitation_id = "url", entry.elicitation_id or entry.url
+    return UrlElicitationRequired([to_builtins(entry) for entry in entries], error.message)
+
+
+class Page(Struct, frozen=True):
+    """A page that the user must visit, and why."""
+
+    message: str
+    url: str
+
+
+def pages(error: UrlElicitationRequired) -> list[Page]:
+    """Return the pages that an error names; an entry that is none is left out."""
+    found: list[Page] = []
+    for entry in error.elicitations:
+        with suppress(MsgspecError):
+            found.append(convert(entry, Page, from_attributes=True))
+    return found
+
+
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/]")

@@ -95,8 +95,11 @@ def _read_dataclass(origin: Any, hints: dict[str, Any]) -> Record:
             continue
         awkward = awkward or initial_only or not field.init
         if field.init:
-            required = field.default is fields.MISSING and field.default_factory is fields.MISSING
-            default = UNSET if field.default is fields.MISSING else field.default
+            has_default = field.default is not fields.MISSING
+            # msgspec leaves such a default to the class, and then does not find it in the object that it encodes.
+            awkward = awkward or (has_default and getattr(origin, field.name, None) is field.default)
+            required = not has_default and field.default_factory is fields.MISSING
+            default = field.default if has_default else UNSET
             if field.default_factory in _PLAIN_FACTORIES:
                 default = field.default_factory()
             members.append(Member(field.name, field.name, hint.type if initial_only else hint, required, default))

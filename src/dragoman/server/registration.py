@@ -56,6 +56,7 @@ class Registration:
         icons: Iterable[types.Icon | types.Json] = (),
         inline: bool = False,
         scopes: Sequence[str] = (),
+        wrap_result: bool = True,
     ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
     def tool(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Register a function as a tool.
@@ -191,6 +192,46 @@ class Registration:
             )
         self._middleware.append(function)
         return function
+
+    @property
+    def tools(self) -> list[AnyTool]:
+        """The tools; a list that is assigned takes their place.
+
+        Raises:
+            DefinitionError: by setting it, for what cannot be a tool; the tools stay as they are.
+        """
+        return list(self.registry.tools.values())
+
+    @tools.setter
+    def tools(self, tools: Iterable[Any]) -> None:
+        self.registry.replace(tools=tools)
+
+    @property
+    def prompts(self) -> list[AnyPrompt]:
+        """The prompts; a list that is assigned takes their place."""
+        return list(self.registry.prompts.values())
+
+    @prompts.setter
+    def prompts(self, prompts: Iterable[Any]) -> None:
+        self.registry.replace(prompts=prompts)
+
+    @property
+    def resources(self) -> list[AnyResource]:
+        """The resources at fixed URIs; a list that is assigned takes their place."""
+        return list(self.registry.resources.values())
+
+    @resources.setter
+    def resources(self, resources: Iterable[Any]) -> None:
+        self.registry.replace_resources(resources=resources)
+
+    @property
+    def resource_templates(self) -> list[AnyTemplate]:
+        """The resource templates; a list that is assigned takes their place."""
+        return list(self.registry.templates.values())
+
+    @resource_templates.setter
+    def resource_templates(self, templates: Iterable[Any]) -> None:
+        self.registry.replace_resources(templates=templates)
 
     def add_tool(self, tool: Any) -> AnyTool:
         """Register a Tool, a Tool class or a function.

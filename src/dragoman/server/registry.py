@@ -39,10 +39,10 @@ class Registry:
         self.resources: dict[str, AnyResource] = {}
         self.templates: dict[str, AnyTemplate] = {}
         self.listings = {
-            "tools/list": _listing(types.ListToolsResult, self.tools),
-            "prompts/list": _listing(types.ListPromptsResult, self.prompts),
-            "resources/list": _listing(types.ListResourcesResult, self.resources),
-            "resources/templates/list": _listing(types.ListResourceTemplatesResult, self.templates),
+            "tools/list": _listing(types.ListToolsResult, lambda: self.tools),
+            "prompts/list": _listing(types.ListPromptsResult, lambda: self.prompts),
+            "resources/list": _listing(types.ListResourcesResult, lambda: self.resources),
+            "resources/templates/list": _listing(types.ListResourceTemplatesResult, lambda: self.templates),
         }
         self._page_size: PageSize = None
         self.changes = 0
@@ -82,6 +82,33 @@ class Registry:
         table[key] = definition
         self.changed()
         return definition
+
+    def replace(self, *, tools: Iterable[Any] | None = None, prompts: Iterable[Any] | None = None) -> None:
+        """Register these tools or prompts in place of those that are there; if one cannot be, nothing changes."""
+        fresh = self._fresh()
+        if tools is not None:
+            for tool in several(tools, "tools"):
+                fresh.add_tool(tool)
+            self.tools = fresh.tools
+        if prompts is not None:
+            for prompt in several(prompts, "prompts"):
+                fresh.add_prompt(prompt)
+            self.prompts = fresh.prompts
+        self.changed()
+
+    def replace_resources(self, resources: Iterable[Any] | None = None, templates: Iterable[Any] | None = None) -> None:
+        """Register these resources or templates in place of those that are there; if one cannot be, nothing changes."""
+        fresh = self._fresh()
+        for definition in (*several(resources or (), "resources"), *several(templates or (), "resource_templates")):
+            fresh.add_resource(definition)
+        if (resources is None and fresh.resources) or (templates is None and fresh.templates):
+            raise DefinitionError("A URI with variables belongs to `resource_templates`, and any other to `resources`")
+        self.resources = self.resources if resources is None else fresh.resources
+        self.templates = self.templates if templates is None else fresh.templates
+        self.changed()
+
+    def _fresh(self) -> Registry:
+        return Registry(self._require_servable)
 
     def definitions(self) -> list[Definition[..., Any]]:
         """Return everything that is registered."""
@@ -135,9 +162,20 @@ class Registry:
         self.changed()
 
 
-def _listing(result: Callable[..., types.PaginatedResult], table: dict[str, Any]) -> Listing:
+def _listing(result: Callable[..., types.PaginatedResult], table: Callable[[], Mapping[str, Any]]) -> Listing:
     # The copy is made in one step, so that another thread may register meanwhile.
-    return Listing(result, lambda: [definition.definition for definition in list(table.values())])
+    return Listing(result, lambda: [definition.definition for definition in list(table().values())])
+
+
+def several(given: Any, option: str) -> Iterable[Any]:
+    """Return what an author gave for a list.
+
+    Raises:
+        DefinitionError: it is no list of definitions.
+    """
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise DefinitionError(f"{option} must be a list, such as [...], not {type(given).__name__}")
+    return given
 
 
 def _check_scopes(tool: AnyTool) -> None:

@@ -15,9 +15,9 @@ from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.uritemplate import UriTemplate
 from dragoman.server.call import Call
 from dragoman.server.completion import Completers
-from dragoman.server.definition import Definition, P, Parameters, R, Returned
+from dragoman.server.definition import Definition, P, Parameters, R, Returned, settled_value
 from dragoman.server.questions import InputRequired
-from dragoman.server.results import resource_contents, wire_object
+from dragoman.server.results import resource_result, wire_object
 from dragoman.server.signature import ArgumentsRejected
 
 _DRIVE = re.compile(r"[A-Za-z]:/")
@@ -58,12 +58,10 @@ class _Readable(Definition[Parameters, Returned]):
         return self._settle(outcome, uri) if isinstance(outcome, CoroutineType) else self._result(outcome, uri)
 
     async def _settle(self, outcome: CoroutineType[Any, Any, Any], uri: str) -> Any:
-        return self._result(await outcome, uri)
+        return self._result(await settled_value(outcome), uri)
 
     def _result(self, value: Any, uri: str) -> Any:
-        if isinstance(value, types.Result | InputRequired):
-            return value
-        return types.ReadResourceResult(resource_contents(value, uri, self.mime_type))
+        return value if isinstance(value, InputRequired) else resource_result(value, uri, self.mime_type)
 
 
 _NO_VARIABLES = Raw(b"{}")

@@ -7,8 +7,9 @@ result. Each kind has one function here that makes the wire result of it.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable
-from typing import Any, get_args
+from collections.abc import Iterable, Mapping
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, Struct, structs
@@ -74,7 +75,7 @@ class ToolResult(Struct):
 
 
 _BLOCKS = (Block, types.UnknownContent)
-_TYPES = frozenset(kind.type for kind in get_args(types.ContentBlock))
+_KINDS: dict[str, type[Block]] = {kind.type: kind for kind in get_args(types.ContentBlock)}
 _PIECES = (Image, Audio, types.ResourceContents, *_BLOCKS)
 
 
@@ -83,7 +84,7 @@ def content_blocks(value: Any) -> list[types.ContentBlock]:
 
     Raises:
         TypeError: it is nothing that content can be made of.
-        ValueError: a dict has the type of a block, but does not fit it.
+        ValueError: a block does not fit its type.
     """
     if value is None:
         return []
@@ -93,9 +94,12 @@ def content_blocks(value: Any) -> list[types.ContentBlock]:
 
 
 def is_content(value: Any) -> bool:
-    """Tell whether a value can be taken as content where nothing says what it is: text, blocks, lists of them."""
+    """Tell whether a value can be taken as content where nothing says what it is.
+
+    Text, blocks, and lists with a block are content. A list of text alone is data, as is an empty list.
+    """
     if isinstance(value, list | tuple):
-        return bool(value) and (holds_content(value) or all(_is_piece(item) for item in value))
+        return holds_content(value) or (any(map(is_block, value)) and all(map(_is_piece, value)))
     return value is None or _is_piece(value)
 
 
@@ -107,13 +111,16 @@ def holds_content(value: Any) -> bool:
 
 
 def _is_piece(value: Any) -> bool:
-    return isinstance(value, (str, *_PIECES)) or (isinstance(value, dict) and _is_block(value))
+    return isinstance(value, (str, *_PIECES)) or is_block(value)
 
 
-def _is_block(value: types.Json) -> bool:
+def is_block(value: Any) -> bool:
+    """Tell whether a value is a dict in the shape of a content block."""
+    if not isinstance(value, dict) or not isinstance(value.get("type"), str) or value["type"] not in _KINDS:
+        return False
     try:
-        msgspec.convert(value, types.ContentBlock)
-    except msgspec.ValidationError:
+        _block(value)
+    except ValueError:
         return False
     return True
 
@@ -123,14 +130,29 @@ def _block(value: Any) -> types.ContentBlock:
         # Of a subclass of str only the text is known to have a JSON form.
         return types.TextContent(value if type(value) is str else str.__str__(value))
     if isinstance(value, Image | Audio):
-        return value.block()
-    if isinstance(value, types.ResourceContents):
-        return types.EmbeddedResource(value)
-    if isinstance(value, _BLOCKS):
-        return value  # type: ignore[return-value]
+        value = value.block()
+    elif isinstance(value, types.ResourceContents):
+        value = types.EmbeddedResource(value)
+    if isinstance(value, Block):
+        return wire_object(value, type(value), "A content block")  # type: ignore[no-any-return]
     if isinstance(value, dict) and isinstance(value.get("type"), str):
-        return msgspec.convert(value, types.ContentBlock) if value["type"] in _TYPES else types.UnknownContent(value)
+        kind = _KINDS.get(value["type"])
+        if kind is None:
+            return types.UnknownContent(value)
+        return wire_object(value, kind, "A content block", is_open=True)  # type: ignore[no-any-return]
     raise TypeError(f"{type(value).__name__} is no content: return text, Image, Audio, a content block, or several")
+
+
+def prompt_result(value: Any, description: str | None) -> types.GetPromptResult:
+    """Return what a prompt returned as a result: messages, a whole result, or a dict in the shape of one."""
+    if isinstance(value, types.GetPromptResult):
+        return structs.replace(value, messages=prompt_messages(value.messages))
+    if isinstance(value, dict) and "messages" in value:
+        whole = {"description": description, **value, "messages": []}
+        result: types.GetPromptResult = wire_object(whole, types.GetPromptResult, "The result of a prompt")
+        result.messages = prompt_messages(value["messages"])
+        return result
+    return types.GetPromptResult(prompt_messages(value), description=description)
 
 
 def prompt_messages(value: Any) -> list[types.PromptMessage]:
@@ -138,10 +160,10 @@ def prompt_messages(value: Any) -> list[types.PromptMessage]:
 
     Raises:
         TypeError: it is nothing that messages can be made of.
-        ValueError: a role is none of the protocol's.
+        ValueError: a role is none of the protocol's, or a block does not fit its type.
     """
     if isinstance(value, types.PromptMessage):
-        return [value]
+        value = {"role": value.role, "content": value.content}
     if isinstance(value, list | tuple):
         return [message for item in value for message in prompt_messages(item)]
     if isinstance(value, dict) and "role" in value:
@@ -150,16 +172,27 @@ def prompt_messages(value: Any) -> list[types.PromptMessage]:
     return [types.PromptMessage("user", block) for block in content_blocks(value)]
 
 
+def resource_result(value: Any, uri: str, mime_type: str | None) -> types.ReadResourceResult:
+    """Return what a resource's reader returned as a result: contents, a whole result, or a dict in its shape."""
+    if isinstance(value, types.ReadResourceResult):
+        return structs.replace(value, contents=[_contents(contents) for contents in value.contents])
+    if isinstance(value, dict) and isinstance(value.get("contents"), list) and all(map(_is_held, value["contents"])):
+        result: types.ReadResourceResult = wire_object(value, types.ReadResourceResult, "The result of a resource")
+        return result
+    return types.ReadResourceResult(resource_contents(value, uri, mime_type))
+
+
 def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[types.ResourceContents]:
     """Return what a resource's reader returned as contents.
 
-    Text and bytes are what they are; contents, and lists of contents, stay; anything else is JSON.
+    Text and bytes are what they are; contents, as objects or as dicts in their shape, and lists with contents stay;
+    anything else is JSON.
     """
     if value is None:
         return []
-    if isinstance(value, types.ResourceContents):
-        return [value]
-    if isinstance(value, list | tuple) and any(isinstance(item, types.ResourceContents) for item in value):
+    if _is_held(value):
+        return [_contents(value)]
+    if isinstance(value, list | tuple) and any(map(_is_held, value)):
         return [contents for item in value for contents in resource_contents(item, uri, mime_type)]
     if isinstance(value, str):
         return [types.ResourceContents(uri, mime_type or "text/plain", text=value)]
@@ -170,8 +203,24 @@ def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[types
     return [types.ResourceContents(uri, mime_type or "application/json", text=text)]
 
 
-def wire_object(value: Any, kind: type[Any], what: str) -> Any:
+def _contents(value: Any) -> types.ResourceContents:
+    return wire_object(value, types.ResourceContents, "The contents of a resource")  # type: ignore[no-any-return]
+
+
+_CONTENTS_KEYS = {"uri", "mimeType", "mime_type", "text", "blob", "_meta", "meta"}
+
+
+def _is_held(value: Any) -> bool:
+    """Tell whether a value is the contents of a resource: an object, or a dict with a URI, and text or a blob."""
+    if not isinstance(value, dict):
+        return isinstance(value, types.ResourceContents)
+    return "uri" in value and len(value.keys() & {"text", "blob"}) == 1 and value.keys() <= _CONTENTS_KEYS
+
+
+def wire_object(value: Any, kind: type[Any], what: str, *, is_open: bool = False) -> Any:
     """Return a wire object that an author gave as such or as a plain dict, in either spelling.
+
+    An object that is open may have keys that its type does not have; they are left out.
 
     Raises:
         DefinitionError: it does not fit, or has a key that the object does not have.
@@ -180,31 +229,86 @@ def wire_object(value: Any, kind: type[Any], what: str) -> Any:
         return None
     if not isinstance(value, dict | kind):
         raise DefinitionError(f"{what} must be a {kind.__name__} or a dict, not {type(value).__name__}")
-    given = _respelled(value, kind, what) if isinstance(value, dict) else msgspec.to_builtins(value)
     try:
-        return msgspec.convert(given, kind)
-    except msgspec.ValidationError as error:
+        given = _Spelling(is_open=is_open).of(msgspec.to_builtins(value), kind, what)
+        made = msgspec.convert(given, kind)
+    except (msgspec.ValidationError, TypeError) as error:
         raise DefinitionError(f"{what}: {error}") from None
+    _refuse_out_of_range(made, what)
+    return made
 
 
-def _respelled(value: types.Json, kind: type[Struct], what: str) -> types.Json:
-    """Return a dict with the keys of the wire, at every depth that has a type."""
-    fields = {spelling: field for field in structs.fields(kind) for spelling in (field.name, field.encode_name)}
-    unknown = [key for key in value if key not in fields]
-    if unknown:
-        names = sorted({field.encode_name for field in fields.values()})
-        raise DefinitionError(f"{what} has no {unknown[0]!r}; it takes {', '.join(names)}")
-    return {fields[key].encode_name: _respelled_part(item, fields[key], what) for key, item in value.items()}
+class _Spelling:
+    """Gives the keys of plain dicts the spelling of the wire, at every depth that has a type."""
 
+    def __init__(self, *, is_open: bool) -> None:
+        self._is_open = is_open
 
-def _respelled_part(value: Any, field: structs.FieldInfo, what: str) -> Any:
-    kinds = [kind for kind in get_args(field.type) if isinstance(kind, type) and issubclass(kind, Struct)]
-    if not kinds or not isinstance(value, dict):
+    def of(self, value: Any, annotation: Any, what: str) -> Any:
+        """Return a value of an annotation with the keys of the wire."""
+        arms = _arms(annotation)
+        if isinstance(value, dict):
+            kind = _kind_of(value, arms)
+            return value if kind is None else self._object(value, kind, what)
+        items = [get_args(arm)[0] for arm in arms if get_origin(arm) is list]
+        if items and isinstance(value, list | tuple):
+            return [self.of(item, items[0], what) for item in value]
         return value
-    return _respelled(value, kinds[0], f"{what}: {field.encode_name}")
+
+    def _object(self, value: types.Json, kind: type[Struct], what: str) -> types.Json:
+        fields = {spelling: field for field in structs.fields(kind) for spelling in (field.name, field.encode_name)}
+        tag_field = kind.__struct_config__.tag_field
+        spelled = {key: item for key, item in value.items() if key == tag_field}
+        for key, item in value.items():
+            if key in fields:
+                name = fields[key].encode_name
+                spelled[name] = self.of(item, fields[key].type, f"{what}: {name}")
+            elif key != tag_field and not self._is_open:
+                names = sorted({field.encode_name for field in fields.values()})
+                raise DefinitionError(f"{what} has no {key!r}; it takes {', '.join(names)}")
+        return spelled
+
+
+def _arms(annotation: Any) -> list[Any]:
+    if get_origin(annotation) in (Union, UnionType):
+        return [arm for argument in get_args(annotation) for arm in _arms(argument)]
+    return [annotation]
+
+
+def _kind_of(value: types.Json, arms: list[Any]) -> type[Struct] | None:
+    """Return the wire type that a dict is of: the one with its tag, or the only one without a tag."""
+    for arm in arms:
+        if isinstance(arm, type) and issubclass(arm, Struct):
+            config = arm.__struct_config__
+            if config.tag_field is None or value.get(config.tag_field) == config.tag:
+                return arm
+    return None
+
+
+_WITHIN_ONE: dict[type[Struct], tuple[str, ...]] = {
+    types.Annotations: ("priority",),
+    types.ModelPreferences: ("cost_priority", "speed_priority", "intelligence_priority"),
+}
+
+
+def _refuse_out_of_range(value: Any, what: str) -> None:
+    """Refuse numbers that the protocol bounds; clients may refuse them, so we never send them."""
+    if isinstance(value, list):
+        for item in value:
+            _refuse_out_of_range(item, what)
+    elif isinstance(value, Struct):
+        for name in value.__struct_fields__:
+            held = getattr(value, name)
+            if name in _WITHIN_ONE.get(type(value), ()) and held is not None and not 0 <= held <= 1:
+                raise DefinitionError(f"{what}: {name} must be a number from 0 to 1, not {held!r}")
+            _refuse_out_of_range(held, what)
 
 
 def wire_objects(values: Iterable[Any] | None, kind: type[Any], what: str) -> list[Any] | None:
     """Return a list of wire objects, or None for none."""
-    objects = [wire_object(value, kind, what) for value in values or ()]
+    if values is None:
+        return None
+    if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
+        raise DefinitionError(f"{what} must be in a list, such as [{kind.__name__}(...)], not {type(values).__name__}")
+    objects = [wire_object(value, kind, what) for value in values]
     return objects or None

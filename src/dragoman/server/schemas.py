@@ -20,6 +20,8 @@ MOST_VIOLATIONS = 100
 LONGEST_VIOLATION = 500
 _DATA = frozenset({"const", "default", "enum", "examples"})
 _MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+_OF_OBJECTS = frozenset({"properties", "required", "additionalProperties", "patternProperties", "propertyNames"})
+_ROOTS = frozenset({"type", "$ref", "oneOf", "anyOf", "allOf", "not", "if", "const", "enum"})
 _REFERENCES = ("$ref", "$dynamicRef")
 
 Self = TypeVar("Self", bound="_Schema")
@@ -104,7 +106,25 @@ class OutputSchema(_Schema):
 
     Raises:
         DefinitionError: it is no JSON Schema 2020-12, refers to another document, or is too large.
+
+    A document that has `properties`, or another keyword of objects, and nothing else that says what it describes gets
+    `"type": "object"`.
     """
+
+    def __init__(self, document: Json) -> None:
+        super().__init__(document)
+        if document.keys() & _OF_OBJECTS and not document.keys() & _ROOTS:
+            super().__init__({"type": "object", **document})
+
+    def misfit(self, value: Any) -> ValidationError | None:
+        """Return how plain JSON values do not fit, without the values themselves, or None if they fit."""
+        if self._validator is None:
+            self._validator = _compiled(self.document)
+        if self._validator.is_valid(value):
+            return None
+        error = next(_compiled(self.document, mask="the value").iter_errors(value))
+        path = _rooted(_path(error.instance_path))
+        return ValidationError(f"{path}: {_shortened(error.message)}", path)
 
     def validate_result(self, value: Any) -> None:
         """Compare a result, as plain JSON values, with the schema.
@@ -115,11 +135,11 @@ class OutputSchema(_Schema):
         self._refuse_violations(value, "Invalid result: ")
 
 
-def _compiled(document: Json) -> Any:
+def _compiled(document: Json, mask: str | None = None) -> Any:
     import jsonschema_rs
 
     try:
-        return jsonschema_rs.Draft202012Validator(document, offline=True)
+        return jsonschema_rs.Draft202012Validator(document, offline=True, mask=mask)
     except jsonschema_rs.ValidationError as error:
         place = _path(error.instance_path)
         raise DefinitionError(f"Invalid JSON Schema: {place + ': ' if place else ''}{error.message}") from None

@@ -7,24 +7,25 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import Raw
 
 from dragoman import types
 from dragoman.config import PROCESS, Configuration, is_async
-from dragoman.errors import DefinitionError, InternalError, RpcError
+from dragoman.errors import DefinitionError, InternalError, RpcError, ToolError
 from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.listen import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.protocol.methods import METHODS, Method
 from dragoman.protocol.versions import Version
 from dragoman.server import serving
+from dragoman.server.asking import explanation
 from dragoman.server.call import Call
+from dragoman.server.capabilities import Declaration, Given, served_capabilities
 from dragoman.server.completion import Completers
 from dragoman.server.definition import Definition
+from dragoman.server.identity import Identity, implementation, require_text
 from dragoman.server.instrument import chained, observed, readable
 from dragoman.server.registration import Registration
-from dragoman.server.registry import PageSize, Registry
-from dragoman.server.results import wire_object, wire_objects
+from dragoman.server.registry import PageSize, Registry, several
 from dragoman.server.settings import Settings
 from dragoman.server.telling import Audience, is_wanted
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Server(Registration):
+class Server(Identity, Registration):
     """An MCP server of every protocol version.
 
     Example:
@@ -71,48 +72,49 @@ class Server(Registration):
         prompts: Iterable[Any] = (),
         resources: Iterable[Any] = (),
         resource_templates: Iterable[Any] = (),
-        capabilities: types.ServerCapabilities | types.Json | None = None,
+        capabilities: Given = None,
         configuration: Configuration | None = None,
         server_context: Any = None,
         page_size: PageSize = None,
         ttl_ms: int | None = None,
         cache_scope: types.CacheScope | None = None,
         secret: str | bytes | Iterable[str | bytes] | None = None,
+        strict_arguments: bool = False,
     ) -> None:
-        self._info = types.Implementation(
-            name, version, title, description, website_url, wire_objects(icons, types.Icon, "A server's icon")
-        )
-        self.info_bytes = Raw(encode(self._info))
+        texts = {"title": title, "description": description, "website_url": website_url}
+        Identity.__init__(self, implementation(name, version, icons, **texts))
         self.instructions = instructions
         self.server_context = server_context
-        self._configuration = configuration or Configuration()
-        self._settings = Settings.of(self._configuration, PROCESS.configuration)
-        super().__init__(Registry(self._require_carried))
+        self._strict_arguments = strict_arguments
+        self._configuration = _checked_configuration(configuration)
+        self._settings = self._put_together(self._configuration)
+        Registration.__init__(self, Registry(self._require_carried))
         self.audience = Audience()
         self.registry.page_size = page_size
         self._background: set[Any] = set()
         self._secret = secret
         self._key_ring: KeyRing | None = None
-        self._given_capabilities = wire_object(capabilities, types.ServerCapabilities, "capabilities")
+        self._declaration = Declaration(capabilities)
+        self._warned = False
         self._cache_hints = _cache_hints(ttl_ms, cache_scope)
         self._offer: _Compiled | None = None
         self._require_carried_itself(self._settings)
-        for tool in tools:
+        for tool in several(tools, "tools"):
             self.add_tool(tool)
-        for prompt in prompts:
+        for prompt in several(prompts, "prompts"):
             self.add_prompt(prompt)
-        for definition in (*resources, *resource_templates):
+        for definition in (*several(resources, "resources"), *several(resource_templates, "resource_templates")):
             self.add_resource(definition)
 
     @property
-    def info(self) -> types.Implementation:
-        """Who the server is, as clients are told."""
-        return self._info
+    def instructions(self) -> str | None:
+        """How the server is used, for the model."""
+        return self._instructions
 
-    @property
-    def name(self) -> str:
-        """The server's name."""
-        return self._info.name
+    @instructions.setter
+    def instructions(self, instructions: str | None) -> None:
+        require_text("instructions", instructions)
+        self._instructions = instructions
 
     @property
     def page_size(self) -> PageSize:
@@ -134,7 +136,8 @@ class Server(Registration):
 
     @configuration.setter
     def configuration(self, configuration: Configuration) -> None:
-        settings = Settings.of(configuration, PROCESS.configuration)
+        configuration = _checked_configuration(configuration)
+        settings = self._put_together(configuration)
         self._require_carried_itself(settings)
         for definition in self.registry.definitions():
             settings.require_definition_carried(definition)
@@ -145,24 +148,51 @@ class Server(Registration):
         """The configuration of this server and of the process, put together."""
         settings = self._settings
         if settings.defaults is not PROCESS.configuration:
-            settings = self._settings = Settings.of(self._configuration, PROCESS.configuration)
+            settings = self._settings = self._put_together(self._configuration)
             self._offer = None
         return settings
+
+    def _put_together(self, configuration: Configuration) -> Settings:
+        return Settings.of(configuration, PROCESS.configuration, strict_arguments=self._strict_arguments)
+
+    def _identity_changed(self) -> None:
+        self._require_carried_itself(self.settings)
+        self.registry.changed()
 
     def _require_carried(self, definition: Definition[..., Any]) -> None:
         self.settings.require_definition_carried(definition)
 
     def _require_carried_itself(self, settings: Settings) -> None:
         settings.require_carried(f"The server {self.name!r}", self._info)
-        settings.require_carried(f"What the server {self.name!r} declares", self._given_capabilities)
+        settings.require_carried(f"What the server {self.name!r} declares", self._declaration.given)
 
     def _offer_changed(self) -> None:
         self._offer = None
 
     @property
     def capabilities(self) -> types.ServerCapabilities:
-        """What the server declares: what was given, or what it serves."""
+        """What the server declares: what it serves, with what was given over it.
+
+        Example:
+            server.capabilities = {"resources": {"subscribe": True}, "prompts": False}
+
+        A dict adds to what follows from what is registered, and False hides an entry. A `ServerCapabilities` replaces
+        all of it.
+
+        Raises:
+            DefinitionError: by setting it, for a capability that does not exist or that a pinned version lacks.
+        """
         return self._compiled().capabilities
+
+    @capabilities.setter
+    def capabilities(self, given: Given) -> None:
+        before, self._declaration = self._declaration, Declaration(given)
+        try:
+            self._require_carried_itself(self.settings)
+        except DefinitionError:
+            self._declaration = before
+            raise
+        self._warned, self._offer = False, None
 
     @property
     def offer(self) -> eras.Offer:
@@ -182,15 +212,28 @@ class Server(Registration):
         changes = self.registry.changes + Completers.changes
         if compiled is None or compiled.changes != changes:
             completes = self.completer is not None or self.registry.completes
-            capabilities = self._given_capabilities or _served_capabilities(
-                completes=completes, subscribes=self.subscriber is not None
-            )
+            derived = served_capabilities(completes=completes, subscribes=self.subscriber is not None)
+            capabilities = self._declaration.over(derived)
+            self._warn_of_unserved()
             served = [method for method in METHODS if method.name in serving.HANDLERS]
             custom = [Method(name=name, result=types.Result) for name in self._custom]
             offer = eras.Offer.of(capabilities, settings.versions, (*served, *custom))
             compiled = _Compiled(changes, capabilities, offer)
             self._offer = compiled
         return compiled
+
+    def _warn_of_unserved(self) -> None:
+        unserved = self._declaration.unserved(self.registry)
+        if unserved and not self._warned:
+            import logging
+
+            self._warned = True
+            logging.getLogger("dragoman.server").warning(
+                "The server %r has %s that no client can use, because its capabilities leave them out; give"
+                " `capabilities` as a dict to add to what is declared",
+                self.name,
+                " and ".join(unserved),
+            )
 
     def serve(self, call: Call) -> Any:
         """Serve a request; the outcome is the sealed result, or a coroutine that gives it.
@@ -302,7 +345,10 @@ class Server(Registration):
 
     def refusal(self, error: BaseException, call: Call | None) -> RpcError:
         """Return the error to answer with; what was not meant for the client is reported and not said."""
-        if not isinstance(error, RpcError):
+        said = str(error) if isinstance(error, ToolError) else None if call is None else explanation(call, error)
+        if said is not None:
+            error = InternalError(said)
+        elif not isinstance(error, RpcError):
             self.report(error, call)
             error = InternalError("Internal error")
         return error if call is None else eras.seal_error(error, call.request.caller.version)
@@ -487,14 +533,27 @@ class _Compiled(msgspec.Struct, frozen=True):
     offer: eras.Offer
 
 
+def _checked_configuration(configuration: Configuration | None) -> Configuration:
+    if configuration is not None and not isinstance(configuration, Configuration):
+        raise DefinitionError(f"configuration must be a Configuration(...), not {configuration!r}")
+    return Configuration() if configuration is None else configuration
+
+
 def _parsed(data: bytes | None) -> types.Json | None:
     return None if data is None else msgspec.json.decode(data)
 
 
 def _place(call: Call | None, info: dict[str, Any] | None) -> str:
     if call is not None:
-        return f"{call.request.method.name} (request {call.request.id!r})"
+        return f"{call.request.method.name}{_subject(call)} (request {call.request.id!r})"
     return "a request" if info is None else ", ".join(str(value) for value in info.values())
+
+
+def _subject(call: Call) -> str:
+    """Return what a request is about, as it stands in the log: the tool, prompt or resource."""
+    params = call.request.params
+    about = getattr(params, "name", None) or getattr(params, "uri", None)
+    return f" of {about!r}" if isinstance(about, str) else ""
 
 
 def _described(call: Call | None) -> types.Json | None:
@@ -502,16 +561,6 @@ def _described(call: Call | None) -> types.Json | None:
         return None
     request = call.request
     return {"id": request.id, "method": request.method.name, "params": readable(request.raw_params)}
-
-
-def _served_capabilities(*, completes: bool, subscribes: bool) -> types.ServerCapabilities:
-    return types.ServerCapabilities(
-        tools=types.ListChangedCapability(list_changed=True),
-        prompts=types.ListChangedCapability(list_changed=True),
-        resources=types.ResourcesCapability(list_changed=True, subscribe=subscribes or None),
-        logging={},
-        completions={} if completes else None,
-    )
 
 
 def _cache_hints(ttl_ms: int | None, cache_scope: str | None) -> tuple[int | None, Any]:

@@ -20,24 +20,22 @@ from dragoman.errors import (
     InternalError,
     InvalidParams,
     InvalidRequest,
-    MissingCapability,
     ResourceNotFound,
     RpcError,
     ToolError,
-    TransportError,
     UrlElicitationRequired,
     ValidationError,
 )
 from dragoman.protocol import eras, fields
 from dragoman.protocol.listen import Subscription, honour
-from dragoman.server.asking import settled
+from dragoman.server.asking import explanation, settled
 from dragoman.server.call import Call
 from dragoman.server.completion import Completers, completion_result
-from dragoman.server.definition import Definition
+from dragoman.server.definition import Definition, settled_value
 from dragoman.server.hook import Hook
 from dragoman.server.listing import paginate, read_cursor
 from dragoman.server.questions import InputRequired
-from dragoman.server.results import resource_contents, wire_object
+from dragoman.server.results import resource_result, wire_object
 from dragoman.server.signature import ArgumentsRejected
 from dragoman.server.tools import Tool, error_result, failure
 
@@ -101,10 +99,27 @@ def list_resources(server: Server, call: Call) -> Any:
 async def _list_by_author(server: Server, call: Call) -> Any:
     offset = read_cursor(call.request.params.cursor)
     assert server.resource_lister is not None
-    listed = await server.resource_lister.invoke(call)
-    entries = [_listed_resource(resource) for resource in listed or ()]
+    listed = _listed(await server.resource_lister.invoke(call))
     page_size = server.registry.listings["resources/list"].page_size
-    return server.seal(paginate(types.ListResourcesResult, entries, offset, page_size), call)
+    page = paginate(types.ListResourcesResult, listed.resources, offset, page_size)
+    assert isinstance(page, types.ListResourcesResult)
+    cursor = page.next_cursor if listed.next_cursor is None else listed.next_cursor
+    return server.seal(msgspec.structs.replace(listed, resources=page.resources, next_cursor=cursor), call)
+
+
+def _listed(given: Any) -> types.ListResourcesResult:
+    """Return what an author listed: resources, a whole result, or a dict in the shape of one."""
+    if isinstance(given, dict):
+        result = wire_object({**given, "resources": []}, types.ListResourcesResult, "A list of resources")
+        entries = given.get("resources")
+    elif isinstance(given, types.ListResourcesResult):
+        result, entries = given, given.resources
+    else:
+        result, entries = types.ListResourcesResult([]), given
+    listed: types.ListResourcesResult = msgspec.structs.replace(
+        result, resources=[_listed_resource(entry) for entry in entries or ()]
+    )
+    return listed
 
 
 def _listed_resource(given: Any) -> types.Resource:
@@ -112,12 +127,31 @@ def _listed_resource(given: Any) -> types.Resource:
     return listed
 
 
+MOST_COMPARED = 1000
+"""A name that is not known is compared with this many others, and only if it is not longer than a tool's may be."""
+LONGEST_COMPARED = 128
+
+
+def _closest(name: str, known: list[str]) -> str:
+    """Return a hint at the name that was probably meant."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known[:MOST_COMPARED], 1) if len(name) <= LONGEST_COMPARED else []
+    return f"; did you mean {close[0]}?" if close else ""
+
+
 def call_tool(server: Server, call: Call) -> Any:
     """Call a tool."""
     params = call.request.params
     tool = server.registry.tools.get(params.name)
     if tool is None:
-        raise InvalidParams(f"Unknown tool: {params.name}")
+        scopes = call.scopes
+        permitted = [
+            name
+            for name, known in list(server.registry.tools.items())
+            if scopes is None or scopes.issuperset(known.scopes)
+        ]
+        raise InvalidParams(f"Unknown tool: {params.name}{_closest(params.name, permitted)}")
     if call.scopes is not None and not call.scopes.issuperset(tool.scopes):
         raise InsufficientScope(tool.scopes)
 
@@ -148,6 +182,8 @@ async def _raise(error: BaseException) -> None:
 async def _finish_tool(server: Server, call: Call, tool: Tool[..., Any], outcome: CoroutineType[Any, Any, Any]) -> Any:
     try:
         value = await outcome
+        if type(value) is CoroutineType:  # of a `def` that returned what an `async def` gave it
+            value = await value
         if eras.carries_plainly[call.request.caller.version] and (plain := _plain_result(call, tool, value)):
             return plain
         result = tool.output.result(value)
@@ -162,7 +198,9 @@ async def _finish_tool(server: Server, call: Call, tool: Tool[..., Any], outcome
 
 def _plain_result(call: Call, tool: Tool[..., Any], value: Any) -> types.CallToolResult | None:
     """Return the result of most tools, which need not be compared, wrapped or sealed before it is sent."""
-    return None if call.asking is not None or call.settings.validates_results else tool.output.plain_result(value)
+    if call.asking is not None or call.settings.validates_results or tool.output.is_bare:
+        return None
+    return tool.output.plain_result(value)
 
 
 async def _settle_tool(server: Server, call: Call, tool: Tool[..., Any], outcome: Any) -> Any:
@@ -170,7 +208,7 @@ async def _settle_tool(server: Server, call: Call, tool: Tool[..., Any], outcome
 
     async def run_again() -> Any:
         begun = tool.begin(call, call.request.params.arguments)
-        return tool.output.result(await begun if isinstance(begun, CoroutineType) else begun)
+        return tool.output.result(await settled_value(begun) if isinstance(begun, CoroutineType) else begun)
 
     try:
         return _tool_result(server, call, tool, await settled(call, outcome, run_again))
@@ -186,7 +224,7 @@ def _tool_result(server: Server, call: Call, tool: Tool[..., Any], result: types
             server.report(error, call)
             raise InternalError(f"The result of {tool.name!r} does not fit its output schema") from None
     version = call.request.caller.version
-    if tool.output.wraps and not version.stateless:
+    if tool.output.wraps and tool.output.is_bare and not version.stateless:
         result = fields.wrap(result)
     return eras.seal(result, version, server.info_bytes)
 
@@ -194,9 +232,9 @@ def _tool_result(server: Server, call: Call, tool: Tool[..., Any], result: types
 def _tool_failed(server: Server, call: Call, error: BaseException) -> Any:
     if isinstance(error, ToolError):
         return server.seal(error_result(error), call)
-    said = isinstance(error, MissingCapability | UrlElicitationRequired) and not _carries(error.code, call)
-    if said or isinstance(error, TransportError):
-        return server.seal(failure(str(error)), call)
+    said = explanation(call, error)
+    if said is not None:
+        return server.seal(failure(said), call)
     if isinstance(error, RpcError) or call.is_given_up_by(error):
         raise error
     server.report(error, call)
@@ -206,11 +244,6 @@ def _tool_failed(server: Server, call: Call, error: BaseException) -> Any:
 def is_crash(result: Any) -> bool:
     """Tell whether a result stands for an unexpected failure of a tool."""
     return isinstance(result, types.CallToolResult) and result.content == failure(INTERNAL_ERROR).content
-
-
-def _carries(code: int, call: Call) -> bool:
-    """Tell whether the caller's version has an error code."""
-    return code not in dict(call.request.caller.version.replaced_errors)
 
 
 def unencodable(server: Server, call: Call, error: ValidationError) -> Any:
@@ -229,7 +262,7 @@ def get_prompt(server: Server, call: Call) -> Any:
     params = call.request.params
     prompt = server.registry.prompts.get(params.name)
     if prompt is None:
-        raise InvalidParams(f"Unknown prompt: {params.name}")
+        raise InvalidParams(f"Unknown prompt: {params.name}{_closest(params.name, list(server.registry.prompts))}")
     return _asked(server, call, lambda: prompt.run(call, params.arguments))
 
 
@@ -254,9 +287,7 @@ def _read_by_author(server: Server, call: Call, uri: str) -> Any:
 
     async def read() -> Any:
         value = await reader.invoke(call, uri)
-        if isinstance(value, types.Result | InputRequired):
-            return value
-        return types.ReadResourceResult(resource_contents(value, uri, None))
+        return value if isinstance(value, InputRequired) else resource_result(value, uri, None)
 
     return _asked(server, call, read)
 
@@ -280,7 +311,7 @@ def _completers(server: Server, ref: types.PromptReference | types.ResourceTempl
     if isinstance(ref, types.PromptReference):
         prompt = server.registry.prompts.get(ref.name)
         if prompt is None:
-            raise InvalidParams(f"Unknown prompt: {ref.name}")
+            raise InvalidParams(f"Unknown prompt: {ref.name}{_closest(ref.name, list(server.registry.prompts))}")
         return prompt.completers
     for template in list(server.registry.templates.values()):
         if template.uri_template == ref.uri or template.template.match(ref.uri) is not None:
@@ -370,7 +401,7 @@ def custom_method(function: Callable[..., Any], name: str) -> Handler:
 
 
 async def _finish_custom(server: Server, call: Call, outcome: CoroutineType[Any, Any, Any]) -> Any:
-    return _custom(server, call, await outcome)
+    return _custom(server, call, await settled_value(outcome))
 
 
 def _custom(server: Server, call: Call, value: Any) -> Any:

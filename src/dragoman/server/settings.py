@@ -26,9 +26,11 @@ class Settings(Struct, frozen=True):
     """Whether arguments are compared with a schema that the author gave."""
     validates_results: bool
     """Whether structured results are compared with the output schema."""
+    strict_arguments: bool = False
+    """Whether arguments that a tool does not have are refused."""
 
     @classmethod
-    def of(cls, own: Configuration, defaults: Configuration) -> Settings:
+    def of(cls, own: Configuration, defaults: Configuration, *, strict_arguments: bool = False) -> Settings:
         """Put a configuration over the defaults.
 
         Raises:
@@ -42,6 +44,7 @@ class Settings(Struct, frozen=True):
             merged.around_request is not None or merged.instrumentation_callback is not None,
             merged.validate_tool_call_arguments is not False,
             merged.validate_tool_call_results is True,
+            strict_arguments,
         )
 
     @property

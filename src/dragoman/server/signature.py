@@ -41,7 +41,15 @@ LARGEST_MENDED = 256 * 1024
 _NO_ARGUMENTS = Raw(b"{}")
 _EMPTY = inspect.Parameter.empty
 _CONTEXTS = ("Context", "BlockingContext")
+_UNBOUND = ("self", "cls")
 _SHAREABLE = (str, int, float, type(None), bytes, tuple, frozenset, Enum)
+_ADDED_BY_HOSTS = frozenset({"sessionId", "action", "chatInput", "toolCallId"})
+"""Arguments that hosts add to every call, however close they are to the name of a parameter."""
+MOST_COMPARED = 100
+LONGEST_COMPARED = 128
+"""How many unknown arguments are compared with the names of parameters, and how long they may be."""
+CLOSE = 0.75
+"""From which ratio of difflib on a name is taken for a misspelled one: `dayz` has 0.75 of `days`."""
 _FAILURES = (ValueError, RecursionError, TypeError)
 """What msgspec raises: a TypeError only for what cannot be in a set."""
 _objects = msgspec.json.Decoder(dict[str, Raw])
@@ -111,6 +119,8 @@ class Signature:
     """The return annotation; UNSET where there is none, and an `Unresolved` for a name not known at run time."""
     takes_any: bool
     """Whether `**kwargs` collects what no parameter is named after."""
+    tolerated: Collection[str] = ()
+    """Arguments that clients may send although no parameter is named after them."""
 
     @staticmethod
     def of(
@@ -136,23 +146,30 @@ class Signature:
         self.input_schema = _input_schema(self.parameters, extra, inspection.walk.definitions)
         self._named = [(slot.name, index) for index, slot in enumerate(slots) if slot.by_keyword]
         self._positional = len(slots) - len(self._named)
+        self._name = inspection.name
+        self._keys = {slot.key: None for slot in slots}
         self._shape = inspection.arguments_shape()
         self._decode = msgspec.json.Decoder(self._shape.kind, dec_hook=decode_hook).decode
         self._decode_extra = msgspec.json.Decoder(extra.kind if extra else Any, dec_hook=decode_hook).decode
         self._reserved = self.input_schema["properties"].keys() | inspection.reserved_names()
 
-    def bind(self, arguments: Raw | UnsetType | None, context: object = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def bind(
+        self, arguments: Raw | UnsetType | None, context: object = None, *, strict: bool = False
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the positional and keyword arguments to call the function with.
 
+        An argument that no parameter is named after is ignored, unless it is close to the name of a parameter that was
+        not given. `strict` refuses every such argument.
+
         Raises:
-            ArgumentsRejected: something is missing or does not fit.
+            ArgumentsRejected: something is missing, misspelled or does not fit.
         """
         given = _NO_ARGUMENTS if arguments is None or arguments is UNSET else arguments
         try:
             values = astuple(self._decode(given))
             keywords = self._extras(given) if self.takes_any else {}
         except _FAILURES as error:
-            values, keywords = self._bind_mended(given, error)
+            values, keywords = self._bind_known(given, error, strict=strict)
         if self._named:
             for name, index in self._named:
                 keywords[name] = values[index]
@@ -170,6 +187,52 @@ class Signature:
         parts = _objects.decode(arguments)
         return {key: self._decode_extra(part) for key, part in parts.items() if key not in self._reserved}
 
+    def _bind_known(
+        self, arguments: Raw, failure: Exception, *, strict: bool
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Bind without the arguments that no parameter is named after, if there are any."""
+        if self.takes_any:
+            return self._bind_mended(arguments, failure)
+        try:
+            parts = _objects.decode(arguments)
+        except (ValueError, RecursionError):
+            return self._bind_mended(arguments, failure)
+        known = {name: part for name, part in parts.items() if name in self._keys}
+        unknown = [name for name in parts if name not in known and name not in self.tolerated and name != "_meta"]
+        problems = tuple(islice(self._misspelled(unknown, known, strict=strict), MOST_PROBLEMS))
+        if problems:
+            raise ArgumentsRejected((*problems, *self._problems(known)))
+        if unknown:
+            _report_ignored(self._name, unknown)
+        if len(known) == len(parts):
+            return self._bind_mended(arguments, failure)
+        fitting = Raw(msgspec.json.encode(known))
+        try:
+            return astuple(self._decode(fitting)), {}
+        except _FAILURES as error:
+            return self._bind_mended(fitting, error)
+
+    def _problems(self, parts: Mapping[str, Raw]) -> list[Problem]:
+        """Find what else is wrong with arguments, as far as they can be read."""
+        try:
+            value = msgspec.json.decode(msgspec.json.encode(parts))
+        except (ValueError, RecursionError):
+            return []
+        return list(islice(self._shape.problems_within(self._shape.mended(value), ""), MOST_PROBLEMS))
+
+    def _misspelled(self, unknown: list[str], known: Collection[str], *, strict: bool) -> Iterator[Problem]:
+        """Find the arguments that no parameter is named after and that are not to be ignored."""
+        from difflib import get_close_matches
+
+        free = [name for name in self._keys if name not in known]
+        for name in unknown[:MOST_COMPARED]:
+            is_added = name in _ADDED_BY_HOSTS
+            close = [] if is_added or len(name) > LONGEST_COMPARED else get_close_matches(name, free, 1, CLOSE)
+            if close:
+                yield Problem(name, f"there is no such argument; did you mean {close[0]!r}?")
+            elif strict:
+                yield Problem(name, "there is no such argument")
+
     def _bind_mended(self, arguments: Raw, failure: Exception) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if len(arguments) > LARGEST_MENDED:
             raise ArgumentsRejected((problem_of(str(failure)),))
@@ -178,7 +241,7 @@ class Signature:
             mended = {} if value is None else self._shape.mended(value)
             data = msgspec.json.encode(mended)
         except (ValueError, RecursionError) as error:
-            raise ArgumentsRejected((Problem("", f"The arguments cannot be read: {error}"),)) from None
+            raise _unreadable_arguments(error) from None
         try:
             return astuple(self._decode(data)), self._extras(data) if self.takes_any else {}
         except _FAILURES as error:
@@ -216,10 +279,20 @@ class _Inspection:
             self._by_keyword = True
         elif parameter.kind is parameter.VAR_KEYWORD:
             self.extra = self._shape(parameter, Any if annotation is _EMPTY else annotation)
-        elif (context := _context_class(annotation)) is not None:
+        elif (context := self._context_class(parameter, annotation)) is not None:
             self._take_context(parameter, context)
+        elif annotation is _EMPTY and parameter.name in _UNBOUND and not self.slots:
+            self._refuse(
+                parameter, "it is a method that belongs to no object yet; register the method of an object instead"
+            )
         else:
             self._take(parameter, Any if annotation is _EMPTY else annotation)
+
+    def _context_class(self, parameter: inspect.Parameter, annotation: Any) -> str | None:
+        """Return which context a parameter is given; one called `ctx` needs no annotation."""
+        if annotation is _EMPTY and parameter.name == "ctx" and parameter.default in (_EMPTY, None):
+            return "Context" if self.is_async else "BlockingContext"
+        return _context_class(annotation)
 
     def reserved_names(self) -> set[str]:
         """Return the names that `**kwargs` must not collect: those of every parameter, given by a client or not."""
@@ -287,12 +360,31 @@ class _Inspection:
         names = {f"argument_{index}": slot.key for index, slot in enumerate(self.slots)}
         return Shape(
             # Values are taken out of it at once, so that the garbage collector need not know of it.
-            kind=msgspec.defstruct("Arguments", fields, rename=names, kw_only=True, gc=False),
+            # Those that no parameter is named after are looked at only if there are any: it fails then.
+            kind=msgspec.defstruct(
+                "Arguments",
+                fields,
+                rename=names,
+                kw_only=True,
+                gc=False,
+                forbid_unknown_fields=self.extra is None,
+            ),
             schema={"type": "object"},
             fields={slot.key: slot.shape for slot in self.slots},
             required=[slot.key for slot in self.slots if slot.default is _EMPTY],
             item=self.extra,
         )
+
+
+def _report_ignored(function: str, unknown: list[str]) -> None:
+    import logging
+
+    names = ", ".join(unknown[:MOST_COMPARED])
+    logging.getLogger("dragoman.server").debug("%s() has no parameters for %s; they are ignored", function, names)
+
+
+def _unreadable_arguments(error: Exception) -> ArgumentsRejected:
+    return ArgumentsRejected((Problem("", f"The arguments cannot be read: {error}"),))
 
 
 def _struct_default(default: Any) -> tuple[Any, ...]:

@@ -10,8 +10,9 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman import types
-from dragoman.errors import ToolError, ValidationError
+from dragoman.errors import DefinitionError, ToolError, ValidationError
 from dragoman.protocol.headers import HeaderPlan
+from dragoman.protocol.jsonrpc import encode
 from dragoman.server.call import Call
 from dragoman.server.definition import Definition, P, Parameters, R, Returned, check_name
 from dragoman.server.outputs import Output
@@ -22,6 +23,8 @@ from dragoman.server.signature import ArgumentsRejected
 
 _NO_ARGUMENTS = Raw(b"{}")
 _NULL = Raw(b"null")
+_OPEN = frozenset({"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"})
+"""What may name properties elsewhere than in `properties`."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
@@ -44,6 +47,8 @@ class Tool(Definition[Parameters, Returned]):
     output_schema: OutputSchema | types.Json | None = None
     annotations: types.ToolAnnotations | types.Json | None = None
     scopes: Sequence[str] = ()
+    wrap_result: bool = True
+    """Send structured content that is no object as `{"result": value}`, also from 2026-07-28 on."""
 
     _method: ClassVar[str] = "call"
 
@@ -54,7 +59,10 @@ class Tool(Definition[Parameters, Returned]):
     def _compile(self) -> None:
         check_name(self.name, _NAME, "use 1 to 128 letters, digits, underscores, hyphens and dots")
         self._given_schema = _schema(self.input_schema, InputSchema)
-        self.output = Output.of(self.signature.returns, _schema(self.output_schema, OutputSchema), self.name)
+        self._whole = None if self._given_schema is None else self._compare_parameters(self._given_schema.document)
+        self.output = Output.of(
+            self.signature.returns, _schema(self.output_schema, OutputSchema), self.name, is_bare=not self.wrap_result
+        )
         self.definition = types.Tool(
             name=self.name,
             title=self.title,
@@ -67,16 +75,45 @@ class Tool(Definition[Parameters, Returned]):
         )
         self.mirrored = HeaderPlan.of(self.definition.input_schema)
 
+    def _compare_parameters(self, schema: types.Json) -> bytes | None:
+        """See that a schema of the author's names what the function needs; return the parameter that takes everything.
+
+        A function of one parameter that the schema does not name, and that may be a dict, takes all arguments as one.
+
+        Raises:
+            DefinitionError: the function needs an argument that no client can know of.
+        """
+        properties = schema.get("properties", {})
+        parameters = self.signature.parameters
+        self.signature.tolerated = frozenset(properties)
+        if len(parameters) == 1 and parameters[0].name not in properties and _may_be_object(parameters[0].schema):
+            return encode(parameters[0].name)[1:-1]
+        unnamed = [one.name for one in parameters if one.required and one.name not in properties]
+        if unnamed and not schema.keys() & _OPEN:
+            raise DefinitionError(
+                f"The input schema of the tool {self.name!r} has no {', '.join(unnamed)}, which its function needs: add"
+                " them to its properties, name the parameters alike, or take all arguments as one parameter"
+                " `arguments: dict`"
+            )
+        return None
+
     def begin(self, call: Call, arguments: Raw | UnsetType) -> Any:
         """Call the tool with a client's arguments; the outcome is for `output`, or a coroutine that gives it."""
         try:
             if self._given_schema is not None:
                 arguments = _fitting(self._given_schema, arguments, validate=call.settings.validates_arguments)
+                if self._whole is not None:
+                    arguments = Raw(b'{"%s":%s}' % (self._whole, bytes(arguments)))
             make_context = self._make_context
-            args, kwargs = self.signature.bind(arguments, None if make_context is None else make_context(call))
+            context = None if make_context is None else make_context(call)
+            args, kwargs = self.signature.bind(arguments, context, strict=call.settings.strict_arguments)
         except (ValidationError, ArgumentsRejected) as rejected:
             return failure(str(rejected))
         return self.start(*args, **kwargs)
+
+
+def _may_be_object(schema: types.Json) -> bool:
+    return schema.get("type", "object") == "object" and not schema.keys() & {"enum", "anyOf", "$ref"}
 
 
 def failure(message: str) -> types.CallToolResult:
@@ -155,6 +192,7 @@ def tool(
     icons: Iterable[types.Icon | types.Json] = (),
     inline: bool = False,
     scopes: Sequence[str] = (),
+    wrap_result: bool = True,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function, for any server.

@@ -69,7 +69,7 @@ async def structured_object(visit: Visit) -> Any:
     return (await visit.client.call_tool("weather", {"city": "Oslo"})).structured
 
 
-@NOTES.shows({"result": 42})
+@NOTES.shows(by_server(mcp={"result": 42}, fastmcp=42, typescript={"result": 42}))
 async def structured_number(visit: Visit) -> Any:
     return (await visit.client.call_tool("add", {"a": 40, "b": 2})).structured
 

@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw, Struct
 
 from dragoman import types
 from dragoman.protocol import fields
-from dragoman.protocol.fields import SINCE, UNTIL, WRAPPED, trim, wrap, wraps
+from dragoman.protocol.fields import SINCE, UNTIL, WRAP_MARKS, is_wrapped, trim, wrap, wraps
 from dragoman.protocol.versions import (
     V2024_11_05,
     V2025_03_26,
@@ -406,7 +406,8 @@ def test_only_a_schema_whose_root_is_an_object_is_not_wrapped(schema: types.Json
         assert trimmed is not None
         assert trimmed["type"] == "object"
         assert (trimmed != schema) == wrapped
-        assert trimmed.get(WRAPPED, False) is wrapped
+        assert is_wrapped(trimmed) is wrapped
+        assert all(trimmed.get(mark, False) is wrapped for mark in WRAP_MARKS)
     assert trim(tool(output_schema=schema), V2026_07_28).output_schema is schema
     assert trim(tool(output_schema=schema), V2025_03_26).output_schema is None
 

@@ -439,12 +439,35 @@ def test_any_in_a_union_is_tried_last():
         assert found.convert(5) == 5
 
 
+@dataclass
+class Spot:
+    x: int
+
+
 def test_what_msgspec_decodes_as_it_stands_is_not_rewritten():
     walk = Walk()
-    for annotation in (int, list[Point], Tree, dict[str, Tree | None], Annotated[int, Meta(ge=0)], Point | list[Tree]):
+    for annotation in (int, list[Spot], Tree, dict[str, Tree | None], Annotated[int, Meta(ge=0)], Spot | list[Tree]):
         walk.shape(annotation)
     assert not walk.is_rewritten
-    assert walk.shape(list[Point]).kind == list[Point]
+    assert walk.shape(list[Spot]).kind == list[Spot]
+
+
+@dataclass
+class Further(Point):
+    """Inherits a default."""
+
+
+@dataclass(slots=True)
+class Slotted:
+    x: int
+    y: int = 0
+
+
+@pytest.mark.parametrize("kind", [Point, Further, Slotted])
+def test_a_dataclass_holds_the_defaults_that_were_not_given(kind):
+    made = codec(kind).convert({"x": 1})
+    assert made == kind(1)
+    assert msgspec.json.encode(made) == b'{"x":1,"y":0}'
 
 
 def test_defaults_without_a_json_form_are_left_out():

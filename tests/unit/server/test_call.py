@@ -75,7 +75,7 @@ def test_a_request_without_a_task_is_given_up_too():
         (asyncio.CancelledError(), True, True),
         (Cancelled("gone"), False, False),
         (Cancelled("gone"), True, True),
-        (GeneratorExit(), False, True),
+        (GeneratorExit(), False, False),
         (LookupError("gone"), True, False),
     ],
     ids=repr,

@@ -80,4 +80,9 @@ def test_an_enum_of_a_class_that_cannot_be_looked_up_is_untitled():
 def test_what_is_required_knows_every_capability():
     required = InputRequired({"name": Elicit("Who?", Name), "roots": ListRoots()})
     assert required.capabilities == [("elicitation", "form"), ("roots",)]
-    assert InputRequired().capabilities == []
+    assert InputRequired(state=1).capabilities == []
+
+
+def test_input_that_is_neither_asked_for_nor_kept_is_refused():
+    with pytest.raises(DefinitionError, match=r"InputRequired needs questions, such as .*, or a state"):
+        InputRequired()

@@ -1425,8 +1425,14 @@ def test_arguments_that_are_no_object_are_refused():
 
 @pytest.mark.parametrize(
     "arguments",
-    [b'{"a": ', b'{"a": "\xff"}', b'{"a": 1' + b"0" * 5000 + b"}", b'{"a": ' + b"[" * 5000 + b"]" * 5000 + b"}"],
-    ids=["truncated", "no Unicode", "huge number", "deep"],
+    [
+        b'{"first": ',
+        b'{"first": "\xff"}',
+        b'{"first": 1' + b"0" * 5000 + b"}",
+        b'{"first": ' + b"[" * 5000 + b"]" * 5000 + b"}",
+        b'{"other": ' + b"[" * 5000 + b"]" * 5000 + b"}",
+    ],
+    ids=["truncated", "no Unicode", "huge number", "deep", "deep and ignored"],
 )
 def test_arguments_that_cannot_be_read_are_refused(arguments):
     with pytest.raises(ArgumentsRejected, match="The arguments cannot be read: "):

@@ -19,7 +19,7 @@ def test_a_message_is_wanted_from_the_threshold_on(level, threshold):
 @pytest.mark.parametrize("level", LEVELS)
 def test_nothing_is_wanted_without_a_threshold_or_without_the_capability(level):
     assert not is_wanted(Server(), level, None)
-    assert not is_wanted(Server(capabilities={}), level, "debug")
+    assert not is_wanted(Server(capabilities={"logging": False}), level, "debug")
 
 
 @pytest.mark.parametrize("threshold", [None, "debug"])
@@ -31,10 +31,10 @@ def test_an_unknown_level_is_refused_by_name_whether_anybody_wants_it_or_not(thr
 @pytest.mark.parametrize(
     ("method", "declared"),
     [
-        (TOOLS_CHANGED, {"tools": {"listChanged": True}}),
-        (PROMPTS_CHANGED, {"prompts": {"listChanged": True}}),
-        (RESOURCES_CHANGED, {"resources": {"listChanged": True}}),
-        (RESOURCE_UPDATED, {"resources": {"subscribe": True}}),
+        (TOOLS_CHANGED, types.ServerCapabilities(tools=types.ListChangedCapability(list_changed=True))),
+        (PROMPTS_CHANGED, types.ServerCapabilities(prompts=types.ListChangedCapability(list_changed=True))),
+        (RESOURCES_CHANGED, types.ServerCapabilities(resources=types.ResourcesCapability(list_changed=True))),
+        (RESOURCE_UPDATED, types.ServerCapabilities(resources=types.ResourcesCapability(subscribe=True))),
     ],
 )
 def test_a_change_is_announced_by_its_own_capability(method, declared):
