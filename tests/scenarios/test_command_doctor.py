@@ -28,13 +28,13 @@ SICK = """
     for line in sys.stdin:
         message = json.loads(line)
         answers = {
-            "initialize": INFO | {"capabilities": {"tools": {}, "prompts": {}}},
+            "initialize": INFO | {"capabilities": {"tools": {}, "prompts": {}, "resources": {}}},
             "tools/list": {"tools": TOOLS},
             "ping": {},
         }
         if "id" in message:
             answer = answers.get(message["method"])
-            error = {"code": -32601, "message": "what?"}
+            error = {"code": -32603 if message["method"] == "prompts/list" else -32601, "message": "what?"}
             answer = {"error": error} if answer is None else {"result": answer}
             print(json.dumps({"jsonrpc": "2.0", "id": message["id"]} | answer), flush=True)
 """
@@ -87,7 +87,8 @@ def test_tools_that_the_apis_of_models_refuse_are_found_with_a_remedy(tmp_path):
     ):
         assert sign in known[f"tool {name}"]["detail"]
         assert known[f"tool {name}"]["remedy"]
-    assert "the server refused (-32601): what?" in known["prompts"]["detail"]
+    assert "the server refused (-32603): what?" in known["prompts"]["detail"]
+    assert known["resources"]["detail"] == "0 listed"
     assert "was left out" in known["warning"]["detail"]
     shown = dragoman("doctor", path, home=tmp_path)
     assert (shown.code, "All is well" in shown.out) == (1, False)
