@@ -540,9 +540,9 @@ class AsyncClient(Face):
             seen.add(cursor)
         raise PaginationLimit(f"There are more than {self._max_pages} pages of {kind}; raise max_pages")
 
-    def _call_in_threads(self) -> None:
-        """Call the author's plain functions in threads, where they may use a blocking client."""
-        self._core.call_in_threads()
+    def _share_loop(self) -> None:
+        """Let no function of the author's end the loop, which all blocking clients share."""
+        self._core.share_loop()
 
 
 Found = TypeVar("Found", bound=AsyncBoundTool | AsyncBoundPrompt | AsyncBoundResource | AsyncBoundResourceTemplate)

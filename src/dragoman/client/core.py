@@ -3,8 +3,8 @@
 A request goes out over the lifeline's connection. In the stateless era its result may say that input is required: the
 handlers answer, and the request is made again with the answers, a bounded number of times. The total time of a request
 is that of all of it: waiting for a connection, the rounds, what the handlers take, and repetitions. What the server
-tells is given to the author's functions in order, and a request returns only after what the server told before its
-answer.
+tells is given to the author's functions in order. A request returns after what the server told before its answer was
+delivered, or a moment after its answer.
 """
 
 from __future__ import annotations
@@ -253,8 +253,8 @@ class Core:
         self._background.clear()
         wanted, self.listening = self.listening.wanted, Listening()
         self.listening.wanted, self.listening.on_gap = wanted, self._missed_changes
-        threads, self._deliveries = self._deliveries.threads, Deliveries()
-        self._deliveries.threads = threads
+        shares_loop, self._deliveries = self._deliveries.shares_loop, Deliveries()
+        self._deliveries.shares_loop = shares_loop
 
     @overload
     def request(
@@ -326,7 +326,7 @@ class Core:
                 if await self.lifeline.may_repeat(error, connection, failures, is_safe=is_safe):
                     continue
                 raise
-            if self._deliveries.delivering is not None:
+            if self._deliveries.lanes:
                 await self._deliveries.settled(filled.timeout)
             result = raw if kind is None else read(raw, kind, method)
             if type(result) is not types.InputRequiredResult:
@@ -460,9 +460,9 @@ class Core:
         """Write a warning to the client's logger."""
         _logger.warning(text, *given)
 
-    def call_in_threads(self) -> None:
-        """Call the author's plain functions in threads, for a client that is driven by threads."""
-        self._deliveries.threads = True
+    def share_loop(self) -> None:
+        """Let no function of the author's end the loop, which all blocking clients share."""
+        self._deliveries.shares_loop = True
 
     async def identity(self, headers: Mapping[str, str] | None = None) -> Hashable:
         """Return what tells apart those whom the server may show different lists."""
