@@ -199,6 +199,11 @@ class Connection:
         self._envelope = self._introduction(version) if version.stateless else {}
         self._meta_begins = jsonrpc.encode(self._envelope)[:-1] + b"," if self._envelope else b"{"
 
+    def introduction(self) -> types.DiscoverResult:
+        """Return what the server said of itself, as a stateless one says it."""
+        info = None if self.server_info is None else {types.SERVER_INFO: msgspec.to_builtins(self.server_info)}
+        return types.DiscoverResult([self.version.name], self.capabilities, instructions=self.instructions, meta=info)
+
     def _introduction(self, version: Version) -> dict[str, Raw]:
         said = {
             types.PROTOCOL_VERSION: version.name,
@@ -309,7 +314,7 @@ class Connection:
 
     def _abandon(self, message: Outgoing, error: BaseException, *, may_cancel: bool) -> None:
         assert message.id is not None
-        notice = self._peer.cancel(message.id, LATE if isinstance(error, Timeout) else UNWANTED)
+        notice = self._peer.cancel(message.id, _reason(error))
         closes = self.link.is_http and self._version.stateless
         if notice is not None and may_cancel and self.is_alive and not closes:
             telling = self._start(self._tell(Outgoing(notice, CANCELLED)))
@@ -447,6 +452,13 @@ class Connection:
         others = self._background - {current}
         if others:
             await asyncio.wait(others, timeout=CLOSE_SECONDS)
+
+
+def _reason(error: BaseException) -> str:
+    """Return why a request was given up: what the task was cancelled with, if it says so."""
+    if isinstance(error, asyncio.CancelledError) and error.args and isinstance(error.args[0], str):
+        return error.args[0]
+    return LATE if isinstance(error, Timeout) else UNWANTED
 
 
 def broken(error: Exception) -> TransportError:

@@ -137,6 +137,20 @@ class Face(ABC):
     def on_elicitation(self, given: Any) -> None:
         self._set_handler("on_elicitation", given)
 
+    @property
+    def on_request(self) -> Any:
+        """Answers other requests of the server: functions by method; may be set at any time.
+
+        Raises:
+            TypeError: it is no mapping, or a handler is nothing that can be called.
+        """
+        return self._inside().handlers.on_request
+
+    @on_request.setter
+    def on_request(self, given: Any) -> None:
+        self._inside().handlers.on_request = given
+        self._was_given("on_request", given)
+
     def _set_handler(self, name: str, given: Any) -> None:
         core = self._inside()
         connection = core.lifeline.current

@@ -39,6 +39,12 @@ class ClientOptions(TypedDict, total=False):
     """Asks the user for the server: gets an `ElicitationRequest`, returns content, `Decline()` or `Cancel()`."""
     roots: Iterable[Any]
     """The folders that the server may work in."""
+    on_request: Mapping[str, Any] | None
+    """Answers other requests of the server: functions by method, which get the parameters and return the result."""
+    capabilities: types.ClientCapabilities | Mapping[str, Any] | None
+    """Declared besides what the handlers stand for; False hides one. A `ClientCapabilities` is declared as it is."""
+    extensions: Mapping[str, types.Json] | None
+    """Extensions that are declared: settings by id."""
     on_approval: Any
     """Says before each tool call whether it may be made: gets an `Approval`."""
     approval_timeout: float | None
