@@ -147,7 +147,10 @@ class Client(Face):
         return self
 
     def stop(self) -> None:
-        """End the connection; safe from any task and thread, in any state, more than once."""
+        """End the connection; safe from any task and thread, in any state, more than once.
+
+        Calls that wait for approval are denied.
+        """
         if self._process == os.getpid():
             self._drive(AsyncClient.stop)
             portal().kept.discard(self._client)

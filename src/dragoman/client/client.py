@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman import types
-from dragoman.client.approval import Approval, decide
+from dragoman.client.approval import Approval, Approvals
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
 from dragoman.client.catalog import KnownTool
 from dragoman.client.connection import OnProgress, Options
@@ -67,6 +67,7 @@ class AsyncClient(Face):
         self.trusted = bool(given.get("trusted"))
         self._on_approval = given.get("on_approval")
         self._approval_timeout = given.get("approval_timeout")
+        self._approvals = Approvals()
         credentials = credentials_of(given.get("headers"), given.get("auth"))
         limits = Limits(given.get("max_message_bytes", DEFAULT_LIMITS.message_bytes), DEFAULT_LIMITS.nesting)
         around = Surroundings(
@@ -118,7 +119,11 @@ class AsyncClient(Face):
         return self
 
     async def stop(self) -> None:
-        """End the connection; safe from any task and thread, in any state, more than once."""
+        """End the connection; safe from any task and thread, in any state, more than once.
+
+        Calls that wait for approval are denied.
+        """
+        self._approvals.deny_all("the client was stopped")
         home = self._core._loop
         if home is not None and home is not asyncio.get_running_loop() and home.is_running():
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.stop(), home))
@@ -260,7 +265,7 @@ class AsyncClient(Face):
         """Let the author decide about a call, and return the arguments that were approved."""
         known = self._core.catalog.tools.get(name)
         approval = Approval(name, arguments, tool=None if known is None else known.tool, server=self._server_name())
-        await decide(self._on_approval, approval, self._approval_timeout)
+        await self._approvals.decide(self._on_approval, approval, self._approval_timeout)
         return dict(approval.arguments)
 
     def _server_name(self) -> str | None:

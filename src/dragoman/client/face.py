@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, overload
 
 from dragoman import types
+from dragoman.client.approval import Approval
 from dragoman.client.core import Core
 from dragoman.client.lifeline import Status
 from dragoman.client.options import check_value
@@ -110,6 +111,24 @@ class Face(ABC):
     def on_approval(self, given: Any) -> None:
         self._living()._on_approval = given
         self._was_given("on_approval", given)
+
+    @property
+    def approvals(self) -> list[Approval]:
+        """The tool calls that wait for approval, the oldest first.
+
+        Example:
+            for call in client.approvals:
+                print(call.id, call.name, call.arguments)
+        """
+        return self._living()._approvals.waiting
+
+    def approve(self, id: str) -> bool:
+        """Approve the call that waits under an id, and tell whether this decided it; False if none waits."""
+        return self._living()._approvals.approve(id)
+
+    def deny(self, id: str, reason: str | None = None) -> bool:
+        """Deny the call that waits under an id, and tell whether this decided it; False if none waits."""
+        return self._living()._approvals.deny(id, reason)
 
     @property
     def on_sampling(self) -> Any:
