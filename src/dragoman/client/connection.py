@@ -160,6 +160,8 @@ class Connection:
         self.capabilities = types.ServerCapabilities()
         self.server_info: types.Implementation | None = None
         self.instructions: str | None = None
+        self.declared = types.ClientCapabilities()
+        """What the client said in a handshake that it can do."""
         self.has_introduced = False
         """Whether the server said what it can do."""
         self.is_alive = True

@@ -37,6 +37,7 @@ from dragoman.protocol import jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.listen import ACKNOWLEDGED, PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.protocol.methods import METHODS, declares
+from dragoman.protocol.peer import PROGRESS
 from dragoman.protocol.versions import Version
 from dragoman.types import decode
 
@@ -113,6 +114,8 @@ class Core:
         self._welcomed = 0.0
         self._brief = 0
         """How many connections in a row ended soon after they were made."""
+        self._has_log_level = False
+        """Whether `set_log_level` said which log messages are wanted."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self.listening.on_gap = self._missed_changes
 
@@ -124,7 +127,12 @@ class Core:
 
     def log_level_for(self, version: Version) -> types.LoggingLevel | None:
         """Return from which level on log messages are wanted with each request."""
-        return self.watchers.log_level if version.stateless and self.watchers.on_log is not None else None
+        return self.watchers.log_level if version.stateless and self._wants_logs else None
+
+    @property
+    def _wants_logs(self) -> bool:
+        """Whether anybody asked for log messages."""
+        return self.watchers.on_log is not None or self._has_log_level
 
     def answer(self, request: jsonrpc.Request) -> Any:
         """Return the answer to a request of the server, or a function that is awaited for it."""
@@ -132,10 +140,11 @@ class Core:
 
     def progressed(self, on_progress: OnProgress | None, params: types.ProgressNotificationParams) -> None:
         """Tell of progress: whoever made the call, else whoever made the client."""
-        told = on_progress or self.watchers.on_progress
+        told, size = on_progress or self.watchers.on_progress, len(params.message or "")
         if told is not None:
-            size = len(params.message or "")
             self._deliveries.put(told, params.progress, params.total, params.message, size=size)
+        if self.watchers.on_notification is not None:
+            self._tell(self.watchers.on_notification, Notification(PROGRESS, msgspec.to_builtins(params)), size=size)
 
     def notified(self, notification: jsonrpc.Notification) -> None:
         """Take a notification of the server."""
@@ -222,7 +231,7 @@ class Core:
 
     async def _prepare_session(self, connection: Connection) -> None:
         requests: list[tuple[str, dict[str, Any]]] = [("resources/subscribe", {"uri": uri}) for uri in self.followed]
-        if self.watchers.on_log is not None and connection.capabilities.logging is not None:
+        if self._wants_logs and connection.capabilities.logging is not None:
             requests.append(("logging/setLevel", {"level": self.watchers.log_level}))
         for method, params in requests:
             try:
@@ -443,7 +452,7 @@ class Core:
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Say from which level on log messages are wanted."""
-        self.watchers.log_level = level
+        self.watchers.log_level, self._has_log_level = level, True
         connection = await self.start()
         if connection.version.stateless:
             connection.speak(connection.version)
@@ -451,9 +460,11 @@ class Core:
             await self.request("logging/setLevel", {"level": level}, None, Options())
 
     def roots_changed(self) -> None:
-        """Tell the server, from any thread, that the roots changed."""
+        """Tell the server, from any thread, that the roots changed, if it was told at the start that it will be."""
         connection = self.lifeline.current
-        if connection is not None and not connection.version.stateless and self._loop is not None:
+        if connection is None or self._loop is None or connection.version.stateless:
+            return
+        if declares(connection.declared, ("roots", "list_changed")):
             asyncio.run_coroutine_threadsafe(self.notify("notifications/roots/list_changed"), self._loop)
 
     def warn(self, text: str, *given: Any) -> None:

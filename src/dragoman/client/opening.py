@@ -400,8 +400,9 @@ class _Attempt:
         connection, host = self._connection, self._opening.host
         connection.speak(offered)
         connection.link.version = None  # a server of before has not agreed to anything yet
+        connection.declared = host.capabilities_for(offered)
         params = types.InitializeRequestParams(
-            offered.name, trim(host.capabilities_for(offered), offered), trim(host.info, offered)
+            offered.name, trim(connection.declared, offered), trim(host.info, offered)
         )
         options = Options(timeout=self._opening.timeout)
         try:

@@ -34,7 +34,7 @@ class ClientOptions(TypedDict, total=False):
     protocol_version: str | None
     """Speak this version alone."""
     on_sampling: Any
-    """Asks the model for the server: gets a `SamplingRequest`, returns text or a result."""
+    """Asks the model for the server: gets a `SamplingRequest`, returns text or a result; False rejects."""
     on_elicitation: Any
     """Asks the user for the server: gets an `ElicitationRequest`, returns content, `Decline()` or `Cancel()`."""
     roots: Iterable[Any]
