@@ -31,6 +31,7 @@ from dragoman.errors import (
     DragomanError,
     HeaderMismatch,
     RpcError,
+    ToolError,
     TransportError,
     ValidationError,
 )
@@ -258,7 +259,7 @@ class AsyncClient(Face):
             unwrap(result)
         outcome = CallResult.of(result)
         if outcome.is_error and raise_on_error:
-            outcome.raise_for_error()
+            raise ToolError(self._core.with_advice(outcome.failure), outcome)
         return outcome
 
     async def _approved(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -181,7 +181,7 @@ class Connection:
         self._telling: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
         self._clocks = Clocks(self._loop)
-        self._serving = Serving(host, self._peer, link, self._start, self._standstill)
+        self.serving = Serving(host, self._peer, link, self._start, self._standstill)
         self._is_closed = False
 
     @property
@@ -356,7 +356,7 @@ class Connection:
                 self._take(event)
                 if type(event) is Reply:
                     self._fail_unreadable(data)
-                room = self._serving.room
+                room = self.serving.room
         return room
 
     def _fail_unreadable(self, data: bytes) -> None:
@@ -391,12 +391,12 @@ class Connection:
             case jsonrpc.Notification():
                 self._host.notified(event)
             case jsonrpc.Request():
-                if not self._serving.take(event):
+                if not self.serving.take(event):
                     self._go_on_counting()
             case Cancelled(id):
-                self._serving.cancel(id)
+                self.serving.cancel(id)
             case Reply(data):
-                self._serving.send(data)
+                self.serving.send(data)
 
     @contextmanager
     def _standstill(self) -> Iterator[None]:
@@ -442,7 +442,7 @@ class Connection:
         if not self._is_closed:
             self._is_closed = True
             self.is_alive = False
-            self._serving.close()
+            self.serving.close()
             self._fail(self.error or TransportError("The client was closed while a request waited for its answer"))
             for task in self._background - {current}:
                 task.cancel()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Coroutine, Hashable, Mapping
 from math import isnan
@@ -53,6 +54,8 @@ _CHANGED: dict[str, tuple[Any, ...]] = {
 }
 _REPEATABLE = frozenset(method.name for method in METHODS if "client" in method.sender) - {"tools/call"}
 _params = msgspec.json.Decoder(types.Json)
+_CANNOT_ASK = re.compile(r"server-(?:initiated|to-client) requests?\b", re.IGNORECASE)
+"""How the SDKs of servers say that a handler wanted to ask where it cannot."""
 _logger = logging.getLogger("dragoman.client")
 
 
@@ -335,6 +338,11 @@ class Core:
                 if await self.lifeline.may_repeat(error, connection, failures, is_safe=is_safe):
                     continue
                 raise
+            except RpcError as error:
+                message = self.with_advice(error.message)
+                if message == error.message:
+                    raise
+                raise RpcError.of(error.code, message, error.data) from error
             if self._deliveries.lanes:
                 await self._deliveries.settled(filled.timeout)
             result = raw if kind is None else read(raw, kind, method)
@@ -398,6 +406,19 @@ class Core:
             return options
         meta = self._meta() if callable(self._meta) else self._meta
         return msgspec.structs.replace(options, meta={**_trace_context(), **(meta or {}), **(options.meta or {})})
+
+    def with_advice(self, failure: str) -> str:
+        """Return why the server failed, with a remedy if it failed because it cannot ask in a stateless version."""
+        connection = self.lifeline.latest
+        if connection is None or not connection.version.stateless:
+            return failure
+        was_asked, connection.serving.asked_in_vain = connection.serving.asked_in_vain, False
+        if not was_asked and not _CANNOT_ASK.search(failure):
+            return failure
+        return (
+            f"{failure} (the server wanted to ask this client, and cannot in {connection.version.name}: connect with"
+            ' mode="handshake")'
+        )
 
     async def notify(self, method: str, params: Any = jsonrpc.NO_PARAMS) -> None:
         """Send a notification, if there is a connection."""

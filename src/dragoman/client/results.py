@@ -114,7 +114,12 @@ class CallResult(Struct, frozen=True):
             ToolError: the result is an error; it has the whole result as `result`.
         """
         if self.is_error:
-            raise ToolError(self.text or "The tool failed and did not say why", self)
+            raise ToolError(self.failure, self)
+
+    @property
+    def failure(self) -> str:
+        """What went wrong, if it is an error."""
+        return self.text or "The tool failed and did not say why"
 
     def __str__(self) -> str:
         return self.text
