@@ -119,6 +119,11 @@ class AsyncClient(Face):
         await self._core.start()
         return self
 
+    async def _start_patiently(self) -> None:
+        """Connect, if there is no connection, however long others would wait for it."""
+        self._core.lifeline.restart()
+        await self._core.start(is_patient=True)
+
     async def stop(self) -> None:
         """End the connection; safe from any task and thread, in any state, more than once.
 

@@ -168,6 +168,8 @@ class Connection:
         """Whether requests may be sent."""
         self.error: Exception | None = None
         """Why it has ended by itself."""
+        self.on_standstill: Callable[[bool], None] | None = None
+        """Told when its clocks begin to stand still, and when they go on."""
         self._host = host
         self._limits = limits
         self._peer = Peer(limits)
@@ -404,11 +406,15 @@ class Connection:
         self._answering += 1
         if not self._is_flooded:
             self._clocks.stop_all()
+        if self._answering == 1 and self.on_standstill is not None:
+            self.on_standstill(True)  # noqa: FBT003
         try:
             yield
         finally:
             self._answering -= 1
             if not self._answering:
+                if self.on_standstill is not None:
+                    self.on_standstill(False)  # noqa: FBT003
                 if not self._is_flooded:
                     self._clocks.wind_all()
                 self._is_flooded = False

@@ -45,7 +45,7 @@ from dragoman.types import decode
 R = TypeVar("R", bound=types.Result)
 
 MOST_ROUNDS = 10
-TIMEOUT_SECONDS, CONNECT_SECONDS = 60.0, 10.0
+TIMEOUT_SECONDS, CONNECT_SECONDS = 60.0, 30.0
 LOG = "notifications/message"
 _CHANGED: dict[str, tuple[Any, ...]] = {
     TOOLS_CHANGED: ("tools",),
@@ -244,8 +244,8 @@ class Core:
 
     # What the client's methods ask for.
 
-    async def start(self) -> Connection:
-        """Return the connection, made now if there is none.
+    async def start(self, *, is_patient: bool = False) -> Connection:
+        """Return the connection, made now if there is none; who is patient waits for it to its end.
 
         Raises:
             DragomanError: the client belongs to another event loop that still runs.
@@ -257,7 +257,7 @@ class Core:
             if self._loop is not None:
                 self._move()
             self._loop = loop
-        return await self.lifeline.connection()
+        return await self.lifeline.connection(is_patient=is_patient)
 
     def _move(self) -> None:
         """Leave what belongs to an event loop that is gone."""

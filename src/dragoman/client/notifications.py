@@ -23,8 +23,9 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
 from contextvars import ContextVar
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutine
 from typing import Any
 
 from msgspec import Struct
@@ -140,6 +141,50 @@ class _Lane:
             self.reach_marks()
 
 
+class _Batch:
+    """Calls of a plain function that are made in a thread."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.calls: deque[tuple[Any, ...]] = deque()
+        self._function = function
+        self._promised: deque[Awaitable[Any]] = deque()
+        self._is_given_up = False
+
+    async def make(self) -> None:
+        """Make the calls, up to one that returns something to be awaited, and await that."""
+        await offload(self._make_each)
+        if self._promised:
+            await self._promised.popleft()
+
+    def _make_each(self) -> None:
+        while self.calls and not self._promised:
+            try:
+                given = self.calls.popleft()
+            except IndexError:  # given up just now
+                break
+            try:
+                result = self._function(*given)
+            except (Exception, asyncio.CancelledError):
+                _logger.exception("A handler of notifications failed")
+            else:
+                if isawaitable(result):
+                    self._promised.append(result)
+        if self._is_given_up:
+            self._forget_promise()
+
+    def give_up(self) -> None:
+        """Make no further call; the one that runs in a thread cannot be ended."""
+        self._is_given_up = True
+        self.calls.clear()
+        self._forget_promise()
+
+    def _forget_promise(self) -> None:
+        with suppress(IndexError):
+            promised = self._promised.popleft()
+            if iscoroutine(promised):
+                promised.close()
+
+
 class Deliveries:
     """The calls of the author's functions that are due."""
 
@@ -206,37 +251,16 @@ class Deliveries:
 
     async def _call_in_thread(self, lane: _Lane) -> None:
         """Make the calls that are due before the next mark, or many of them."""
-        calls: deque[tuple[Any, ...]] = deque()
-        size = 0
-        while lane.has_call() and len(calls) < MOST_AT_ONCE and size < AT_ONCE_BYTES:
+        batch, size = _Batch(lane.function), 0
+        while lane.has_call() and len(batch.calls) < MOST_AT_ONCE and size < AT_ONCE_BYTES:
             due = lane.take()
-            calls.append(due.given)
+            batch.calls.append(due.given)
             size += due.size
         try:
-            while calls:
-                await self._made(self._make(lane.function, calls))
+            while batch.calls:
+                await self._made(batch.make())
         finally:
-            calls.clear()  # a thread cannot be ended, but it makes no further call
-
-    async def _make(self, function: Callable[..., Any], calls: deque[tuple[Any, ...]]) -> None:
-        promised = await offload(self._make_each, function, calls)
-        if promised is not None:
-            await promised
-
-    def _make_each(self, function: Callable[..., Any], calls: deque[tuple[Any, ...]]) -> Awaitable[Any] | None:
-        """Make calls in a thread, up to one that returns something to be awaited."""
-        while True:
-            try:
-                given = calls.popleft()
-            except IndexError:  # all are made, or the delivery was given up
-                return None
-            try:
-                result = function(*given)
-            except (Exception, asyncio.CancelledError):
-                _logger.exception("A handler of notifications failed")
-            else:
-                if isawaitable(result):
-                    return result
+            batch.give_up()
 
     async def _made(self, call: Awaitable[None]) -> None:
         try:

@@ -28,7 +28,7 @@ class ClientOptions(TypedDict, total=False):
     total_timeout: float | None
     """Seconds that a request may take in all; without end by default."""
     connect_timeout: float | None
-    """Seconds that it may take to connect (10); or DRAGOMAN_CONNECT_TIMEOUT."""
+    """Seconds that it may take to connect (30), without a login by a person; or DRAGOMAN_CONNECT_TIMEOUT."""
     mode: Mode
     """"auto" asks the server; "handshake" and "stateless" know better."""
     protocol_version: str | None

@@ -425,6 +425,27 @@ async def test_a_plain_function_is_called_no_more_once_its_deliveries_are_closed
 
 
 @scenario
+async def test_what_a_plain_function_promises_too_late_is_forgotten():
+    started, going_on, returned = threading.Event(), threading.Event(), threading.Event()
+
+    async def later():
+        raise AssertionError("nobody waits for it")
+
+    def promising():
+        started.set()
+        going_on.wait(DEADLINE)
+        returned.set()
+        return later()
+
+    deliveries = Deliveries()
+    deliveries.put(promising)
+    assert await asyncio.to_thread(started.wait, DEADLINE)
+    await asyncio.wait_for(deliveries.close(), DEADLINE)
+    going_on.set()
+    assert await asyncio.to_thread(returned.wait, DEADLINE)
+
+
+@scenario
 async def test_deliveries_that_were_closed_before_they_began_deliver_again_later():
     heard = []
     deliveries = Deliveries()
