@@ -221,6 +221,11 @@ class Client(Face):
         """
         return BoundResource(self, self._drive(AsyncClient.resource, name, refresh=refresh))
 
+    @property
+    def linked_resources(self) -> list[BoundResource]:
+        """The resources that results of tools linked to; the server need not list them."""
+        return [BoundResource(self, resource) for resource in self._living().linked_resources]
+
     def resource_templates(self, *, refresh: bool = False) -> list[BoundResourceTemplate]:
         """Return every resource template of the server; kept as long as the server says that it holds."""
         found = self._drive(AsyncClient.resource_templates, refresh=refresh)

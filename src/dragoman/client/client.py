@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import msgspec
 from msgspec import UNSET
@@ -263,9 +263,12 @@ class AsyncClient(Face):
         if known is not None and known.is_wrapped:
             unwrap(result)
         outcome = CallResult.of(result)
-        if outcome.is_error and raise_on_error:
-            raise ToolError(self._core.with_advice(outcome.failure), outcome)
-        return outcome
+        if types.ResourceLink in map(type, outcome.content):
+            self._core.note_links(outcome.content)
+        return self._failed(outcome) if outcome.is_error and raise_on_error else outcome
+
+    def _failed(self, outcome: CallResult) -> NoReturn:
+        raise ToolError(self._core.with_advice(outcome.failure), outcome)
 
     async def _approved(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Let the author decide about a call, and return the arguments that were approved."""
@@ -399,6 +402,11 @@ class AsyncClient(Face):
         return find(
             "resource", name, await self.resources(refresh=refresh), lambda resource: (resource.name, resource.uri)
         )
+
+    @property
+    def linked_resources(self) -> list[AsyncBoundResource]:
+        """The resources that results of tools linked to; the server need not list them."""
+        return [AsyncBoundResource(self, resource) for resource in list(self._core.linked.values())]
 
     async def list_resources(
         self, cursor: str | None = None, *, meta: Mapping[str, Any] | None = None, timeout: float | None = None

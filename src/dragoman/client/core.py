@@ -46,6 +46,7 @@ R = TypeVar("R", bound=types.Result)
 
 MOST_ROUNDS = 10
 TIMEOUT_SECONDS, CONNECT_SECONDS = 60.0, 30.0
+MOST_LINKED = 1000
 LOG = "notifications/message"
 _CHANGED: dict[str, tuple[Any, ...]] = {
     TOOLS_CHANGED: ("tools",),
@@ -105,6 +106,8 @@ class Core:
         self.catalog = Catalog()
         self.listening = Listening()
         self.followed: set[str] = set()
+        self.linked: dict[str, types.Resource] = {}
+        """The resources that results of tools linked to, by URI; the latest of them."""
         self._followers: dict[str, list[Callable[[str], Any]]] = {}
         self._watches: dict[str, WeakSet[Watcher]] = {}
         self.timeout = timeout
@@ -487,6 +490,16 @@ class Core:
             return
         if declares(connection.declared, ("roots", "list_changed")):
             asyncio.run_coroutine_threadsafe(self.notify("notifications/roots/list_changed"), self._loop)
+
+    def note_links(self, content: list[types.ContentBlock]) -> None:
+        """Keep the resources that a result links to."""
+        for block in content:
+            if type(block) is types.ResourceLink:
+                fields = {name: getattr(block, name) for name in types.Resource.__struct_fields__}
+                self.linked.pop(block.uri, None)
+                self.linked[block.uri] = types.Resource(**fields)
+                if len(self.linked) > MOST_LINKED:
+                    del self.linked[next(iter(self.linked))]
 
     def warn(self, text: str, *given: Any) -> None:
         """Write a warning to the client's logger."""

@@ -95,6 +95,17 @@ class Face(ABC):
         connection = self._inside().lifeline.current
         return None if connection is None else connection.version.name
 
+    @property
+    def subscribed_resources(self) -> list[str]:
+        """The URIs of the resources whose changes the server tells."""
+        return sorted(self._inside().followed)
+
+    def __repr__(self) -> str:
+        # Neither the target nor the options: both may hold secrets.
+        told = [self.status, *filter(None, [self.protocol_version])]
+        server = "" if self.server_info is None else f" of {self.server_info.name!r}"
+        return f"<{type(self).__name__}{server}: {', '.join(told)}>"
+
     on_log = _Told("Gets each log message of the server; `set_log_level` says which are sent.")
     on_progress = _Told("Gets progress, total and message of every request that has no `on_progress` of its own.")
     on_notification = _Told("Gets every notification of the server.")

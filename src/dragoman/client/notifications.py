@@ -87,8 +87,8 @@ class _Due(Struct, eq=False):
     given: tuple[Any, ...]
     size: int
     """How many bytes of a message it keeps."""
-    change: str | None = None
-    """What has changed, if it tells of that."""
+    change: tuple[int, str] | None = None
+    """Whom it tells of a change, and of which."""
 
 
 class _Lane:
@@ -100,7 +100,7 @@ class _Lane:
         self.runs_in_loop = function is log_here or is_async(function)
         self.due: deque[_Due | asyncio.Future[None]] = deque()
         self.size = 0
-        self.changes: set[str] = set()
+        self.changes: set[tuple[int, str]] = set()
         """The changes that are due."""
         self.is_late = False
         self.task: asyncio.Task[None] | None = None
@@ -204,10 +204,10 @@ class Deliveries:
 
     def put_change(self, function: Callable[[str], Any], what: str) -> None:
         """Let a function be told what has changed, unless it is due to be told so."""
-        lane = self._lane(function)
-        if what not in lane.changes:
-            lane.changes.add(what)
-            self._put(lane, _Due((what,), len(what), what))
+        lane, change = self._lane(function), (id(function), what)
+        if change not in lane.changes:
+            lane.changes.add(change)
+            self._put(lane, _Due((what,), len(what), change))
 
     def _lane(self, function: Callable[..., Any]) -> _Lane:
         key = _key(function)
