@@ -12,7 +12,7 @@ from contextlib import nullcontext
 import pytest
 
 from chat.provider import Provider, Say
-from dragoman import AsyncChat, AsyncClient, Chat, Client, ModelError, NotFound, RoundLimit, RpcError
+from dragoman import AsyncChat, AsyncClient, Chat, Client, ModelError, NotFound, RoundLimit
 from dragoman.chat import ChatOptions, Media, Message, Text, Usage
 from dragoman.runtime.portal import portal
 from dragoman.testing import ScriptedModel
@@ -212,10 +212,10 @@ def test_arguments_of_prompts_and_templates_are_completed_before_they_are_used(t
 async def test_a_prompt_or_resource_that_cannot_be_had_is_raised_once_and_the_chat_goes_on(town):
     async with AsyncClient(town.server) as client:
         chat = AsyncChat(ScriptedModel("Fine."))
-        with pytest.raises(RpcError):
+        with pytest.raises(TypeError, match="needs the argument 'name'"):
             await chat.ask_prompt(await client.prompt("greet"), {})
         chat.with_resource(await client.resource_template("house"), {"number": 1})
-        with pytest.raises(RpcError):
+        with pytest.raises(TypeError, match="needs the argument 'name'"):
             await chat.ask("Who lives there?")
         assert chat.messages == []
         assert str(await chat.ask("Hello")) == "Fine."

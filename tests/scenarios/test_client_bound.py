@@ -122,8 +122,10 @@ async def test_arguments_of_prompts_that_are_no_text_are_sent_as_json():
 @scenario
 async def test_a_prompt_that_the_server_refuses_raises(library, era):
     async with AsyncClient(library.server, mode=era) as client:
-        prompt = await client.prompt("greet")
         with pytest.raises(RpcError, match="name"):
+            await client.get_prompt("greet")
+        prompt = await client.prompt("greet")
+        with pytest.raises(TypeError, match="name"):
             await prompt.fetch()
 
 

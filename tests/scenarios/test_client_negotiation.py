@@ -324,7 +324,7 @@ async def test_a_server_that_ends_each_time_is_started_twice_and_no_more(tmp_pat
     monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
     script = Script(tmp_path, "def answer(m):\n    sys.stdin.readline()\n    os._exit(7)")
     with pytest.raises(Timeout, match="did not answer initialize"):
-        await spoken(script, connect_timeout=0.5)
+        await spoken(script, connect_timeout=3)
     assert len(script.pids) == 2
 
 

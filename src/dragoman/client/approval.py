@@ -1,7 +1,8 @@
 """Human approval of tool calls.
 
 A call that waits for approval is decided once: by what the handler returns, by `approve()` or `deny()` from anywhere,
-or by the end of the wait. Whatever is not plainly a yes is a no.
+or by the end of the wait. Whatever is not plainly a yes is a no. A denial ends the wait at once, also while the handler
+still works; an approval is worth nothing until the handler has returned, for it may still fail.
 """
 
 from __future__ import annotations
@@ -137,8 +138,62 @@ async def decide(on_approval: Any, approval: Approval, timeout: float | None = N
         raise ToolError(f"{CANCELLED}: {approval.reason}" if approval.reason else CANCELLED)
 
 
+class Approvals:
+    """The tool calls of one client that wait for approval; may be used from any thread."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, Approval] = {}
+
+    @property
+    def waiting(self) -> list[Approval]:
+        """Those that wait, the oldest first."""
+        return [approval for approval in list(self._waiting.values()) if not approval.decided]
+
+    async def decide(self, on_approval: Any, approval: Approval, timeout: float | None) -> None:
+        """Return if a tool call is approved, as `decide` does; meanwhile it is among those that wait."""
+        self._waiting[approval.id] = approval
+        try:
+            await decide(on_approval, approval, timeout)
+        finally:
+            del self._waiting[approval.id]
+
+    def approve(self, id: str) -> bool:
+        """Approve a call, and tell whether this decided it."""
+        approval = self._waiting.get(id)
+        return approval is not None and approval.approve()
+
+    def deny(self, id: str, reason: str | None = None) -> bool:
+        """Deny a call, and tell whether this decided it."""
+        approval = self._waiting.get(id)
+        return approval is not None and approval.deny(reason)
+
+    def deny_all(self, reason: str) -> None:
+        """Deny every call that waits."""
+        for approval in self.waiting:
+            approval.deny(reason)
+
+
 async def _verdict(decider: Any, approval: Approval) -> bool:
-    answer = await call(decider, approval)
+    answering, deciding = asyncio.ensure_future(call(decider, approval)), asyncio.ensure_future(approval.outcome())
+    try:
+        await asyncio.wait([answering, deciding], return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done() and not deciding.result():
+            return False
+        answer = await answering
+    finally:
+        deciding.cancel()
+        answering.cancel()
+        answering.add_done_callback(_take_note)
+    return await _meaning(answer, approval)
+
+
+def _take_note(answering: asyncio.Future[Any]) -> None:
+    """Look at what a handler raised when nobody waited for it any more."""
+    if not answering.cancelled():
+        answering.exception()
+
+
+async def _meaning(answer: Any, approval: Approval) -> bool:
     if answer is approval or (answer is None and approval.decided):
         return await approval.outcome()
     if answer is True:

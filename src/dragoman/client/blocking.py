@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from dragoman.client.bound import (
     AsyncBoundPrompt,
@@ -39,41 +39,53 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
 T = TypeVar("T")
+R = TypeVar("R")
+P = ParamSpec("P")
 EXIT_SECONDS = 3.0
 _making = threading.Lock()
 
 
-class Call:
+class Call(Generic[R]):
     """A call that was started, to be waited for or cancelled from any thread.
 
     Example:
         call = client.start_call("slow", {"n": 3})
-        call.cancel()
+        call.cancel("The user closed the window")
     """
 
-    def __init__(self, future: Future[tuple[CallResult | None, BaseException | None]]) -> None:
-        self._future = future
+    def __init__(self, work: Coroutine[Any, Any, R]) -> None:
+        self._task: asyncio.Task[Any] | None = None
+        self._future: Future[tuple[R | None, BaseException | None]] = portal().start(self._run(work))
+
+    async def _run(self, work: Coroutine[Any, Any, R]) -> R:
+        self._task = asyncio.current_task()
+        return await work
 
     @property
     def done(self) -> bool:
         """Whether it has ended."""
         return self._future.done()
 
-    def result(self, timeout: float | None = None) -> CallResult:
+    def result(self, timeout: float | None = None) -> R:
         """Wait for the result.
 
         Raises:
             TimeoutError: it has not ended in time, and goes on.
             concurrent.futures.CancelledError: it was cancelled.
-            ToolError: the tool failed; and whatever else `call_tool` raises.
+            ToolError: the tool failed; and whatever else the method raises that was started.
         """
         if not self.done:
             portal().require_other_thread()
         return outcome(self._future, timeout)
 
-    def cancel(self) -> bool:
-        """Give the call up; the server is told so. Return whether it had not ended already."""
-        return not self.done and self._future.cancel()
+    def cancel(self, reason: str | None = None) -> bool:
+        """Give the call up; the server is told so, and why. Return whether it had not ended already."""
+        if self.done:
+            return False
+        if reason is None or self._task is None:
+            return self._future.cancel()
+        self._task.get_loop().call_soon_threadsafe(self._task.cancel, reason)
+        return True
 
 
 class Client(Face):
@@ -98,7 +110,7 @@ class Client(Face):
 
     def _make(self) -> AsyncClient:
         client = AsyncClient(self._target, **cast("ClientOptions", self._options))
-        client._call_in_threads()
+        client._share_loop()
         self._ending = weakref.finalize(self, _let_go, client)
         self._ending.atexit = False
         return client
@@ -135,7 +147,10 @@ class Client(Face):
         return self
 
     def stop(self) -> None:
-        """End the connection; safe from any task and thread, in any state, more than once."""
+        """End the connection; safe from any task and thread, in any state, more than once.
+
+        Calls that wait for approval are denied.
+        """
         if self._process == os.getpid():
             self._drive(AsyncClient.stop)
             portal().kept.discard(self._client)
@@ -152,6 +167,7 @@ class Client(Face):
         self.stop()
 
     ping = blocking(AsyncClient.ping)
+    discover = blocking(AsyncClient.discover)
     list_tools = blocking(AsyncClient.list_tools)
     call_tool = blocking(AsyncClient.call_tool)
     list_prompts = blocking(AsyncClient.list_prompts)
@@ -173,66 +189,88 @@ class Client(Face):
         """
         return [BoundTool(self, tool) for tool in self._drive(AsyncClient.tools, refresh=refresh)]
 
-    def tool(self, name: str) -> BoundTool:
-        """Return a tool.
+    def tool(self, name: str, *, refresh: bool = False) -> BoundTool:
+        """Return a tool; `refresh` asks the server for its list anew.
 
         Raises:
             NotFound: the server has none of that name.
         """
-        return BoundTool(self, self._drive(AsyncClient.tool, name))
+        return BoundTool(self, self._drive(AsyncClient.tool, name, refresh=refresh))
 
     def prompts(self, *, refresh: bool = False) -> list[BoundPrompt]:
         """Return every prompt of the server; kept as long as the server says that it holds."""
         return [BoundPrompt(self, prompt) for prompt in self._drive(AsyncClient.prompts, refresh=refresh)]
 
-    def prompt(self, name: str) -> BoundPrompt:
-        """Return a prompt.
+    def prompt(self, name: str, *, refresh: bool = False) -> BoundPrompt:
+        """Return a prompt; `refresh` asks the server for its list anew.
 
         Raises:
             NotFound: the server has none of that name.
         """
-        return BoundPrompt(self, self._drive(AsyncClient.prompt, name))
+        return BoundPrompt(self, self._drive(AsyncClient.prompt, name, refresh=refresh))
 
     def resources(self, *, refresh: bool = False) -> list[BoundResource]:
         """Return every resource of the server; kept as long as the server says that it holds."""
         return [BoundResource(self, resource) for resource in self._drive(AsyncClient.resources, refresh=refresh)]
 
-    def resource(self, name: str) -> BoundResource:
-        """Return a resource, by its name or URI.
+    def resource(self, name: str, *, refresh: bool = False) -> BoundResource:
+        """Return a resource, by its name or URI; `refresh` asks the server for its list anew.
 
         Raises:
             NotFound: the server has none of that name.
         """
-        return BoundResource(self, self._drive(AsyncClient.resource, name))
+        return BoundResource(self, self._drive(AsyncClient.resource, name, refresh=refresh))
+
+    @property
+    def linked_resources(self) -> list[BoundResource]:
+        """The resources that results of tools linked to; the server need not list them."""
+        return [BoundResource(self, resource) for resource in self._living().linked_resources]
 
     def resource_templates(self, *, refresh: bool = False) -> list[BoundResourceTemplate]:
         """Return every resource template of the server; kept as long as the server says that it holds."""
         found = self._drive(AsyncClient.resource_templates, refresh=refresh)
         return [BoundResourceTemplate(self, template) for template in found]
 
-    def resource_template(self, name: str) -> BoundResourceTemplate:
-        """Return a resource template, by its name or URI template.
+    def resource_template(self, name: str, *, refresh: bool = False) -> BoundResourceTemplate:
+        """Return a resource template, by its name or URI template; `refresh` asks the server for its list anew.
 
         Raises:
             NotFound: the server has none of that name.
         """
-        return BoundResourceTemplate(self, self._drive(AsyncClient.resource_template, name))
+        return BoundResourceTemplate(self, self._drive(AsyncClient.resource_template, name, refresh=refresh))
 
     @property
     def asynchronous(self) -> AsyncClient:
         """The asynchronous client that this one drives, for what runs on the loop of all blocking clients."""
         return self._living()
 
-    def start_call(self, tool: ToolLike, arguments: Mapping[str, Any] | None = None, **options: Any) -> Call:
+    def start_call(
+        self, tool: ToolLike, arguments: Mapping[str, Any] | None = None, **options: Any
+    ) -> Call[CallResult]:
         """Begin to call a tool, with the options of `call_tool`, and return at once.
 
         Example:
             call = client.start_call("slow", {"n": 3})
             result = call.result()
         """
-        client, loop = self._living(), portal()
-        loop.kept.add(client)
-        return Call(loop.start(client.call_tool(tool, arguments, **options)))
+        return self.submit(self.call_tool, tool, arguments, **options)
+
+    def submit(self, method: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """Begin any request of this client, or of a tool, prompt or resource of it, and return at once.
+
+        Example:
+            reading = client.submit(client.read_resource, "logs://today")
+            reading.cancel("The user closed the window")
+
+        Raises:
+            TypeError: the method makes no single request, as `tools` does not.
+        """
+        owner, twin = getattr(method, "__self__", None), getattr(method, "__wrapped__", None)
+        if not isinstance(owner, Client | _Driven) or twin is None:
+            raise TypeError(f"{method!r} is no method of a client that makes one request, such as client.read_resource")
+        client = self._living()
+        portal().kept.add(client)
+        return Call(twin(owner.asynchronous, *args, **kwargs))
 
 
 class _Driven:

@@ -42,6 +42,11 @@ class View(Generic[D]):
         return self.definition.title
 
     @property
+    def display_name(self) -> str:
+        """What people are shown: its title, or its name."""
+        return self.definition.title or self.definition.name
+
+    @property
     def description(self) -> str | None:
         """What the server says of it."""
         return self.definition.description
@@ -70,6 +75,11 @@ class Bound(Generic[D]):
 
 class ToolView(View[types.Tool]):
     """What the server said of a tool."""
+
+    @property
+    def display_name(self) -> str:
+        """What people are shown: its title, that of its annotations, or its name."""
+        return self.definition.title or self.annotations.title or self.definition.name
 
     @property
     def input_schema(self) -> types.Json:
@@ -154,7 +164,14 @@ class AsyncBoundPrompt(Bound[types.Prompt], PromptView):
     """
 
     async def fetch(self, /, **arguments: Any) -> types.GetPromptResult:
-        """Return the prompt with its arguments filled in."""
+        """Return the prompt with its arguments filled in.
+
+        Raises:
+            TypeError: a required argument is missing; nothing was sent.
+        """
+        missing = [one.name for one in self.arguments if one.required and arguments.get(one.name) is None]
+        if missing:
+            raise TypeError(f"The prompt {self.name!r} needs {_named(missing)}")
         return await self._client.get_prompt(self.name, arguments)
 
     async def complete(self, argument: str, value: str, context: Mapping[str, str] | None = None) -> types.Completion:
@@ -250,10 +267,10 @@ class ResourceTemplateView(View[types.ResourceTemplate]):
         return self.definition.mime_type
 
     def uri(self, /, **arguments: Any) -> str:
-        """Return the address for some arguments; one that is left out, or None, is left out of the address.
+        """Return the address for some arguments; one of the query that is left out, or None, is left out there too.
 
         Raises:
-            TypeError: the template has no such variable.
+            TypeError: the template has no such variable, or one is missing without which there is no address.
             DefinitionError: the template is none that can be filled in.
         """
         template = UriTemplate(self.uri_template)
@@ -261,6 +278,9 @@ class ResourceTemplateView(View[types.ResourceTemplate]):
         if unknown:
             known = ", ".join(template.variables) or "none"
             raise TypeError(f"{self.uri_template} has no variable {unknown[0]!r}; there are: {known}")
+        missing = [name for name in template.required if arguments.get(name) is None]
+        if missing:
+            raise TypeError(f"{self.uri_template} needs {_named(missing)}")
         return template.expand({name: _as_value(value) for name, value in arguments.items()})
 
     def include(self, chat: C, /, **arguments: Any) -> C:
@@ -296,6 +316,11 @@ class AsyncBoundResourceTemplate(Bound[types.ResourceTemplate], ResourceTemplate
         """Return how an argument may go on."""
         reference = types.ResourceTemplateReference(self.uri_template)
         return await self._client.complete(reference, argument, value, context)
+
+
+def _named(missing: list[str]) -> str:
+    names = ", ".join(repr(name) for name in missing)
+    return f"the argument {names}" if len(missing) == 1 else f"the arguments {names}"
 
 
 def _as_value(value: Any) -> str | int | float | bool | None:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import msgspec
 from msgspec import UNSET
 
 from dragoman import types
-from dragoman.client.approval import Approval, decide
+from dragoman.client.approval import Approval, Approvals
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
-from dragoman.client.catalog import Kind, KnownTool, shortest
+from dragoman.client.catalog import KnownTool
 from dragoman.client.connection import OnProgress, Options
 from dragoman.client.core import CONNECT_SECONDS, TIMEOUT_SECONDS, Core, Watcher, Watchers, offers, seconds
 from dragoman.client.ending import Ending
 from dragoman.client.face import Face
-from dragoman.client.handlers import Handlers
+from dragoman.client.handlers import HANDLER_OPTIONS, Handlers
+from dragoman.client.lists import MOST_PAGES, Lists, find
 from dragoman.client.opening import Speech, Way
 from dragoman.client.options import ClientOptions, check, credentials_of
 from dragoman.client.results import CallResult, unwrap
@@ -29,10 +30,8 @@ from dragoman.errors import (
     CapabilityNotAvailable,
     DragomanError,
     HeaderMismatch,
-    MethodNotFound,
-    NotFound,
-    PaginationLimit,
     RpcError,
+    ToolError,
     TransportError,
     ValidationError,
 )
@@ -42,22 +41,6 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
 ToolLike = str | types.Tool | AsyncBoundTool | Any
-Page = TypeVar("Page", bound=types.PaginatedResult)
-MOST_PAGES = 1000
-
-_LISTS: dict[Kind, tuple[str, type[types.PaginatedResult], str]] = {
-    "tools": ("tools/list", types.ListToolsResult, "tools"),
-    "prompts": ("prompts/list", types.ListPromptsResult, "prompts"),
-    "resources": ("resources/list", types.ListResourcesResult, "resources"),
-    "resource_templates": ("resources/templates/list", types.ListResourceTemplatesResult, "resources"),
-}
-_WIRE_NAMES: dict[str, str] = {"resource_templates": "resourceTemplates"}
-_WATCHED: dict[Kind, str] = {
-    "tools": "tools_list_changed",
-    "prompts": "prompts_list_changed",
-    "resources": "resources_list_changed",
-    "resource_templates": "resources_list_changed",
-}
 
 
 class AsyncClient(Face):
@@ -85,7 +68,7 @@ class AsyncClient(Face):
         self.trusted = bool(given.get("trusted"))
         self._on_approval = given.get("on_approval")
         self._approval_timeout = given.get("approval_timeout")
-        self._max_pages = given.get("max_pages", MOST_PAGES)
+        self._approvals = Approvals()
         credentials = credentials_of(given.get("headers"), given.get("auth"))
         limits = Limits(given.get("max_message_bytes", DEFAULT_LIMITS.message_bytes), DEFAULT_LIMITS.nesting)
         around = Surroundings(
@@ -103,10 +86,9 @@ class AsyncClient(Face):
             info=types.Implementation(given.get("name") or "dragoman", given.get("version") or _own_version()),
             speech=Speech.of(given.get("mode", "auto"), given.get("protocol_version")),
             handlers=Handlers(
-                on_sampling=given.get("on_sampling"),
-                on_elicitation=given.get("on_elicitation"),
                 roots=roots,
                 server=given.get("server_name"),
+                **{name: given[name] for name in HANDLER_OPTIONS if name in given},
             ),
             watchers=Watchers(**{name: given[name] for name in Watchers.__struct_fields__ if name in given}),
             credentials=credentials,
@@ -117,6 +99,7 @@ class AsyncClient(Face):
             limits=limits,
             max_server_requests=given.get("max_server_requests", MAX_SERVER_REQUESTS),
         )
+        self._lists = Lists(self._core, given.get("max_pages", MOST_PAGES))
         self._ending.watch(self._core)
         roots.on_change = self._core.roots_changed
 
@@ -137,8 +120,17 @@ class AsyncClient(Face):
         await self._core.start()
         return self
 
+    async def _start_patiently(self) -> None:
+        """Connect, if there is no connection, however long others would wait for it."""
+        self._core.lifeline.restart()
+        await self._core.start(is_patient=True)
+
     async def stop(self) -> None:
-        """End the connection; safe from any task and thread, in any state, more than once."""
+        """End the connection; safe from any task and thread, in any state, more than once.
+
+        Calls that wait for approval are denied.
+        """
+        self._approvals.deny_all("the client was stopped")
         home = self._core._loop
         if home is not None and home is not asyncio.get_running_loop() and home.is_running():
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.stop(), home))
@@ -160,15 +152,34 @@ class AsyncClient(Face):
     def _living(self) -> AsyncClient:
         return self
 
-    async def ping(self, timeout: float | None = None) -> bool:
+    async def ping(self, timeout: float | None = None, *, meta: Mapping[str, Any] | None = None) -> bool:
         """Tell whether the server answers."""
         try:
             connection = await self._core.start()
             method = "server/discover" if connection.version.stateless else "ping"
-            await self._core.request(method, {}, None, Options(timeout=timeout))
+            await self._core.request(method, {}, None, Options(timeout=timeout, meta=meta))
         except (TransportError, RpcError):
             return False
         return True
+
+    async def discover(
+        self, *, timeout: float | None = None, meta: Mapping[str, Any] | None = None
+    ) -> types.DiscoverResult:
+        """Ask the server what it speaks and offers.
+
+        A server of the handshake era cannot be asked; it said so once, in its answer to `initialize`, and that is
+        returned.
+
+        Raises:
+            TransportError: the server cannot be reached, or does not answer.
+            RpcError: it refuses.
+        """
+        connection = await self._core.start()
+        if not connection.version.stateless:
+            return connection.introduction()
+        return await self._core.request(
+            "server/discover", {}, types.DiscoverResult, Options(timeout=timeout, meta=meta)
+        )
 
     # Tools.
 
@@ -178,21 +189,23 @@ class AsyncClient(Face):
         Raises:
             PaginationLimit: there are too many pages.
         """
-        return [AsyncBoundTool(self, tool) for tool in await self._all("tools", refresh=refresh)]
+        return [AsyncBoundTool(self, tool) for tool in await self._lists.all("tools", refresh=refresh)]
 
-    async def tool(self, name: str) -> AsyncBoundTool:
-        """Return a tool.
+    async def tool(self, name: str, *, refresh: bool = False) -> AsyncBoundTool:
+        """Return a tool; `refresh` asks the server for its list anew.
 
         Raises:
             NotFound: the server has none of that name.
         """
-        return _find("tool", name, await self.tools(), lambda tool: (tool.name,))
+        return find("tool", name, await self.tools(refresh=refresh), lambda tool: (tool.name,))
 
     async def list_tools(
         self, cursor: str | None = None, *, meta: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> types.ListToolsResult:
         """Return one page of tools."""
-        return cast("types.ListToolsResult", await self._page("tools", cursor, Options(meta=meta, timeout=timeout)))
+        return cast(
+            "types.ListToolsResult", await self._lists.page("tools", cursor, Options(meta=meta, timeout=timeout))
+        )
 
     async def call_tool(
         self,
@@ -230,7 +243,7 @@ class AsyncClient(Face):
             given = await self._approved(name, given)
         params: dict[str, Any] = {"name": name, "arguments": given}
         if input_responses is not None or request_state is not None:
-            params.update(_taken_up(input_responses, request_state))
+            params |= _taken_up(input_responses, request_state)
         options = Options(
             timeout=timeout,
             total_timeout=total_timeout,
@@ -251,15 +264,18 @@ class AsyncClient(Face):
         if known is not None and known.is_wrapped:
             unwrap(result)
         outcome = CallResult.of(result)
-        if outcome.is_error and raise_on_error:
-            outcome.raise_for_error()
-        return outcome
+        if types.ResourceLink in map(type, outcome.content):
+            self._core.note_links(outcome.content)
+        return self._failed(outcome) if outcome.is_error and raise_on_error else outcome
+
+    def _failed(self, outcome: CallResult) -> NoReturn:
+        raise ToolError(self._core.with_advice(outcome.failure), outcome)
 
     async def _approved(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Let the author decide about a call, and return the arguments that were approved."""
         known = self._core.catalog.tools.get(name)
         approval = Approval(name, arguments, tool=None if known is None else known.tool, server=self.server_name)
-        await decide(self._on_approval, approval, self._approval_timeout)
+        await self._approvals.decide(self._on_approval, approval, self._approval_timeout)
         return dict(approval.arguments)
 
     def _call(self, name: str, params: dict[str, Any], options: Options) -> Coroutine[Any, Any, types.CallToolResult]:
@@ -273,7 +289,7 @@ class AsyncClient(Face):
 
     async def _call_anew(self, name: str, params: dict[str, Any], options: Options) -> types.CallToolResult:
         """Call a tool that may mirror arguments in headers which are not known here, or not any more."""
-        await self._all("tools", refresh=True)
+        await self._lists.all("tools", refresh=True)
         return await self._call(name, params, options)
 
     async def _judged(self, name: str, known: KnownTool | None, result: types.CallToolResult) -> KnownTool | None:
@@ -319,7 +335,7 @@ class AsyncClient(Face):
     async def _list_tools_quietly(self) -> None:
         """List the tools; that it fails must not lose the result of a call."""
         try:
-            await self._all("tools", refresh=False)
+            await self._lists.all("tools", refresh=False)
         except DragomanError as error:
             self._core.warn("The tools cannot be listed, to compare a result with its schema: %s", error)
 
@@ -327,21 +343,23 @@ class AsyncClient(Face):
 
     async def prompts(self, *, refresh: bool = False) -> list[AsyncBoundPrompt]:
         """Return every prompt of the server; kept as long as the server says that it holds."""
-        return [AsyncBoundPrompt(self, prompt) for prompt in await self._all("prompts", refresh=refresh)]
+        return [AsyncBoundPrompt(self, prompt) for prompt in await self._lists.all("prompts", refresh=refresh)]
 
-    async def prompt(self, name: str) -> AsyncBoundPrompt:
-        """Return a prompt.
+    async def prompt(self, name: str, *, refresh: bool = False) -> AsyncBoundPrompt:
+        """Return a prompt; `refresh` asks the server for its list anew.
 
         Raises:
             NotFound: the server has none of that name.
         """
-        return _find("prompt", name, await self.prompts(), lambda prompt: (prompt.name,))
+        return find("prompt", name, await self.prompts(refresh=refresh), lambda prompt: (prompt.name,))
 
     async def list_prompts(
         self, cursor: str | None = None, *, meta: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> types.ListPromptsResult:
         """Return one page of prompts."""
-        return cast("types.ListPromptsResult", await self._page("prompts", cursor, Options(meta=meta, timeout=timeout)))
+        return cast(
+            "types.ListPromptsResult", await self._lists.page("prompts", cursor, Options(meta=meta, timeout=timeout))
+        )
 
     async def get_prompt(
         self,
@@ -351,14 +369,18 @@ class AsyncClient(Face):
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
         meta: Mapping[str, Any] | None = None,
+        input_responses: Mapping[str, Any] | None = None,
+        request_state: str | None = None,
     ) -> types.GetPromptResult:
         """Return a prompt with its arguments filled in; what is no text is sent as JSON.
+
+        `input_responses` and `request_state` take up a request that raised `InputNeeded`.
 
         Raises:
             RpcError: there is no such prompt, or an argument is missing.
         """
         texts = {key: _as_text(value) for key, value in (arguments or {}).items()}
-        params = {"name": name, "arguments": texts}
+        params = {"name": name, "arguments": texts, **_taken_up(input_responses, request_state)}
         options = Options(timeout=timeout, headers=headers, meta=meta)
         return await self._core.request("prompts/get", params, types.GetPromptResult, options)
 
@@ -366,42 +388,49 @@ class AsyncClient(Face):
 
     async def resources(self, *, refresh: bool = False) -> list[AsyncBoundResource]:
         """Return every resource of the server; kept as long as the server says that it holds."""
-        return [AsyncBoundResource(self, resource) for resource in await self._all("resources", refresh=refresh)]
+        return [AsyncBoundResource(self, resource) for resource in await self._lists.all("resources", refresh=refresh)]
 
-    async def resource(self, name: str) -> AsyncBoundResource:
-        """Return a resource, by its name or URI.
+    async def resource(self, name: str, *, refresh: bool = False) -> AsyncBoundResource:
+        """Return a resource, by its name or URI; `refresh` asks the server for its list anew.
 
         Raises:
             NotFound: the server has none of that name.
         """
-        return _find("resource", name, await self.resources(), lambda resource: (resource.name, resource.uri))
+        return find(
+            "resource", name, await self.resources(refresh=refresh), lambda resource: (resource.name, resource.uri)
+        )
+
+    @property
+    def linked_resources(self) -> list[AsyncBoundResource]:
+        """The resources that results of tools linked to; the server need not list them."""
+        return [AsyncBoundResource(self, resource) for resource in list(self._core.linked.values())]
 
     async def list_resources(
         self, cursor: str | None = None, *, meta: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> types.ListResourcesResult:
         """Return one page of resources."""
-        page = await self._page("resources", cursor, Options(meta=meta, timeout=timeout))
+        page = await self._lists.page("resources", cursor, Options(meta=meta, timeout=timeout))
         return cast("types.ListResourcesResult", page)
 
     async def resource_templates(self, *, refresh: bool = False) -> list[AsyncBoundResourceTemplate]:
         """Return every resource template of the server; kept as long as the server says that it holds."""
-        found = await self._all("resource_templates", refresh=refresh)
+        found = await self._lists.all("resource_templates", refresh=refresh)
         return [AsyncBoundResourceTemplate(self, template) for template in found]
 
-    async def resource_template(self, name: str) -> AsyncBoundResourceTemplate:
-        """Return a resource template, by its name or URI template.
+    async def resource_template(self, name: str, *, refresh: bool = False) -> AsyncBoundResourceTemplate:
+        """Return a resource template, by its name or URI template; `refresh` asks the server for its list anew.
 
         Raises:
             NotFound: the server has none of that name.
         """
-        templates = await self.resource_templates()
-        return _find("resource template", name, templates, lambda template: (template.name, template.uri_template))
+        templates = await self.resource_templates(refresh=refresh)
+        return find("resource template", name, templates, lambda template: (template.name, template.uri_template))
 
     async def list_resource_templates(
         self, cursor: str | None = None, *, meta: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> types.ListResourceTemplatesResult:
         """Return one page of resource templates."""
-        page = await self._page("resource_templates", cursor, Options(meta=meta, timeout=timeout))
+        page = await self._lists.page("resource_templates", cursor, Options(meta=meta, timeout=timeout))
         return cast("types.ListResourceTemplatesResult", page)
 
     async def read_resource(
@@ -411,14 +440,19 @@ class AsyncClient(Face):
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
         meta: Mapping[str, Any] | None = None,
+        input_responses: Mapping[str, Any] | None = None,
+        request_state: str | None = None,
     ) -> types.ReadResourceResult:
         """Return what a resource holds.
+
+        `input_responses` and `request_state` take up a request that raised `InputNeeded`.
 
         Raises:
             RpcError: there is no such resource.
         """
+        params = {"uri": uri, **_taken_up(input_responses, request_state)}
         options = Options(timeout=timeout, headers=headers, meta=meta)
-        return await self._core.request("resources/read", {"uri": uri}, types.ReadResourceResult, options)
+        return await self._core.request("resources/read", params, types.ReadResourceResult, options)
 
     async def subscribe(self, uri: str, on_update: Callable[[str], Any] | None = None) -> None:
         """Be told when a resource changes: `on_update`, and the client's `on_resource_updated`, get its URI.
@@ -447,6 +481,7 @@ class AsyncClient(Face):
         context: Mapping[str, str] | None = None,
         *,
         timeout: float | None = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> types.Completion:
         """Return how an argument of a prompt or resource template may go on.
 
@@ -462,98 +497,32 @@ class AsyncClient(Face):
         params: dict[str, Any] = {"ref": ref, "argument": {"name": argument, "value": value}}
         if context:
             params["context"] = {"arguments": dict(context)}
-        result = await self._core.request("completion/complete", params, types.CompleteResult, Options(timeout=timeout))
-        return result.completion
+        options = Options(timeout=timeout, meta=meta)
+        return (await self._core.request("completion/complete", params, types.CompleteResult, options)).completion
 
     async def request(
-        self, method: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = None
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> types.Json:
         """Make a request of a method that the server added, and return its result.
 
         Raises:
             RpcError: the server refused.
         """
-        raw = await self._core.request(method, dict(params or {}), None, Options(timeout=timeout))
+        raw = await self._core.request(method, dict(params or {}), None, Options(timeout=timeout, meta=meta))
         return cast("types.Json", msgspec.json.decode(raw))
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Say from which level on log messages are wanted."""
         await self._core.set_log_level(level)
 
-    # Lists.
-
-    async def _page(self, kind: Kind, cursor: str | None, options: Options) -> types.PaginatedResult:
-        method, result, capability = _LISTS[kind]
-        connection = await self._core.start()
-        if not offers(connection, capability):
-            return msgspec.convert({_WIRE_NAMES.get(kind, kind): []}, result)
-        params = {} if cursor is None else {"cursor": cursor}
-        page = await self._core.request(method, params, result, options)
-        if kind == "tools":
-            mirrors = connection.link.is_http and connection.version.stateless
-            page = cast("types.ListToolsResult", page)
-            page.tools = self._core.catalog.learn(page.tools, mirrors=mirrors)
-        return page
-
-    async def _all(self, kind: Kind, *, refresh: bool) -> list[Any]:
-        connection = await self._core.start()
-        catalog, is_stateless = self._core.catalog, connection.version.stateless
-        identity = await self._core.identity()
-        if not refresh:
-            found = catalog.find(kind, identity, holds=not is_stateless, channel=self._channel(kind))
-            if found is not None:
-                return found
-        if is_stateless and offers(connection, _LISTS[kind][2], "list_changed"):
-            self._core.listening.want(connection, **{_WATCHED[kind]: True})
-        channel, edition = self._channel(kind), catalog.edition(kind)
-        items, ttl_ms = await self._fetch(kind)
-        catalog.keep(kind, identity, items, ttl_ms, channel=channel, edition=edition)
-        return items
-
-    def _channel(self, kind: Kind) -> object | None:
-        """Return what the server acknowledged, if it tells of changes of such a list; another object each time."""
-        heard = self._core.listening.heard
-        return heard if getattr(heard, _WATCHED[kind]) else None
-
-    async def _fetch(self, kind: Kind) -> tuple[list[Any], int | None]:
-        items: list[Any] = []
-        ttl_ms: int | None = None
-        cursor: str | None = None
-        seen: set[str] = set()
-        for _ in range(self._max_pages):
-            try:
-                page = await self._page(kind, cursor, Options())
-            except MethodNotFound:
-                # A server may declare resources, and have no templates.
-                if cursor is not None:
-                    raise
-                return items, None
-            items += getattr(page, kind)
-            ttl_ms = shortest(ttl_ms, page.ttl_ms)
-            cursor = page.next_cursor
-            if cursor is None:
-                return items, ttl_ms
-            if cursor in seen:
-                self._core.warn("The pages of %s come back to the cursor %r; the list ends there", kind, cursor)
-                return items, ttl_ms
-            seen.add(cursor)
-        raise PaginationLimit(f"There are more than {self._max_pages} pages of {kind}; raise max_pages")
-
-    def _call_in_threads(self) -> None:
-        """Call the author's plain functions in threads, where they may use a blocking client."""
-        self._core.call_in_threads()
-
-
-Found = TypeVar("Found", bound=AsyncBoundTool | AsyncBoundPrompt | AsyncBoundResource | AsyncBoundResourceTemplate)
-
-
-def _find(kind: str, name: str, items: Sequence[Found], names: Callable[[Found], tuple[str, ...]]) -> Found:
-    from difflib import get_close_matches
-
-    for item in items:
-        if name in names(item):
-            return item
-    raise NotFound(kind, name, get_close_matches(name, [known for item in items for known in names(item)]))
+    def _share_loop(self) -> None:
+        """Let no function of the author's end the loop, which all blocking clients share."""
+        self._core.share_loop()
 
 
 def _taken_up(input_responses: Mapping[str, Any] | None, request_state: str | None) -> dict[str, Any]:

@@ -160,12 +160,16 @@ class Connection:
         self.capabilities = types.ServerCapabilities()
         self.server_info: types.Implementation | None = None
         self.instructions: str | None = None
+        self.declared = types.ClientCapabilities()
+        """What the client said in a handshake that it can do."""
         self.has_introduced = False
         """Whether the server said what it can do."""
         self.is_alive = True
         """Whether requests may be sent."""
         self.error: Exception | None = None
         """Why it has ended by itself."""
+        self.on_standstill: Callable[[bool], None] | None = None
+        """Told when its clocks begin to stand still, and when they go on."""
         self._host = host
         self._limits = limits
         self._peer = Peer(limits)
@@ -179,7 +183,7 @@ class Connection:
         self._telling: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
         self._clocks = Clocks(self._loop)
-        self._serving = Serving(host, self._peer, link, self._start, self._standstill)
+        self.serving = Serving(host, self._peer, link, self._start, self._standstill)
         self._is_closed = False
 
     @property
@@ -198,6 +202,11 @@ class Connection:
         self._peer.version = version
         self._envelope = self._introduction(version) if version.stateless else {}
         self._meta_begins = jsonrpc.encode(self._envelope)[:-1] + b"," if self._envelope else b"{"
+
+    def introduction(self) -> types.DiscoverResult:
+        """Return what the server said of itself, as a stateless one says it."""
+        info = None if self.server_info is None else {types.SERVER_INFO: msgspec.to_builtins(self.server_info)}
+        return types.DiscoverResult([self.version.name], self.capabilities, instructions=self.instructions, meta=info)
 
     def _introduction(self, version: Version) -> dict[str, Raw]:
         said = {
@@ -309,7 +318,7 @@ class Connection:
 
     def _abandon(self, message: Outgoing, error: BaseException, *, may_cancel: bool) -> None:
         assert message.id is not None
-        notice = self._peer.cancel(message.id, LATE if isinstance(error, Timeout) else UNWANTED)
+        notice = self._peer.cancel(message.id, _reason(error))
         closes = self.link.is_http and self._version.stateless
         if notice is not None and may_cancel and self.is_alive and not closes:
             telling = self._start(self._tell(Outgoing(notice, CANCELLED)))
@@ -349,7 +358,7 @@ class Connection:
                 self._take(event)
                 if type(event) is Reply:
                     self._fail_unreadable(data)
-                room = self._serving.room
+                room = self.serving.room
         return room
 
     def _fail_unreadable(self, data: bytes) -> None:
@@ -384,12 +393,12 @@ class Connection:
             case jsonrpc.Notification():
                 self._host.notified(event)
             case jsonrpc.Request():
-                if not self._serving.take(event):
+                if not self.serving.take(event):
                     self._go_on_counting()
             case Cancelled(id):
-                self._serving.cancel(id)
+                self.serving.cancel(id)
             case Reply(data):
-                self._serving.send(data)
+                self.serving.send(data)
 
     @contextmanager
     def _standstill(self) -> Iterator[None]:
@@ -397,11 +406,15 @@ class Connection:
         self._answering += 1
         if not self._is_flooded:
             self._clocks.stop_all()
+        if self._answering == 1 and self.on_standstill is not None:
+            self.on_standstill(True)  # noqa: FBT003
         try:
             yield
         finally:
             self._answering -= 1
             if not self._answering:
+                if self.on_standstill is not None:
+                    self.on_standstill(False)  # noqa: FBT003
                 if not self._is_flooded:
                     self._clocks.wind_all()
                 self._is_flooded = False
@@ -435,7 +448,7 @@ class Connection:
         if not self._is_closed:
             self._is_closed = True
             self.is_alive = False
-            self._serving.close()
+            self.serving.close()
             self._fail(self.error or TransportError("The client was closed while a request waited for its answer"))
             for task in self._background - {current}:
                 task.cancel()
@@ -447,6 +460,13 @@ class Connection:
         others = self._background - {current}
         if others:
             await asyncio.wait(others, timeout=CLOSE_SECONDS)
+
+
+def _reason(error: BaseException) -> str:
+    """Return why a request was given up: what the task was cancelled with, if it says so."""
+    if isinstance(error, asyncio.CancelledError) and error.args and isinstance(error.args[0], str):
+        return error.args[0]
+    return LATE if isinstance(error, Timeout) else UNWANTED
 
 
 def broken(error: Exception) -> TransportError:

@@ -3,8 +3,8 @@
 A request goes out over the lifeline's connection. In the stateless era its result may say that input is required: the
 handlers answer, and the request is made again with the answers, a bounded number of times. The total time of a request
 is that of all of it: waiting for a connection, the rounds, what the handlers take, and repetitions. What the server
-tells is given to the author's functions in order, and a request returns only after what the server told before its
-answer.
+tells is given to the author's functions in order. A request returns after what the server told before its answer was
+delivered, or a moment after its answer.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Coroutine, Hashable, Mapping
 from math import isnan
@@ -37,13 +38,15 @@ from dragoman.protocol import jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.listen import ACKNOWLEDGED, PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.protocol.methods import METHODS, declares
+from dragoman.protocol.peer import PROGRESS
 from dragoman.protocol.versions import Version
 from dragoman.types import decode
 
 R = TypeVar("R", bound=types.Result)
 
 MOST_ROUNDS = 10
-TIMEOUT_SECONDS, CONNECT_SECONDS = 60.0, 10.0
+TIMEOUT_SECONDS, CONNECT_SECONDS = 60.0, 30.0
+MOST_LINKED = 1000
 LOG = "notifications/message"
 _CHANGED: dict[str, tuple[Any, ...]] = {
     TOOLS_CHANGED: ("tools",),
@@ -52,6 +55,8 @@ _CHANGED: dict[str, tuple[Any, ...]] = {
 }
 _REPEATABLE = frozenset(method.name for method in METHODS if "client" in method.sender) - {"tools/call"}
 _params = msgspec.json.Decoder(types.Json)
+_CANNOT_ASK = re.compile(r"server-(?:initiated|to-client) requests?\b", re.IGNORECASE)
+"""How the SDKs of servers say that a handler wanted to ask where it cannot."""
 _logger = logging.getLogger("dragoman.client")
 
 
@@ -101,6 +106,8 @@ class Core:
         self.catalog = Catalog()
         self.listening = Listening()
         self.followed: set[str] = set()
+        self.linked: dict[str, types.Resource] = {}
+        """The resources that results of tools linked to, by URI; the latest of them."""
         self._followers: dict[str, list[Callable[[str], Any]]] = {}
         self._watches: dict[str, WeakSet[Watcher]] = {}
         self.timeout = timeout
@@ -113,6 +120,8 @@ class Core:
         self._welcomed = 0.0
         self._brief = 0
         """How many connections in a row ended soon after they were made."""
+        self._has_log_level = False
+        """Whether `set_log_level` said which log messages are wanted."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self.listening.on_gap = self._missed_changes
 
@@ -124,7 +133,12 @@ class Core:
 
     def log_level_for(self, version: Version) -> types.LoggingLevel | None:
         """Return from which level on log messages are wanted with each request."""
-        return self.watchers.log_level if version.stateless and self.watchers.on_log is not None else None
+        return self.watchers.log_level if version.stateless and self._wants_logs else None
+
+    @property
+    def _wants_logs(self) -> bool:
+        """Whether anybody asked for log messages."""
+        return self.watchers.on_log is not None or self._has_log_level
 
     def answer(self, request: jsonrpc.Request) -> Any:
         """Return the answer to a request of the server, or a function that is awaited for it."""
@@ -132,10 +146,11 @@ class Core:
 
     def progressed(self, on_progress: OnProgress | None, params: types.ProgressNotificationParams) -> None:
         """Tell of progress: whoever made the call, else whoever made the client."""
-        told = on_progress or self.watchers.on_progress
+        told, size = on_progress or self.watchers.on_progress, len(params.message or "")
         if told is not None:
-            size = len(params.message or "")
             self._deliveries.put(told, params.progress, params.total, params.message, size=size)
+        if self.watchers.on_notification is not None:
+            self._tell(self.watchers.on_notification, Notification(PROGRESS, msgspec.to_builtins(params)), size=size)
 
     def notified(self, notification: jsonrpc.Notification) -> None:
         """Take a notification of the server."""
@@ -222,7 +237,7 @@ class Core:
 
     async def _prepare_session(self, connection: Connection) -> None:
         requests: list[tuple[str, dict[str, Any]]] = [("resources/subscribe", {"uri": uri}) for uri in self.followed]
-        if self.watchers.on_log is not None and connection.capabilities.logging is not None:
+        if self._wants_logs and connection.capabilities.logging is not None:
             requests.append(("logging/setLevel", {"level": self.watchers.log_level}))
         for method, params in requests:
             try:
@@ -232,8 +247,8 @@ class Core:
 
     # What the client's methods ask for.
 
-    async def start(self) -> Connection:
-        """Return the connection, made now if there is none.
+    async def start(self, *, is_patient: bool = False) -> Connection:
+        """Return the connection, made now if there is none; who is patient waits for it to its end.
 
         Raises:
             DragomanError: the client belongs to another event loop that still runs.
@@ -245,7 +260,7 @@ class Core:
             if self._loop is not None:
                 self._move()
             self._loop = loop
-        return await self.lifeline.connection()
+        return await self.lifeline.connection(is_patient=is_patient)
 
     def _move(self) -> None:
         """Leave what belongs to an event loop that is gone."""
@@ -253,8 +268,8 @@ class Core:
         self._background.clear()
         wanted, self.listening = self.listening.wanted, Listening()
         self.listening.wanted, self.listening.on_gap = wanted, self._missed_changes
-        threads, self._deliveries = self._deliveries.threads, Deliveries()
-        self._deliveries.threads = threads
+        shares_loop, self._deliveries = self._deliveries.shares_loop, Deliveries()
+        self._deliveries.shares_loop = shares_loop
 
     @overload
     def request(
@@ -326,7 +341,12 @@ class Core:
                 if await self.lifeline.may_repeat(error, connection, failures, is_safe=is_safe):
                     continue
                 raise
-            if self._deliveries.delivering is not None:
+            except RpcError as error:
+                message = self.with_advice(error.message)
+                if message == error.message:
+                    raise
+                raise RpcError.of(error.code, message, error.data) from error
+            if self._deliveries.lanes:
                 await self._deliveries.settled(filled.timeout)
             result = raw if kind is None else read(raw, kind, method)
             if type(result) is not types.InputRequiredResult:
@@ -390,6 +410,19 @@ class Core:
         meta = self._meta() if callable(self._meta) else self._meta
         return msgspec.structs.replace(options, meta={**_trace_context(), **(meta or {}), **(options.meta or {})})
 
+    def with_advice(self, failure: str) -> str:
+        """Return why the server failed, with a remedy if it failed because it cannot ask in a stateless version."""
+        connection = self.lifeline.latest
+        if connection is None or not connection.version.stateless:
+            return failure
+        was_asked, connection.serving.asked_in_vain = connection.serving.asked_in_vain, False
+        if not was_asked and not _CANNOT_ASK.search(failure):
+            return failure
+        return (
+            f"{failure} (the server wanted to ask this client, and cannot in {connection.version.name}: connect with"
+            ' mode="handshake")'
+        )
+
     async def notify(self, method: str, params: Any = jsonrpc.NO_PARAMS) -> None:
         """Send a notification, if there is a connection."""
         connection = self.lifeline.current
@@ -443,7 +476,7 @@ class Core:
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Say from which level on log messages are wanted."""
-        self.watchers.log_level = level
+        self.watchers.log_level, self._has_log_level = level, True
         connection = await self.start()
         if connection.version.stateless:
             connection.speak(connection.version)
@@ -451,18 +484,30 @@ class Core:
             await self.request("logging/setLevel", {"level": level}, None, Options())
 
     def roots_changed(self) -> None:
-        """Tell the server, from any thread, that the roots changed."""
+        """Tell the server, from any thread, that the roots changed, if it was told at the start that it will be."""
         connection = self.lifeline.current
-        if connection is not None and not connection.version.stateless and self._loop is not None:
+        if connection is None or self._loop is None or connection.version.stateless:
+            return
+        if declares(connection.declared, ("roots", "list_changed")):
             asyncio.run_coroutine_threadsafe(self.notify("notifications/roots/list_changed"), self._loop)
+
+    def note_links(self, content: list[types.ContentBlock]) -> None:
+        """Keep the resources that a result links to."""
+        for block in content:
+            if type(block) is types.ResourceLink:
+                fields = {name: getattr(block, name) for name in types.Resource.__struct_fields__}
+                self.linked.pop(block.uri, None)
+                self.linked[block.uri] = types.Resource(**fields)
+                if len(self.linked) > MOST_LINKED:
+                    del self.linked[next(iter(self.linked))]
 
     def warn(self, text: str, *given: Any) -> None:
         """Write a warning to the client's logger."""
         _logger.warning(text, *given)
 
-    def call_in_threads(self) -> None:
-        """Call the author's plain functions in threads, for a client that is driven by threads."""
-        self._deliveries.threads = True
+    def share_loop(self) -> None:
+        """Let no function of the author's end the loop, which all blocking clients share."""
+        self._deliveries.shares_loop = True
 
     async def identity(self, headers: Mapping[str, str] | None = None) -> Hashable:
         """Return what tells apart those whom the server may show different lists."""

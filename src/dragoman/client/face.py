@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, overload
 
 from dragoman import types
+from dragoman.client.approval import Approval
 from dragoman.client.core import Core
 from dragoman.client.lifeline import Status
 from dragoman.client.options import check_value
@@ -99,6 +100,17 @@ class Face(ABC):
         connection = self._inside().lifeline.current
         return None if connection is None else connection.version.name
 
+    @property
+    def subscribed_resources(self) -> list[str]:
+        """The URIs of the resources whose changes the server tells."""
+        return sorted(self._inside().followed)
+
+    def __repr__(self) -> str:
+        # Neither the target nor the options: both may hold secrets.
+        told = [self.status, *filter(None, [self.protocol_version])]
+        server = "" if self.server_info is None else f" of {self.server_info.name!r}"
+        return f"<{type(self).__name__}{server}: {', '.join(told)}>"
+
     on_log = _Told("Gets each log message of the server; `set_log_level` says which are sent.")
     on_progress = _Told("Gets progress, total and message of every request that has no `on_progress` of its own.")
     on_notification = _Told("Gets every notification of the server.")
@@ -115,6 +127,24 @@ class Face(ABC):
     def on_approval(self, given: Any) -> None:
         self._living()._on_approval = given
         self._was_given("on_approval", given)
+
+    @property
+    def approvals(self) -> list[Approval]:
+        """The tool calls that wait for approval, the oldest first.
+
+        Example:
+            for call in client.approvals:
+                print(call.id, call.name, call.arguments)
+        """
+        return self._living()._approvals.waiting
+
+    def approve(self, id: str) -> bool:
+        """Approve the call that waits under an id, and tell whether this decided it; False if none waits."""
+        return self._living()._approvals.approve(id)
+
+    def deny(self, id: str, reason: str | None = None) -> bool:
+        """Deny the call that waits under an id, and tell whether this decided it; False if none waits."""
+        return self._living()._approvals.deny(id, reason)
 
     @property
     def on_sampling(self) -> Any:
@@ -141,6 +171,20 @@ class Face(ABC):
     @on_elicitation.setter
     def on_elicitation(self, given: Any) -> None:
         self._set_handler("on_elicitation", given)
+
+    @property
+    def on_request(self) -> Any:
+        """Answers other requests of the server: functions by method; may be set at any time.
+
+        Raises:
+            TypeError: it is no mapping, or a handler is nothing that can be called.
+        """
+        return self._inside().handlers.on_request
+
+    @on_request.setter
+    def on_request(self, given: Any) -> None:
+        self._inside().handlers.on_request = given
+        self._was_given("on_request", given)
 
     def _set_handler(self, name: str, given: Any) -> None:
         core = self._inside()

@@ -2,7 +2,7 @@
 
 All are connected to at the same time, and one that cannot be reached harms no other: what went wrong is kept and
 logged, and it is tried again when it is asked for, or by `start`. Nobody waits for a server longer than its own
-`connect_timeout`; one that is slower goes on connecting in the background.
+`connect_timeout`; one that is slower goes on connecting in the background, for five minutes at most.
 
 Tools are called by names that are unique among all servers. Which name leads to which server is noted whenever the
 tools are listed, so that a call needs no list.
@@ -181,7 +181,7 @@ class AsyncClients(Group[AsyncClient]):
         connecting = member.connecting
         if connecting is None or connecting.done() or connecting.get_loop() is not asyncio.get_running_loop():
             connecting = member.connecting = asyncio.get_running_loop().create_task(self._connect(member))
-        done, _ = await asyncio.wait([connecting], timeout=None if member.required else member.patience)
+        done, _ = await asyncio.wait([connecting], timeout=member.patience)
         if not done:
             text = f"The server {member.name!r} is not connected after {member.patience:g} seconds, and goes on trying"
             member.connect_error = Timeout(text)
@@ -189,7 +189,7 @@ class AsyncClients(Group[AsyncClient]):
 
     async def _connect(self, member: Member[Any]) -> None:
         try:
-            await member.client.start()
+            await member.client._start_patiently()
         except Exception as error:
             if member.client.status == "stopped":
                 return

@@ -1,23 +1,29 @@
 """How a client serves its server: the model, the user and the roots, in both eras.
 
 In the handshake era a server sends requests; in the stateless era it returns them as input that is required. Either way
-a question comes here by its method and parameters, and leaves as a result or an RpcError. Only what there is a handler
-for is declared, and what is not declared is not served.
+a question comes here by its method and parameters, and leaves as a result or an RpcError. What there is a handler for
+is declared, and so is what the author says besides. What there is no handler for is not served.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import msgspec
 from msgspec import Raw
 
 from dragoman import types
+from dragoman.client.calling import Handler, Places, handler
 from dragoman.client.elicitation import Elicitation
 from dragoman.client.roots import Roots
 from dragoman.client.sampling import Sampling
-from dragoman.errors import MethodNotFound
+from dragoman.errors import InvalidParams, MethodNotFound
 
+HANDLER_OPTIONS = ("on_sampling", "on_elicitation", "on_request", "capabilities", "extensions")
+MAX_CONCURRENT = 8
+"""How many requests of further methods are worked on at a time; the others wait."""
 MOST_QUOTED = 100
 """Characters of a method's name that a refusal repeats."""
 
@@ -30,11 +36,13 @@ class Handlers:
         result = handlers.answer("roots/list", b"{}")
 
     `on_sampling` is a `Sampling`, or what one can be made of; `on_elicitation` likewise an `Elicitation`. Both may be
-    set later, and None takes them away. `server` is the name under which the server is shown to the user: the one that
-    was given here, which no server can change, else the one that the server gives itself.
+    set later, and None takes them away. `on_request` maps further methods to functions. `capabilities` and `extensions`
+    are declared besides. `server` is the name under which the server is shown to the user: the one that was given here,
+    which no server can change, else the one that the server gives itself.
 
     Raises:
-        TypeError: a handler is nothing that can be called.
+        TypeError: a handler is nothing that can be called, or what is declared is no mapping.
+        ValueError: there is no such capability.
     """
 
     def __init__(
@@ -43,11 +51,18 @@ class Handlers:
         on_sampling: Any = None,
         on_elicitation: Any = None,
         roots: Roots | None = None,
+        on_request: Mapping[str, Any] | None = None,
+        capabilities: types.ClientCapabilities | Mapping[str, Any] | None = None,
+        extensions: Mapping[str, types.Json] | None = None,
         server: str | None = None,
     ) -> None:
         self.on_sampling = on_sampling
         self.on_elicitation = on_elicitation
+        self.on_request = on_request
         self.roots = roots
+        self._places = Places(MAX_CONCURRENT)
+        self._declared = _declared(capabilities)
+        self._extensions = _extensions(extensions)
         self.server = server
         self._has_given_name = server is not None
 
@@ -76,15 +91,35 @@ class Handlers:
         self._elicitation = given if given is None or isinstance(given, Elicitation) else Elicitation(given)
         self._on_elicitation = given
 
+    @property
+    def on_request(self) -> Mapping[str, Any] | None:
+        """Who answers further methods."""
+        return self._on_request
+
+    @on_request.setter
+    def on_request(self, given: Mapping[str, Any] | None) -> None:
+        if given is not None and not isinstance(given, Mapping):
+            raise TypeError(f"on_request must be functions by the names of methods, not {given!r}")
+        self._requests = {method: handler(one, f"on_request[{method!r}]") for method, one in (given or {}).items()}
+        self._on_request = given
+
     def capabilities(self) -> types.ClientCapabilities:
-        """Return what is declared to a server: what there is a handler for, and roots if any were ever given."""
-        return types.ClientCapabilities(
-            sampling=self._sampling.capability() if self._sampling else None,
-            elicitation=self._elicitation.capability() if self._elicitation else None,
-            roots=types.RootsCapability(list_changed=True)
-            if self.roots is not None and self.roots.were_given
-            else None,
-        )
+        """Return what is declared to a server: what there is a handler for, roots if any were ever given, and what the
+        author declares."""
+        if isinstance(self._declared, types.ClientCapabilities):
+            found = self._declared
+        else:
+            found = types.ClientCapabilities(
+                sampling=self._sampling.capability() if self._sampling else None,
+                elicitation=self._elicitation.capability() if self._elicitation else None,
+                roots=types.RootsCapability(list_changed=True)
+                if self.roots is not None and self.roots.were_given
+                else None,
+            )
+            found = msgspec.structs.replace(found, **self._declared)
+        if self._extensions:
+            found = msgspec.structs.replace(found, extensions={**(found.extensions or {}), **self._extensions})
+        return found
 
     def answer(self, method: str, params: bytes | Raw) -> Any:
         """Return the result of what a server asks, or where a handler works it out, a function that is awaited for it.
@@ -104,7 +139,44 @@ class Handlers:
             return types.ListRootsResult(self.roots.as_wire())
         if method == "ping":
             return types.Result()
+        if method in self._requests:
+            return partial(self._answered, self._requests[method], params)
         raise MethodNotFound(f"This client does not serve {method[:MOST_QUOTED]}")
+
+    async def _answered(self, function: Handler, params: bytes | Raw) -> Any:
+        try:
+            given = msgspec.json.decode(params, type=types.Json)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise InvalidParams(f"The parameters must be an object: {error}") from None
+        async with self._places.one() as place:
+            result = await place.call(function, given)
+        return {} if result is None else result
+
+
+def _declared(given: Any) -> types.ClientCapabilities | dict[str, Any]:
+    """Return capabilities as they are declared: all of them, or those that are added and, as None, hidden."""
+    if given is None or isinstance(given, types.ClientCapabilities):
+        return given or {}
+    if not isinstance(given, Mapping):
+        raise TypeError(f"capabilities must be a mapping or a types.ClientCapabilities, not {given!r}")
+    unknown = [name for name in given if name not in types.ClientCapabilities.__struct_fields__]
+    if unknown:
+        known = ", ".join(types.ClientCapabilities.__struct_fields__)
+        raise ValueError(f"There is no capability {unknown[0]!r}; there are {known}, and others go into experimental")
+    shown = {name: {} if value is True else value for name, value in given.items() if value not in (False, None)}
+    try:
+        read = msgspec.convert(shown, types.ClientCapabilities)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"capabilities do not fit: {error}") from None
+    return {name: getattr(read, name) for name in given}
+
+
+def _extensions(given: Any) -> dict[str, types.Json]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(settings, Mapping) for settings in given.values()):
+        raise TypeError("extensions must map the id of each extension to its settings, which are a mapping")
+    return {str(id): dict(settings) for id, settings in given.items()}
 
 
 async def _sampled(sampling: Sampling, params: bytes | Raw, server: str | None) -> types.CreateMessageResult:

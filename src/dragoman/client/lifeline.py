@@ -53,6 +53,8 @@ class Lifeline:
         welcome: Callable[[Connection, bool], Awaitable[None]],
     ) -> None:
         self.status: Status = "new"
+        self.patience: float | None = None
+        """Seconds that a request waits for a connection, which is made on in the background; None for its end."""
         self._connect = connect
         self._welcome = welcome
         self.latest: Connection | None = None
@@ -67,11 +69,12 @@ class Lifeline:
         connection = self.latest
         return connection if connection is not None and connection.is_alive else None
 
-    async def connection(self) -> Connection:
-        """Return the connection, made now if there is none.
+    async def connection(self, *, is_patient: bool = False) -> Connection:
+        """Return the connection, made now if there is none; who is patient waits for it to its end.
 
         Raises:
             ConnectError: the client was stopped, or the server cannot be reached.
+            Timeout: there is none yet.
             TransportError: it does not answer.
             RpcError: it refuses.
         """
@@ -84,6 +87,10 @@ class Lifeline:
         if connecting is None:
             connecting = self._connecting = asyncio.get_running_loop().create_task(self._reconnect())
             connecting.add_done_callback(self._connected)
+        if self.patience is not None and not is_patient:
+            await asyncio.wait([connecting], timeout=self.patience)
+            if not connecting.done():
+                raise Timeout(f"There is no connection after {self.patience:g} seconds; the client goes on connecting")
         try:
             return await asyncio.shield(connecting)
         except asyncio.CancelledError:

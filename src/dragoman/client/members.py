@@ -23,6 +23,8 @@ from dragoman.errors import AuthError, ConfigError
 
 F = TypeVar("F", bound=Face)
 Servers = Mapping[str, Target] | Iterable[Any]
+BACKGROUND_SECONDS = 300.0
+"""How long a server of a group may take to connect while nobody waits for it."""
 ServerStatus = Literal["new", "connecting", "ready", "lost", "failed", "needs_auth", "disabled", "stopped"]
 
 
@@ -127,7 +129,9 @@ class Members(Generic[F]):
         entry = target if isinstance(target, ServerEntry) else None
         merged = {"server_name": name, **(self._options if entry is None else _over(self._options, entry)), **options}
         patience = seconds(merged.get("connect_timeout"), "DRAGOMAN_CONNECT_TIMEOUT", CONNECT_SECONDS)
+        merged["connect_timeout"] = max(patience, BACKGROUND_SECONDS)
         face = self._kind(target, **merged) if entry is None else self._of_entry(entry, merged)
+        face._inside().lifeline.patience = patience
         return Member(name, face, patience=patience, entry=entry)
 
     def _own(self, name: str, client: Face) -> F:

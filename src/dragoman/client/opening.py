@@ -15,6 +15,8 @@ So the client sends `initialize` beside the probe and takes what comes first. An
 have in time. If the server ends, the client starts it again and greets it without a probe. A server that refuses
 `initialize` is probed once more, and then has all the time that connecting may take. Killing a silent server instead
 was rejected: that would end every server that takes long to start.
+
+One clock counts for all of these steps together. It stands still while a person logs in.
 """
 
 from __future__ import annotations
@@ -127,7 +129,7 @@ class Opening:
         self.speech = speech
         self.limits = limits
         self.timeout = timeout
-        """Seconds that each step may take."""
+        """Seconds that all steps together may take."""
         self._known: dict[Hashable, Version] = {} if way.key is None else _handshakers
 
     async def connect(self) -> Connection:
@@ -139,11 +141,16 @@ class Opening:
             TransportError: the server cannot be reached.
             RpcError: it refuses.
         """
-        attempt = _Attempt(self)
+        clock = asyncio.timeout(self.timeout)
+        attempt = _Attempt(self, _Standstill(clock))
         try:
-            return await attempt.connect()
-        except BaseException:
+            async with clock:
+                return await attempt.connect()
+        except BaseException as error:
             await attempt.close()
+            if isinstance(error, TimeoutError) and clock.expired():
+                self.known = None
+                raise attempt.late() from None
             raise
 
     @property
@@ -162,11 +169,34 @@ class Opening:
         self._known[self.way.key] = offered
 
 
+class _Standstill:
+    """Lets a clock stand still, and go on with the time that was left."""
+
+    def __init__(self, clock: asyncio.Timeout) -> None:
+        self._clock = clock
+        self._left: float | None = None
+
+    def __call__(self, stands_still: bool) -> None:  # noqa: FBT001
+        ends, now = self._clock.when(), asyncio.get_running_loop().time()
+        if self._clock.expired():
+            return
+        if stands_still and ends is not None:
+            self._left = ends - now
+            self._clock.reschedule(None)
+        elif not stands_still and self._left is not None:
+            self._clock.reschedule(now + self._left)
+            self._left = None
+
+
 class _Attempt:
     """One attempt to connect: one connection at a time, of which the last is the one that is used."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Opening, standstill: _Standstill) -> None:
         self._opening = opening
+        self._standstill = standstill
+        self._awaited: str | None = None
+        """What the server was asked last."""
+        self._awaited_id: types.RequestId | None = None
         self._way = opening.way
         self._spoken = opening.speech.versions
         self._opened: Connection | None = None
@@ -179,9 +209,31 @@ class _Attempt:
             await self._introduce()
         else:
             self._connection.speak(_assumed(self._opening.speech))
+        self._connection.on_standstill = None
         return self._connection
 
+    def late(self) -> Timeout:
+        """Return the error that connecting took too long."""
+        seconds = f"{self._opening.timeout:g} seconds"
+        if self._awaited is None:
+            return Timeout(f"The connection could not be opened within {seconds}")
+        return Timeout(
+            f"The server did not answer {self._awaited} within {seconds}; is it an MCP server? If it needs longer,"
+            " raise connect_timeout",
+            self._awaited_id,
+        )
+
+    def _waiting_for(self, method: str) -> Options:
+        """Return how a request is sent: the clock of connecting is the only one that counts for it."""
+        self._awaited = method
+        return Options(on_id=self._note_id)
+
+    def _note_id(self, id: types.RequestId) -> None:
+        self._awaited_id = id
+
     async def close(self) -> None:
+        if self._opened is not None:
+            self._opened.on_standstill = None
         await self._forget_probe()
         if self._opened is not None:
             await self._opened.close()
@@ -198,16 +250,12 @@ class _Attempt:
 
     async def _open(self, link: Callable[[], Link]) -> None:
         await self.close()
+        self._standstill(False)  # noqa: FBT003
         opening = self._opening
         self._opened = Connection(link(), opening.host, opening.limits)
-        clock = asyncio.timeout(opening.timeout)
-        try:
-            async with clock:
-                await self._opened.open()
-        except TimeoutError:
-            if not clock.expired():
-                raise
-            raise Timeout(f"The connection could not be opened within {opening.timeout:g} seconds") from None
+        self._opened.on_standstill = self._standstill
+        self._awaited = None
+        await self._opened.open()
 
     async def _introduce(self) -> None:
         if self._opening.known is not None and await self._greet_as_known(self._opening.known):
@@ -308,8 +356,7 @@ class _Attempt:
         """Probe with a version; a server over stdio that is silent for five seconds may still answer later."""
         connection = self._connection
         connection.speak(version)
-        options = Options(timeout=self._opening.timeout)
-        asking = connection.request("server/discover", {}, options, may_cancel=False)
+        asking = connection.request("server/discover", {}, self._waiting_for("server/discover"), may_cancel=False)
         waits = is_patient or connection.link.is_http or not handshake_versions(self._spoken)
         probe = self._unanswered = asyncio.get_running_loop().create_task(asking)
         await asyncio.wait([probe], timeout=None if waits else PROBE_SECONDS)
@@ -400,19 +447,14 @@ class _Attempt:
         connection, host = self._connection, self._opening.host
         connection.speak(offered)
         connection.link.version = None  # a server of before has not agreed to anything yet
+        connection.declared = host.capabilities_for(offered)
         params = types.InitializeRequestParams(
-            offered.name, trim(host.capabilities_for(offered), offered), trim(host.info, offered)
+            offered.name, trim(connection.declared, offered), trim(host.info, offered)
         )
-        options = Options(timeout=self._opening.timeout)
+        options = self._waiting_for("initialize")
         try:
             raw = await connection.request("initialize", msgspec.to_builtins(params), options, may_cancel=False)
             return decode(raw, types.InitializeResult)
-        except Timeout as error:
-            raise Timeout(
-                f"The server did not answer initialize within {self._opening.timeout:g} seconds; is it an MCP server?"
-                " If it needs longer, raise connect_timeout",
-                error.request_id,
-            ) from None
         except ValidationError as error:
             raise TransportError(f"The server's answer to initialize cannot be read: {error}") from error
 

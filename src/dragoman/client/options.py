@@ -28,17 +28,23 @@ class ClientOptions(TypedDict, total=False):
     total_timeout: float | None
     """Seconds that a request may take in all; without end by default."""
     connect_timeout: float | None
-    """Seconds that it may take to connect (10); or DRAGOMAN_CONNECT_TIMEOUT."""
+    """Seconds that it may take to connect (30), without a login by a person; or DRAGOMAN_CONNECT_TIMEOUT."""
     mode: Mode
     """"auto" asks the server; "handshake" and "stateless" know better."""
     protocol_version: str | None
     """Speak this version alone."""
     on_sampling: Any
-    """Asks the model for the server: gets a `SamplingRequest`, returns text or a result."""
+    """Asks the model for the server: gets a `SamplingRequest`, returns text or a result; False rejects."""
     on_elicitation: Any
     """Asks the user for the server: gets an `ElicitationRequest`, returns content, `Decline()` or `Cancel()`."""
     roots: Iterable[Any]
     """The folders that the server may work in."""
+    on_request: Mapping[str, Any] | None
+    """Answers other requests of the server: functions by method, which get the parameters and return the result."""
+    capabilities: types.ClientCapabilities | Mapping[str, Any] | None
+    """Declared besides what the handlers stand for; False hides one. A `ClientCapabilities` is declared as it is."""
+    extensions: Mapping[str, types.Json] | None
+    """Extensions that are declared: settings by id."""
     on_approval: Any
     """Says before each tool call whether it may be made: gets an `Approval`."""
     approval_timeout: float | None

@@ -51,13 +51,22 @@ def unwrap(result: types.CallToolResult) -> None:
 def _repaired(raw: Raw, kind: type[R], method: str) -> R:
     dropped: list[Dropped] = []
     try:
-        result = decode(raw, kind, dropped)
+        result = decode(_with_content(raw) if kind is types.CallToolResult else raw, kind, dropped)
     except ValidationError as error:
         raise ValidationError(f"The result of {method} cannot be read: {error}", error.path) from None
     for entry in dropped:
         name = entry.entry.get("name") if isinstance(entry.entry, dict) else None
         _logger.warning("%s: %s was left out: %s", method, entry.path if name is None else repr(name), entry.reason)
     return result
+
+
+def _with_content(raw: Raw) -> bytes | Raw:
+    """Return a result of a tool with content: some servers leave it out where there is none."""
+    try:
+        fields = msgspec.json.decode(raw, type=dict[str, Raw])
+    except (msgspec.DecodeError, RecursionError):
+        return raw
+    return raw if "content" in fields else msgspec.json.encode({"content": [], **fields})
 
 
 def _input_required(raw: Raw) -> types.InputRequiredResult | None:
@@ -105,7 +114,12 @@ class CallResult(Struct, frozen=True):
             ToolError: the result is an error; it has the whole result as `result`.
         """
         if self.is_error:
-            raise ToolError(self.text or "The tool failed and did not say why", self)
+            raise ToolError(self.failure, self)
+
+    @property
+    def failure(self) -> str:
+        """What went wrong, if it is an error."""
+        return self.text or "The tool failed and did not say why"
 
     def __str__(self) -> str:
         return self.text

@@ -186,7 +186,10 @@ class Sampling:
         if self._guard is not None and not await place.call(self._guard, _Guarded(**msgspec.structs.asdict(request))):
             raise Rejected
         chosen = msgspec.structs.replace(request, model=await self._choose(request, place))
-        result = result_of(chosen, await place.call(self._complete, chosen))
+        said = await place.call(self._complete, chosen)
+        if said is False:
+            raise Rejected
+        result = result_of(chosen, said)
         jsonrpc.encode(result)  # what cannot be sent must fail while the request can still be answered
         return result
 

@@ -85,6 +85,8 @@ class Serving:
         self._senders = 0
         self._has_warned = False
         self._is_closed = False
+        self.asked_in_vain = False
+        """Whether the server sent a request in a version in which it may not."""
 
     # Requests.
 
@@ -114,6 +116,7 @@ class Serving:
         """Return a result, an RpcError, or a function that is awaited for one of them."""
         if self._peer.version.stateless:
             # A stateless server asks by `input_required`. Over HTTP there is no way to answer a request of its own.
+            self.asked_in_vain = True
             return MethodNotFound(f"In {self._peer.version.name} a server sends no requests")
         try:
             return self._answers.answer(request)

@@ -8,6 +8,7 @@ UTF-8 of bounded size and depth. Parameters, results and errors stay `Raw`: who 
 from __future__ import annotations
 
 from itertools import accumulate
+from math import isfinite
 from operator import add
 from typing import Any, Literal, final
 
@@ -349,11 +350,34 @@ def _unencodable(error: Exception) -> ValidationError:
 
 
 def encode_request(id: RequestId, method: str, params: Any = NO_PARAMS) -> bytes:
-    """Return the bytes of a request."""
+    """Return the bytes of a request.
+
+    Raises:
+        ValidationError: the parameters cannot be JSON: what `encode` refuses, and numbers that are not finite.
+    """
     try:
-        return _encoder.encode(_RequestOut(id, method, params))
+        data = _encoder.encode(_RequestOut(id, method, params))
     except _UNENCODABLE as error:
         raise _unencodable(error) from None
+    if b"null" in data:
+        _require_finite(params)
+    return data
+
+
+def _require_finite(params: Any) -> None:
+    """Refuse NaN and infinity, which the encoder writes as null: the other side would take them for no value."""
+    unseen = [params]
+    while unseen:
+        value = unseen.pop()
+        if isinstance(value, float):
+            if not isfinite(value):
+                raise ValidationError(f"The value cannot be sent as JSON: there is no number {value} in JSON")
+        elif isinstance(value, dict):
+            unseen += value.values()
+        elif isinstance(value, list | tuple):
+            unseen += value
+        elif isinstance(value, Struct):
+            unseen += [getattr(value, name) for name in value.__struct_fields__]
 
 
 def encode_notification(method: str, params: Any = NO_PARAMS) -> bytes:

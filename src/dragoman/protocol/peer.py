@@ -25,6 +25,8 @@ from dragoman.protocol.versions import LATEST_HANDSHAKE, Version
 CANCELLED = "notifications/cancelled"
 PROGRESS = "notifications/progress"
 INITIALIZE = "initialize"
+LONGEST_ID = 15
+"""Digits of an id that came back as text."""
 
 
 T = TypeVar("T")
@@ -173,16 +175,20 @@ class Peer:
             refusal = InvalidRequest(f"The request id {message.id!r} is in use by a request that is still served")
             return self._refuse_in(batch, message.id, refusal)
         if type(message) is jsonrpc.ResultResponse:
-            if message.id in self._waiting:
-                return Answered(self._waiting.pop(message.id), message.result)
-            return Unmatched(message)
+            id = message.id if message.id in self._waiting else self._meant(message.id)
+            return Unmatched(message) if id is None else Answered(self._waiting.pop(id), message.result)
         if type(message) is jsonrpc.Notification:
             return self._accept_notification(message)
         if type(message) is jsonrpc.ErrorResponse:
-            if message.id is not None and message.id in self._waiting:
-                return Answered(self._waiting.pop(message.id), message.error)
-            return Unmatched(message)
+            id = message.id if message.id in self._waiting else self._meant(message.id)
+            return Unmatched(message) if id is None else Answered(self._waiting.pop(id), message.error)
         return self._refuse_in(batch, message.id, message.error) if message.answer else None
+
+    def _meant(self, id: types.RequestId | None) -> types.RequestId | None:
+        """Return which request of ours an answer is for whose id came back as text, as some servers write it."""
+        if isinstance(id, str) and id.isascii() and id.isdecimal() and len(id) <= LONGEST_ID:
+            return number if (number := int(id)) in self._waiting else None
+        return None
 
     def _accept_invalid(self, message: jsonrpc.Invalid, data: bytes) -> list[Event]:
         """Return what no message brings: that it is none, or what a batch brings where the version has those."""

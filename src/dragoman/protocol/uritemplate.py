@@ -44,7 +44,7 @@ class UriTemplate:
     Values are decoded: `{project}` yields a `/` if the URI says `%2F`, so check a value before it names a file.
     """
 
-    __slots__ = ("_matcher", "_pieces", "_query", "template", "variables")
+    __slots__ = ("_matcher", "_pieces", "_query", "required", "template", "variables")
 
     def __init__(self, template: str) -> None:
         """Raise DefinitionError if the template is not of level 1 to 3 or cannot be matched."""
@@ -53,6 +53,9 @@ class UriTemplate:
         _refuse_misplaced_query(template, self._pieces)
         self.variables = _unique_variables(template, self._pieces)
         self._query = _query(self._pieces)
+        optional = () if self._query is None else self._query.names
+        self.required = tuple(name for name in self.variables if name not in optional)
+        """The variables without which no URI of the template is made: all but those of a query."""
         self._matcher = _matcher(self._pieces)
 
     def __repr__(self) -> str:

@@ -36,7 +36,7 @@ TWINS = [
     (AsyncBoundResource, BoundResource),
     (AsyncBoundResourceTemplate, BoundResourceTemplate),
 ]
-OF_THREADS_ALONE = {"start_call", "asynchronous"}
+OF_THREADS_ALONE = {"start_call", "submit", "asynchronous"}
 """A task does in a loop what this does for threads."""
 EVERY_PAIR = pytest.mark.parametrize(("asynchronous", "blocking"), TWINS, ids=lambda face: face.__name__)
 

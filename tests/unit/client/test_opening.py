@@ -243,3 +243,67 @@ async def test_a_way_that_is_known_to_want_a_handshake_is_not_probed():
     server = Server(greets)
     await (await server.opening(is_handshake=True).connect()).close()
     assert server.methods == ["initialize", "notifications/initialized"]
+
+
+@pytest.mark.covers("CTM-04")
+@scenario
+async def test_all_steps_of_connecting_share_one_time():
+    class Slow(Link):
+        async def send(self, message):
+            await asyncio.sleep(0.2)
+            await super().send(message)
+
+    def reluctant(link, message):
+        if message["method"] == "server/discover":
+            return error(message, -32601)
+        if message["params"]["protocolVersion"] == NEWEST:
+            return error(message, -32022, {"supported": [OLDER], "requested": NEWEST})
+        return initialized(message)
+
+    server = Server(reluctant)
+    server.link = lambda: Slow(server.seen, is_http=True, opens=lambda: asyncio.sleep(0.2))
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(Timeout, match=r"did not answer initialize within 0\.5 seconds"):
+        await server.opening(key=None, timeout=0.5).connect()
+    assert asyncio.get_running_loop().time() - began < 1
+
+
+class Login(Link):
+    """A link that lets a person log in before each request."""
+
+    seconds = 0.3
+
+    async def send(self, message):
+        if message.id is not None:
+            with message.standstill():
+                await asyncio.sleep(self.seconds)
+        await super().send(message)
+
+
+@pytest.mark.covers("CTM-04")
+@scenario
+async def test_a_login_does_not_count_as_time_of_connecting():
+    server = Server(greets)
+    server.link = lambda: Login(server.seen, is_http=True)
+    connection = await server.opening(key=None, timeout=0.2).connect()
+    assert connection.has_introduced
+    await connection.close()
+
+
+@scenario
+async def test_connecting_may_be_given_up_while_a_person_logs_in():
+    server = Server(greets)
+    links = []
+
+    def link():
+        links.append(Login(server.seen, is_http=True))
+        links[-1].seconds = 30
+        return links[-1]
+
+    server.link = link
+    connecting = asyncio.create_task(server.opening(key=None, timeout=0.2).connect())
+    await asyncio.sleep(0.05)
+    connecting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(connecting, 5)
+    assert links[0].closed

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from msgspec import UNSET, Raw
 
+from dragoman import types
 from dragoman.errors import InternalError, InvalidParams, InvalidRequest, ParseError, RpcError, ValidationError
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.jsonrpc import (
@@ -342,3 +343,15 @@ def test_decoding_what_was_encoded_gives_the_message_back():
     assert (failure.error.code, failure.error.message, failure.error.data) == (-5, "no", {"a": [1]})
     assert decode(jsonrpc.encode_error(None, RpcError(1, "")))
     assert RpcError(1, "").data is UNSET
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_a_request_with_a_number_that_is_not_finite_is_refused(number):
+    for params in ({"a": number}, {"a": [{"b": (1, number)}]}, {"a": types.Root(number)}):
+        with pytest.raises(ValidationError, match="no number"):
+            jsonrpc.encode_request(1, "tools/call", params)
+
+
+def test_a_request_with_null_and_finite_numbers_is_sent():
+    params = {"a": None, "b": 1.5, "c": "null", "d": [1, True, types.Root("x:1")], "e": Raw(b"null")}
+    assert b'"b":1.5' in jsonrpc.encode_request(1, "tools/call", params)

@@ -343,3 +343,14 @@ def test_requests_that_nobody_will_answer_are_given_back_and_forgotten(peer):
     assert peer.abandon() == ["me"]
     assert peer.abandon() == []
     assert (peer.serving, peer.waiting) == ([1], [])
+
+
+def test_an_answer_is_matched_whose_id_came_back_as_text():
+    peer = Peer()
+    first, second = (peer.next_id() for _ in range(2))
+    peer.send_request(first, "tools/call", {}, "first")
+    peer.send_request(second, "tools/call", {}, "second")
+    assert only(peer.receive(line(id="1", result={}))) == Answered("first", Raw(b"{}"))
+    assert only(peer.receive(line(id="2", error={"code": 1, "message": "x"}))).waiter == "second"
+    for id in ("1", "x", "", "9" * 5000, "²"):
+        assert isinstance(only(peer.receive(line(id=id, result={}))), Unmatched)

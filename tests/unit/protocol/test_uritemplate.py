@@ -347,3 +347,8 @@ def test_a_hostile_uri_is_answered_quickly(template: str, pattern: str) -> None:
     compiled.match(uri)
     compiled.match(uri + "/?#")
     assert time.perf_counter() - start < 5
+
+
+def test_the_variables_of_a_query_are_not_required():
+    assert UriTemplate("log://{year}/{+path}{?level,page}").required == ("year", "path")
+    assert UriTemplate("log://today").required == ()

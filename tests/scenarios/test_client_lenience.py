@@ -1,0 +1,112 @@
+"""Servers that are not quite right, and values that no server can be told."""
+
+import logging
+
+import pytest
+
+from dragoman import AsyncClient, Client, Context, Notification, Server, ValidationError
+from scenarios.http_peer import scenario
+from scenarios.scripted_server import ScriptedServer
+
+ERAS = pytest.mark.parametrize("era", ["handshake", "stateless"])
+
+
+@ERAS
+@pytest.mark.parametrize("result", [{}, {"structuredContent": {"a": 1}}, {"isError": False, "_meta": {"x": 1}}])
+@scenario
+async def test_a_result_without_content_is_read(era, result):
+    server = ScriptedServer({"tools/call": result}, stateless=era == "stateless")
+    async with AsyncClient(server, mode=era) as client:
+        called = await client.call_tool("t")
+    assert called.content == []
+    assert called.structured == result.get("structuredContent")
+
+
+@scenario
+async def test_an_error_without_content_says_that_the_tool_failed():
+    async with AsyncClient(ScriptedServer({"tools/call": {"isError": True}})) as client:
+        assert (await client.call_tool("t", raise_on_error=False)).is_error
+
+
+@scenario
+async def test_content_that_is_no_list_is_still_refused():
+    async with AsyncClient(ScriptedServer({"tools/call": {"content": 3}})) as client:
+        with pytest.raises(ValidationError, match="cannot be read"):
+            await client.call_tool("t")
+
+
+@scenario
+async def test_an_id_that_is_echoed_as_text_matches():
+    class Echoing(ScriptedServer):
+        def answer(self, id, answer):
+            super().answer(str(id), answer)
+
+    async with AsyncClient(Echoing({"tools/call": {"content": []}}), mode="handshake", timeout=5) as client:
+        assert (await client.call_tool("t")).content == []
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+@scenario
+async def test_arguments_that_are_no_numbers_are_refused_before_they_are_sent(number):
+    server = ScriptedServer({"tools/call": {"content": []}})
+    async with AsyncClient(server) as client:
+        with pytest.raises(ValidationError, match="no number"):
+            await client.call_tool("t", {"points": [{"x": number}]})
+        assert (await client.call_tool("t", {"points": [{"x": None}]})).content == []
+    assert [params["arguments"] for params in server.sent("tools/call")] == [{"points": [{"x": None}]}]
+
+
+@scenario
+async def test_a_sampling_handler_that_returns_false_rejects():
+    server = ScriptedServer()
+    message = {"role": "user", "content": {"type": "text", "text": "hi"}}
+    async with AsyncClient(server, mode="handshake", on_sampling=lambda request: False):
+        server.say("sampling/createMessage", {"messages": [message], "maxTokens": 5}, id="s")
+        answer = await server.until(
+            lambda: next((message for message in server.received if message.get("id") == "s"), None)
+        )
+    assert answer["error"] == {"code": -1, "message": "Sampling request was rejected"}
+
+
+@scenario
+async def test_roots_that_were_not_declared_are_not_announced():
+    undeclared, declared = ScriptedServer(), ScriptedServer()
+    async with AsyncClient(undeclared, mode="handshake") as client:
+        client.roots.add("/srv")
+        await client.ping()
+    async with AsyncClient(declared, mode="handshake", roots=["."]) as client:
+        client.roots.add("/srv")
+        await declared.until(lambda: declared.sent("notifications/roots/list_changed"))
+    assert not undeclared.sent("notifications/roots/list_changed")
+
+
+@ERAS
+@scenario
+async def test_progress_is_among_all_notifications(era):
+    server, heard = Server("counting"), []
+
+    @server.tool
+    async def count(*, ctx: Context) -> str:
+        await ctx.report_progress(1, total=2, message="half")
+        return "counted"
+
+    async with AsyncClient(server, mode=era, on_notification=heard.append) as client:
+        await client.call_tool("count", progress_token="p")
+    params = {"progressToken": "p", "progress": 1, "total": 2, "message": "half"}
+    assert Notification("notifications/progress", params) in heard
+
+
+@ERAS
+def test_a_log_level_that_was_set_reaches_the_logger_without_a_handler(era, caplog):
+    caplog.set_level(logging.DEBUG, logger="dragoman.client.server")
+    server = Server("complaining")
+
+    @server.tool
+    async def complain(*, ctx: Context) -> str:
+        await ctx.log("info", "smoke")
+        return "complained"
+
+    with Client(server, mode=era) as client:
+        client.set_log_level("info")
+        client.call_tool("complain")
+    assert [record.getMessage() for record in caplog.records if record.name == "dragoman.client.server"] == ["smoke"]
