@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from dragoman.auth.addresses import require_client_metadata_url, require_redirect_uri, shown
 from dragoman.auth.authorizer import Authorizer, spelled_scope
 from dragoman.auth.discovery import require_named
-from dragoman.auth.fetching import Fetcher, SessionFactory
+from dragoman.auth.fetching import Fetcher
 from dragoman.auth.interaction import CallbackHandler, RedirectHandler, interact
 from dragoman.auth.listener import PATH
 from dragoman.auth.records import Authority, ClientInformation, Pending, Tokens
@@ -23,6 +23,7 @@ from dragoman.auth.signing import ProofKey, unpadded
 from dragoman.auth.storage import FileStorage
 from dragoman.auth.token_endpoint import credential, request_tokens
 from dragoman.errors import AuthError, TokenRefused, UnregisteredRedirectUri
+from dragoman.runtime.network import Network, SessionFactory
 
 VERIFIER_BYTES, STATE_BYTES = 64, 32
 PENDING_SECONDS = 600.0
@@ -40,6 +41,7 @@ class OAuth(Authorizer):
     by; else it registers itself, with what `client_metadata` says (RFC 7591). `redirect_handler(url)` and
     `callback_handler()` carry out the login in their own way; a web application uses `start` and `finish`. `dpop=True`
     binds the tokens to a key of this client. `issuer` is the only authorization server that people are sent to.
+    `network` says how authorization servers are reached; without it that of the client counts.
 
     Raises:
         InsecureUrl: the issuer is neither https nor on this machine.
@@ -63,6 +65,7 @@ class OAuth(Authorizer):
         client_secret: str | None = None,
         issuer: str | None = None,
         dpop: bool = False,
+        network: Network | None = None,
         http_client_factory: SessionFactory | None = None,
     ) -> None:
         metadata = checked_metadata(client_metadata)
@@ -85,6 +88,7 @@ class OAuth(Authorizer):
             dpop=dpop,
             http_client_factory=http_client_factory,
         )
+        self.network = network
 
     # Web applications.
 

@@ -24,6 +24,7 @@ from dragoman.protocol import headers, jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.sse import EventDecoder
 from dragoman.protocol.versions import Version
+from dragoman.runtime.network import Network
 from dragoman.transports.contract import Receive
 from dragoman.transports.http import (
     FAILED,
@@ -32,7 +33,6 @@ from dragoman.transports.http import (
     SSE,
     Answer,
     HttpClient,
-    Network,
     ResumptionRefused,
     pause,
 )

@@ -13,7 +13,7 @@ from dragoman.client.notifications import LEVELS, LogMessage, Notification
 from dragoman.client.opening import Mode
 
 if TYPE_CHECKING:
-    from dragoman.transports.http import Network
+    from dragoman.runtime.network import Network
 
 
 class ClientOptions(TypedDict, total=False):

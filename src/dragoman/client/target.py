@@ -110,6 +110,9 @@ def _way_by_url(url: str, transport: str | None, around: Surroundings) -> Way:
         credentials = around.credentials
         return DuplexLink(LegacySse(url, lambda: credentials.headers("GET", url), around.network, around.limits))
 
+    authorization: Any = around.credentials.authorization
+    if getattr(authorization, "network", around) is None:
+        authorization.network = around.network
     address = urlsplit(url)
     if address.scheme not in ("http", "https"):
         raise ValueError(f"There is no transport for {url}; give a URL that begins with http:// or https://")

@@ -18,8 +18,9 @@ from dragoman.errors import AuthRequired, ConnectError, HttpError, SessionExpire
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import Event, EventDecoder
+from dragoman.runtime.network import Network
 from dragoman.transports.contract import Receive
-from dragoman.transports.http import FAILED, JSON, SSE, HttpClient, Network, is_stream, without_secrets
+from dragoman.transports.http import FAILED, JSON, SSE, HttpClient, is_stream, without_secrets
 
 ENDPOINT_SECONDS = 10.0
 QUOTED_BYTES = 200

@@ -7,8 +7,9 @@ import aiohttp
 import pytest
 
 from dragoman.errors import ConnectError, HttpError, TransportError
+from dragoman.runtime.network import Network
 from dragoman.transports import http
-from dragoman.transports.http import HttpClient, Network, without_secrets
+from dragoman.transports.http import HttpClient, without_secrets
 from scenarios.http_peer import scenario
 from scenarios.http_posts import ANSWER, HEADERS, Receiver, always, post
 from scenarios.raw_http import END, answering, chunk, event, reply, stream
