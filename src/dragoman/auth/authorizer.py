@@ -224,8 +224,10 @@ class Authorizer(ABC):
             attempt.renewed, attempt.logged_in = True, attempt.logged_in or self._was_login
             return True
         if attempt.logged_in:
+            said = "" if challenge is None or not challenge.description else self._secrets.quoted(challenge.description)
             raise AuthRequired(
-                f"{shown(self._server)} refuses the token that was just given out for it; is it the right server?",
+                f"{shown(self._server)} refuses the token that was just given out for it"
+                f"{': ' + said.rstrip('.') if said else ''}; is it the right server?",
                 UNAUTHORIZED,
             )
         self._challenge = challenge

@@ -17,9 +17,9 @@ from typing import Any
 
 from multidict import CIMultiDict
 
-from dragoman.client.credentials import Credentials
+from dragoman.client.credentials import Credentials, auth_required
 from dragoman.client.link import Outgoing
-from dragoman.errors import AuthRequired, HttpError, MethodNotFound, RpcError, SessionExpired, TransportError
+from dragoman.errors import HttpError, MethodNotFound, RpcError, SessionExpired, TransportError
 from dragoman.protocol import headers, jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.sse import EventDecoder
@@ -117,7 +117,7 @@ class HttpLink:
             if not await self._is_authorized_now(message, answer):
                 break
         if answer.status >= FAILED:
-            self._refused(message, answer, in_session=SESSION in sent)
+            self._refused(message, answer, sent)
         elif answered is not None and not answered():
             raise self._unanswered(message, answer)
 
@@ -204,17 +204,14 @@ class HttpLink:
                 raise TransportError(f"{self.url} gave a session id that no header can carry")
             self.session_id = id
 
-    def _refused(self, message: Outgoing, answer: Answer, *, in_session: bool) -> None:
+    def _refused(self, message: Outgoing, answer: Answer, sent: Mapping[str, str]) -> None:
         status = answer.status
         said = None if status >= SERVER_FAILED else jsonrpc.decode(answer.body, self._limits)
         refusal = said if isinstance(said, jsonrpc.ErrorResponse) else None
-        if in_session and _is_about_session(message, status, refusal):
+        if SESSION in sent and _is_about_session(message, status, refusal):
             raise self._expire()
-        challenge = ", ".join(answer.headers.getall("WWW-Authenticate", ())) or None
-        if status == UNAUTHORIZED or (status == FORBIDDEN and challenge is not None):
-            raise AuthRequired(
-                f"{self.url} wants credentials (status {status}); give auth= or headers=", status, challenge
-            )
+        if status == UNAUTHORIZED or (status == FORBIDDEN and "WWW-Authenticate" in answer.headers):
+            raise auth_required(self.url, status, answer.headers, sent)
         if refusal is not None and message.id is not None:
             # Whatever id it names, or none: it came back on the exchange of this request.
             self._answer(message, refusal.error)

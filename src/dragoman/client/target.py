@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from dragoman.client.credentials import Credentials, Headers
+from dragoman.client.credentials import Credentials, Headers, auth_required
 from dragoman.client.link import DuplexLink, Link, OneMethodLink
 from dragoman.client.opening import Way
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
@@ -108,7 +109,8 @@ def _way_by_url(url: str, transport: str | None, around: Surroundings) -> Way:
         from dragoman.transports.legacy_sse import LegacySse
 
         credentials = around.credentials
-        return DuplexLink(LegacySse(url, lambda: credentials.headers("GET", url), around.network, around.limits))
+        headers = partial(credentials.headers, "GET", url)
+        return DuplexLink(LegacySse(url, headers, around.network, around.limits, refusal=auth_required))
 
     authorization: Any = around.credentials.authorization
     if getattr(authorization, "network", around) is None:
