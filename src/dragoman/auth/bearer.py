@@ -53,11 +53,11 @@ class Bearer:
         app = server.asgi(auth=auth)
 
     `verifier` is a `Jwt`, an `Introspection`, or a function of the token, plain or async, that returns an `Identity`,
-    the name of a principal, a `BadToken`, or None. `resource` is the address that clients know the server by: tokens must be meant
-    for it. `authorization_servers` are the issuers of tokens; by default that of the verifier. Who lacks one of the
-    `required_scopes` is refused; `scopes_supported` is what the metadata tells clients to ask for, by default the same.
-    `implied_scopes` says which scopes others include: `{"files:write": ["files:read"]}`. `metadata_url` is where
-    clients find the metadata, if that is not where this server serves them.
+    the name of a principal, a `BadToken`, or None. `resource` is the address that clients know the server by: tokens
+    must be meant for it. `authorization_servers` are the issuers of tokens; by default that of the verifier. Who lacks
+    one of the `required_scopes` is refused; `scopes_supported` is what the metadata tells clients to ask for, by
+    default the same. `implied_scopes` says which scopes others include: `{"files:write": ["files:read"]}`.
+    `metadata_url` is where clients find the metadata, if that is not where this server serves them.
 
     Raises:
         ValueError: an address is no absolute URL or not secure, there is no authorization server, or a scope is none.
