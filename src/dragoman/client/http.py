@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import lru_cache, partial
 from typing import Any
@@ -37,7 +38,7 @@ from dragoman.transports.http import (
     pause,
 )
 
-BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 400, 401, 403, 404
+BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, METHOD_NOT_ALLOWED = 400, 401, 403, 404, 405
 LONGEST_PAUSE = 30.0
 CLOSE_SECONDS = 2.0
 ACKNOWLEDGE_SECONDS = 30.0
@@ -45,6 +46,8 @@ ACKNOWLEDGE_SECONDS = 30.0
 MOST_CHALLENGES = 3
 SESSION, VERSION = "Mcp-Session-Id", "MCP-Protocol-Version"
 _MAY_PASS = frozenset({408, 425, 429})
+QUOTED = 200
+_TITLE = re.compile(r"<title>([^<]*)</title>", re.IGNORECASE)
 _logger = logging.getLogger("dragoman.client")
 _mirrored = lru_cache(maxsize=1024)(headers.build)
 
@@ -217,10 +220,11 @@ class HttpLink:
             self._answer(message, refusal.error)
             if message.answered is None or message.answered():
                 return
-        text = answer.body.decode("utf-8", "replace").strip()[:200]
-        raise HttpError(
-            f"{self.url} answered with status {status}" + (f": {text}" if text else ""), status, answer.body
-        )
+        text = _quoted(answer)
+        cause = f"{self.url} answered with status {status}{f': {text}' if text else ''}"
+        if refusal is None and status in (NOT_FOUND, METHOD_NOT_ALLOWED):
+            cause += "; is the path right?" + ("" if self.url.endswith("/mcp") else " It is often /mcp")
+        raise HttpError(cause, status, answer.body)
 
     def _unanswered(self, message: Outgoing, answer: Answer) -> TransportError:
         said = jsonrpc.decode(answer.body, self._limits)
@@ -310,6 +314,15 @@ class HttpLink:
                 await self._http.delete(await self._stream_headers(method="DELETE"))
         except Exception as error:
             _logger.info("The session of %s could not be ended: %s", self.url, error)
+
+
+def _quoted(answer: Answer) -> str:
+    """Return the beginning of what a refusal says; of a page, its title."""
+    text = answer.body.decode("utf-8", "replace").strip()
+    if text.startswith("<"):
+        title = _TITLE.search(text)
+        text = "a web page" if title is None else f"a web page, {' '.join(title.group(1).split())!r}"
+    return text[:QUOTED]
 
 
 def _is_about_session(message: Outgoing, status: int, refusal: jsonrpc.ErrorResponse | None) -> bool:

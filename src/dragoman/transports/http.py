@@ -301,7 +301,8 @@ class HttpClient:
                 # Raised before anything is written to a connection that was kept alive and is closing.
                 return ConnectError(f"There is no connection to {self.url}: {_text(error)}; it may be tried again")
             case aiohttp.ServerDisconnectedError():
-                return TransportError(f"{self.url} closed the connection without an answer")
+                hint = "" if self._target.scheme == "https" else "; if it wants TLS, write https:// instead of http://"
+                return TransportError(f"{self.url} closed the connection without an answer{hint}")
         return self._broken(error)
 
     def _broken(self, error: BaseException) -> TransportError:
@@ -512,6 +513,8 @@ def _text(error: BaseException) -> str:
 
 def _remedy(error: BaseException) -> str:
     match error:
+        case aiohttp.ClientConnectorSSLError() if "CERTIFICATE" not in str(error):
+            return "does the server speak TLS at this port? If not, write http:// instead of https://"
         case aiohttp.ClientSSLError():
             return "if the certificate is your own, give network=Network(ssl=...) with what is to be trusted"
         case aiohttp.ClientConnectorDNSError() | aiohttp.InvalidURL():
