@@ -40,6 +40,8 @@ class Aim(Struct):
     """The configuration file that it is from."""
     is_authorized: bool = False
     """Whether its own headers say who asks."""
+    login: dict[str, Any] = field(default_factory=dict)
+    """What its entry says about a login."""
     is_own: bool = False
     """Whether it is named by its file, so that the user can change it."""
 
@@ -128,13 +130,17 @@ async def of_entry(terminal: Terminal, entry: ServerEntry, file: FoundFile) -> A
     await file.require_trust(terminal)
     url = entry.target.get("url")
     named = {name.lower() for name in entry.target.get("headers") or ()}
+    options = dict(entry.options)
+    if entry.login is not None:
+        del options["auth"]  # the command itself logs nobody in
     return Aim(
         entry.target,
         entry.name,
-        entry.options,
+        options,
         url=url if isinstance(url, str) else None,
         file=str(file),
-        is_authorized="authorization" in named or "auth" in entry.options,
+        is_authorized="authorization" in named or "auth" in options,
+        login=entry.login or {},
     )
 
 
@@ -142,18 +148,18 @@ async def client_options(settings: Settings, aim: Aim) -> dict[str, Any]:
     """Return the options of a client: the command's own come before those of the configuration."""
     options = {"server_name": aim.label, **aim.options, **settings.client_options()}
     if aim.url is not None and not settings.is_authorized and not aim.is_authorized:
-        kept = await _kept_login(aim.url)
+        kept = await _kept_login(aim.url, aim.login)
         if kept is not None:
             options["auth"] = kept
     return options
 
 
-async def _kept_login(url: str) -> Any:
+async def _kept_login(url: str, said: dict[str, Any]) -> Any:
     """Return what a login that was made earlier gives, None if there was none."""
     from dragoman.cli.auth import authorizer
     from dragoman.errors import AuthError
 
-    login = authorizer(redirect_handler=lambda _: _refuse_login(url))
+    login = authorizer(**said, redirect_handler=lambda _: _refuse_login(url))
     try:
         tokens = await login.bind(url).tokens()
     except AuthError:
