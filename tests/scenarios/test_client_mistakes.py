@@ -42,6 +42,18 @@ async def test_https_to_a_port_without_tls_says_so():
     assert "certificate is your own" not in str(error)
 
 
+@scenario
+async def test_http_to_a_server_that_hangs_up_says_that_it_may_want_tls():
+    async def serve(reader, writer):
+        await reader.read(100)
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as there:
+        error = await failure(f"http://127.0.0.1:{there.sockets[0].getsockname()[1]}/mcp", mode="handshake")
+    assert isinstance(error, TransportError)
+    assert "if it wants TLS, write https:// instead of http://" in str(error)
+
+
 @pytest.mark.parametrize(
     "target", ["localhost:8000/mcp", "127.0.0.1:8000", "example.com/mcp", "[::1]:8000/mcp", "api.example.com:443"]
 )

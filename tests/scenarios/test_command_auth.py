@@ -1,6 +1,7 @@
 """`dragoman auth`, and what the other verbs make of a login."""
 
 import asyncio
+import json
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -100,6 +101,21 @@ async def test_a_login_without_browser_and_terminal_says_what_is_missing(tmp_pat
 
 def steps(found):
     return {finding["step"]: finding for finding in found.json["findings"]}
+
+
+@pytest.mark.covers("CMD-12", "LCF-03")
+@scenario
+async def test_a_server_of_a_file_that_asks_for_a_login_uses_the_one_that_was_made_and_makes_none(tmp_path):
+    async with guarded() as there:
+        path = tmp_path / "servers.json"
+        path.write_text(json.dumps({"mcpServers": {"sums": {"url": there.url, "oauth": True}}}))
+        given = ("list", "sums", "--config", path)
+        refused = await command(*given, home=tmp_path, BROWSER=BROWSER)
+        assert refused.code == 3
+        assert f"dragoman auth login {there.url}" in refused.err
+        assert not there.registrations
+        await command("auth", "login", there.url, home=tmp_path, BROWSER=BROWSER)
+        assert (await command(*given, home=tmp_path)).code == 0
 
 
 @pytest.mark.covers("CMD-10")
