@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         UrlElicitationRequired,
         ValidationError,
     )
+    from dragoman.runtime.network import Network
     from dragoman.server.context import BlockingContext, Context
     from dragoman.server.httprequest import HttpRequest
     from dragoman.server.loghandler import LogHandler
@@ -79,7 +80,6 @@ if TYPE_CHECKING:
     from dragoman.server.server import Server
     from dragoman.server.tools import Tool, tool
     from dragoman.server.views import HttpReply
-    from dragoman.transports.http import Network
 
 _HOMES = {
     "dragoman.errors": (
@@ -105,7 +105,7 @@ _HOMES = {
     "dragoman.client.roots": "Roots",
     "dragoman.client.sampling": "Rejected Sampling SamplingRequest",
     "dragoman.client.target": "register_transport",
-    "dragoman.transports.http": "Network",
+    "dragoman.runtime.network": "Network",
     "dragoman.config": "Configuration configure",
     "dragoman.server.context": "BlockingContext Context",
     "dragoman.server.httprequest": "HttpRequest",

@@ -3,7 +3,8 @@
 import asyncio
 
 from dragoman.protocol.jsonrpc import Limits
-from dragoman.transports.http import HttpClient, Network
+from dragoman.runtime.network import Network
+from dragoman.transports.http import HttpClient
 from scenarios.http_peer import DEADLINE
 from scenarios.raw_http import RawServer, Sent
 

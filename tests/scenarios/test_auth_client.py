@@ -7,7 +7,7 @@ import pytest
 
 from auth.visiting import Browser
 from auth.world import REDIRECT, world
-from dragoman import AsyncClient, AuthError, AuthRequired, Client, Server
+from dragoman import AsyncClient, AsyncClients, AuthError, AuthRequired, Client, Server
 from dragoman.auth import ClientCredentials, FileStorage, MemoryStorage, OAuth
 from scenarios.http_peer import scenario
 
@@ -66,6 +66,24 @@ async def test_a_blocking_client_is_let_in_too(tmp_path):
         first = await asyncio.wait_for(asyncio.to_thread(use, there.url), DEADLINE)
         second = await asyncio.wait_for(asyncio.to_thread(use, there.url), DEADLINE)
         assert (first, second) == (("3", 1), ("3", 0))
+
+
+@pytest.mark.covers("LCF-03")
+@scenario
+async def test_several_servers_of_one_file_that_want_a_login_get_one_each():
+    async with guarded() as first, guarded() as second:
+        first.clients["one"], second.clients["two"] = {"client_secret": "s"}, {"client_secret": "s"}
+        servers = {
+            name: {
+                "url": there.url,
+                "oauth": {"grant_type": "client_credentials", "client_id": name, "client_secret": "s"},
+            }
+            for name, there in (("one", first), ("two", second))
+        }
+        async with AsyncClients.from_config({"mcpServers": servers}) as clients:
+            assert not clients.errors
+            for name in servers:
+                assert (await clients[name].call_tool("add", {"a": 1, "b": 2})).text == "3"
 
 
 @pytest.mark.covers("CCR-01")

@@ -158,6 +158,49 @@ async def test_a_web_application_begins_a_login_in_one_process_and_ends_it_in_an
         assert (there.registrations[0]["application_type"] if kind != "document" else "web") == "web"
 
 
+@pytest.mark.covers("LOA-02", "OAU-43")
+@scenario
+async def test_a_web_application_that_blocks_begins_and_ends_a_login(tmp_path):
+    def another():
+        return OAuth(redirect_uri=WEB, storage=FileStorage(tmp_path))
+
+    async with world() as there:
+        url = await asyncio.wait_for(asyncio.to_thread(another().blocking.start, there.url), DEADLINE)
+        came_back = query(await where_it_leads(url))
+        finish = another().blocking.finish
+        given = (came_back["code"], came_back["state"], came_back["iss"])
+        await asyncio.wait_for(asyncio.to_thread(finish, *given, url=there.url), DEADLINE)
+        assert (await visit(another(), there.url)).attempts == 1
+        with pytest.raises(AuthError, match="No login waits"):
+            await asyncio.wait_for(asyncio.to_thread(finish, *given, url=there.url), DEADLINE)
+
+
+@pytest.mark.covers("LOA-03")
+@pytest.mark.parametrize(
+    ("answer", "page"), [("code=c", "<h1>Welcome</h1>"), ("error=access_denied", "<h1>Sorry</h1>")]
+)
+@scenario
+async def test_the_browser_ends_at_a_page_of_the_author(answer, page):
+    shown = []
+
+    async def redirect(url):
+        asked = query(url)
+        back = f"{asked['redirect_uri']}?{answer}&state={asked['state']}"
+        async with aiohttp.ClientSession() as session, session.get(back) as response:
+            shown.append(await response.text())
+
+    async with world() as there:
+        auth = OAuth(
+            redirect_handler=redirect,
+            storage=MemoryStorage(),
+            success_page="<h1>Welcome</h1>",
+            error_page="<h1>Sorry</h1>",
+        )
+        with pytest.raises(AuthError):
+            await asyncio.wait_for(visit(auth, there.url), DEADLINE)
+    assert shown == [page]
+
+
 @pytest.mark.covers("OAU-43")
 @scenario
 async def test_several_people_may_be_at_the_login_of_a_web_application():

@@ -96,6 +96,40 @@ async def test_an_error_of_the_server_itself_is_no_answer_of_the_protocol():
     assert error.status == 500
 
 
+@pytest.mark.covers("CHT-05")
+@pytest.mark.parametrize(
+    ("status", "challenge", "expected"),
+    [
+        (
+            401,
+            'Bearer error="invalid_token", error_description="The token has expired"',
+            ["The token has expired", "new"],
+        ),
+        (401, 'Bearer error="invalid_token", error_description="wrong audience."', ["wrong audience; get"]),
+        (
+            403,
+            'Bearer error="insufficient_scope", scope="files:read files:write"',
+            ["lacks scopes", "files:read files:write"],
+        ),
+        (401, 'Bearer error="invalid_token", error_description="no good: mysecrettoken42"', ["left out"]),
+        (401, 'Bearer error="invalid_token", error_description="bXlzZWNyZXR0b2tlbjQy"', ["left out"]),
+        (401, 'Bearer error="a\tb"', ["refuses the credentials"]),
+    ],
+)
+@pytest.mark.parametrize("transport", ["http", "sse"])
+@scenario
+async def test_a_refusal_says_what_the_challenge_says_and_no_secret(status, challenge, expected, transport):
+    async with answering(saying(reply(status, b"", www_authenticate=challenge))) as server:
+        client = AsyncClient(server.url, auth="mysecrettoken42", transport=transport, mode="handshake")
+        with pytest.raises(AuthRequired) as caught:
+            await client.start()
+        await client.stop()
+    assert all(part in str(caught.value) for part in expected)
+    assert "mysecrettoken42" not in str(caught.value)
+    assert "wants credentials" not in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
 @pytest.mark.covers("CHT-05", "LTR-08")
 @pytest.mark.parametrize("status", [401, 403])
 @scenario

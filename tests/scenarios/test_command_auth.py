@@ -1,6 +1,7 @@
 """`dragoman auth`, and what the other verbs make of a login."""
 
 import asyncio
+import json
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from auth.world import world
 from dragoman import Server
 from scenarios.command_line import dragoman
 from scenarios.http_peer import scenario
+from scenarios.raw_http import answering, reply
 
 BROWSER = f"{sys.executable} {Path(__file__).resolve().parents[1] / 'auth' / 'consenting_browser.py'} %s"
 
@@ -101,6 +103,21 @@ def steps(found):
     return {finding["step"]: finding for finding in found.json["findings"]}
 
 
+@pytest.mark.covers("CMD-12", "LCF-03")
+@scenario
+async def test_a_server_of_a_file_that_asks_for_a_login_uses_the_one_that_was_made_and_makes_none(tmp_path):
+    async with guarded() as there:
+        path = tmp_path / "servers.json"
+        path.write_text(json.dumps({"mcpServers": {"sums": {"url": there.url, "oauth": True}}}))
+        given = ("list", "sums", "--config", path)
+        refused = await command(*given, home=tmp_path, BROWSER=BROWSER)
+        assert refused.code == 3
+        assert f"dragoman auth login {there.url}" in refused.err
+        assert not there.registrations
+        await command("auth", "login", there.url, home=tmp_path, BROWSER=BROWSER)
+        assert (await command(*given, home=tmp_path)).code == 0
+
+
 @pytest.mark.covers("CMD-10")
 @scenario
 async def test_the_doctor_shows_the_steps_to_a_login(tmp_path):
@@ -113,6 +130,25 @@ async def test_the_doctor_shows_the_steps_to_a_login(tmp_path):
         assert known["login"]["remedy"] == f"dragoman auth login {there.url}"
         await command("auth", "login", there.url, home=tmp_path, BROWSER=BROWSER)
         assert (await command("doctor", there.url, home=tmp_path)).code == 0
+
+
+@pytest.mark.covers("CMD-10")
+@scenario
+async def test_the_doctor_reports_what_it_saw_where_nothing_is_published(tmp_path):
+    async def refuse(request, writer):
+        is_post = request.verb == "POST"
+        return reply(401, www_authenticate="Bearer") if is_post else reply(404)
+
+    async with answering(refuse) as there:
+        found = await command("doctor", there.url, "--json", home=tmp_path)
+    assert found.code == 1
+    known = steps(found)
+    seen = known["authorization server"]
+    assert not seen["ok"]
+    assert "/.well-known/oauth-authorization-server answered with status 404" in seen["detail"]
+    assert "--token" in seen["remedy"]
+    assert "answered with status 404" in known["resource metadata"]["detail"]
+    assert not {"PKCE", "registration", "authorization server metadata", "login"} & known.keys()
 
 
 @pytest.mark.covers("CMD-10")

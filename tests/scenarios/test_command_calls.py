@@ -103,6 +103,40 @@ def test_a_tool_is_called_and_its_structured_content_shown(travel, tmp_path):
     assert (called.code, json.loads(called.out), called.err) == (0, {"city": "Oslo", "celsius": 4.0}, "")
 
 
+DOUBLED = """
+    from dragoman import Server, ToolResult, types
+
+    server = Server("doubled")
+
+    @server.tool
+    def one() -> list[str]:
+        return ToolResult([types.TextContent(text="tea")], structured=["tea"])
+
+    @server.tool
+    def parts() -> list[dict[str, int]]:
+        texts = ['{\\n  "a": 1\\n}', '{ "a": 2 }']
+        return ToolResult([types.TextContent(text=text) for text in texts], structured=[{"a": 1}, {"a": 2}])
+
+    @server.tool
+    def told() -> dict[str, int]:
+        return ToolResult([types.TextContent(text="It is 4 degrees.")], structured={"celsius": 4})
+
+    server.run()
+"""
+
+
+@pytest.mark.covers("CMD-02")
+def test_a_result_in_two_forms_is_shown_once(tmp_path):
+    path = tmp_path / "doubled.py"
+    path.write_text(textwrap.dedent(DOUBLED))
+    for name, expected in (("one", ["tea"]), ("parts", [{"a": 1}, {"a": 2}])):
+        called = dragoman("call", path, name, home=tmp_path)
+        assert (json.loads(called.out), called.err) == (expected, "")
+    told = dragoman("call", path, "told", home=tmp_path)
+    assert told.out == "It is 4 degrees.\n"
+    assert "--json shows it" in told.err
+
+
 @pytest.mark.covers("CMD-15")
 def test_json_is_the_result_as_it_is_on_the_wire_and_nothing_else(travel, tmp_path):
     called = dragoman("--json", "call", travel, "search", "city=Oslo", home=tmp_path)

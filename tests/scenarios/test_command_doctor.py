@@ -90,9 +90,26 @@ def test_tools_that_the_apis_of_models_refuse_are_found_with_a_remedy(tmp_path):
     assert "the server refused (-32603): what?" in known["prompts"]["detail"]
     assert known["resources"]["detail"] == "0 listed"
     assert "was left out" in known["warning"]["detail"]
+    assert not any(finding.get("remark") for finding in known.values())
     shown = dragoman("doctor", path, home=tmp_path)
     assert (shown.code, "All is well" in shown.out) == (1, False)
     assert "✗ tool silent: it has no description\n    → say in a sentence" in shown.out
+
+
+@pytest.mark.covers("CMD-11")
+def test_tools_of_a_server_of_somebody_else_are_remarked_on_and_are_no_failure(tmp_path):
+    path = tmp_path / "sick.py"
+    path.write_text(textwrap.dedent(SICK).replace('"prompts": {}', ""))
+    command = ["--", sys.executable, path]
+    examined = dragoman("doctor", "--json", *command, home=tmp_path)
+    assert (examined.code, examined.json["ok"]) == (0, True)
+    known = steps(examined)
+    for step in ("tool long", "tool silent", "warning"):
+        assert (known[step]["ok"], known[step]["remark"]) == (True, True)
+    shown = dragoman("doctor", *command, home=tmp_path)
+    assert shown.code == 0
+    assert "! tool long: its description has more than 1024 characters" in shown.out
+    assert shown.out.endswith("It works; what is marked with ! is for the server's author to mend.\n")
 
 
 @pytest.mark.covers("CMD-09")

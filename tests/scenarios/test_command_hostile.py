@@ -57,8 +57,8 @@ VERBS = [
     ("prompt prompt --json", "say", 0),
     ("complete prompt prompt argument v", "say", 0),
     ("complete prompt prompt argument v --json", "say", 0),
-    ("doctor", "say", 1),
-    ("doctor --json", "say", 1),
+    ("doctor", "say", 0),
+    ("doctor --json", "say", 0),
     ("doctor --verbose", "mute", 1),
 ]
 

@@ -194,6 +194,12 @@ def test_the_server_everything_shows_a_bar_and_asks_its_form(tmp_path, everythin
     assert (code, "declined" in piped) == (0, True)
 
 
+@pytest.mark.parametrize("verb", ["list", "doctor"])
+def test_a_person_who_waits_for_a_connection_is_told_what_for(tmp_path, verb):
+    with AtTerminal(verb, "--timeout", "20", "--", "sleep", "60", home=tmp_path) as there:
+        there.until("waiting for the server to start and answer: sleep 60")
+
+
 @pytest.mark.covers("CMD-04", "CMD-21")
 def test_the_server_everything_is_listed_called_and_read(tmp_path, everything):
     listed = dragoman("list", *everything, home=tmp_path)

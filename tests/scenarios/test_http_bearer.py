@@ -1,5 +1,6 @@
 """Bearer tokens over HTTP: who is let in, what the others are told, and what a token lets its bearer do."""
 
+import logging
 from typing import Any
 
 import aiohttp
@@ -98,14 +99,14 @@ def error(message: str, id: Any = None) -> dict[str, Any]:
 
 
 FORGED = {
-    "expired": {"exp": 1_000_000_000},
-    "too early": {"nbf": 4_000_000_000},
-    "for somebody else": {"aud": "https://other.example.com"},
-    "for some others": {"aud": ["https://other.example.com", "api"]},
-    "by somebody else": {"iss": LOGIN},
-    "without a subject": {"sub": None},
-    "without an end": {"exp": None},
-    "by an unknown key": {"header": {"kid": "unknown"}},
+    "has expired": {"exp": 1_000_000_000},
+    "is not valid yet": {"nbf": 4_000_000_000},
+    "is for another audience": {"aud": "https://other.example.com"},
+    "is for another audience than some": {"aud": ["https://other.example.com", "api"]},
+    "is of another issuer": {"iss": LOGIN},
+    "does not say whom it belongs to": {"sub": None},
+    "does not say when it expires": {"exp": None},
+    "is not signed by a key of its issuer": {"header": {"kid": "unknown"}},
 }
 
 
@@ -113,23 +114,46 @@ FORGED = {
 @pytest.mark.parametrize("forgery", FORGED)
 @pytest.mark.parametrize("version", [STATELESS, NEWEST])
 @scenario
-async def test_a_token_that_is_no_good_is_401_with_a_challenge_and_nothing_is_done(forgery, version):
+async def test_a_token_that_is_no_good_is_401_with_a_challenge_and_nothing_is_done(forgery, version, caplog):
+    caplog.set_level(logging.INFO, "dragoman.server")
+    reason = f"The token {forgery.removesuffix(' than some')}"
     office = Office()
     async with issuing() as issuer:
         app = office.serve(door(Jwt(issuer.url, jwks_url=f"{issuer.url}/keys")))
         given = FORGED[forgery] | ({"key": issuer.keys["first"]} if "header" in FORGED[forgery] else {})
         good = await arrived(app, issuer.token(), version)
         assert text(await good.call("whoami").end()) == "ann: : None"
-        thief = Visitor(app, issuer.token(**given), version)
+        token = issuer.token(**given)
+        thief = Visitor(app, token, version)
         thief.session = good.session
         exchange = await thief.call("whoami").end()
-        assert (exchange.status, exchange.json) == (401, error("The token is not valid here"))
+        assert (exchange.status, exchange.json) == (401, error(reason))
         assert exchange.headers["www-authenticate"] == (
-            'Bearer error="invalid_token", error_description="The token is not valid here", '
-            f'resource_metadata="{METADATA}"'
+            f'Bearer error="invalid_token", error_description="{reason}", resource_metadata="{METADATA}"'
         )
+        logged = [record for record in caplog.records if record.name == "dragoman.server"]
+        assert [record.levelname for record in logged] == ["INFO"]
+        assert f"status 401: {reason}" in logged[0].getMessage()
+        assert not any(part in caplog.text for part in token.split("."))
         assert office.done == ["whoami"]
         await live(app)
+
+
+@pytest.mark.covers("BEAR-02")
+@pytest.mark.by_asgi
+@scenario
+async def test_a_refusal_for_lack_of_scopes_is_logged_and_a_request_without_a_token_is_not(caplog):
+    caplog.set_level(logging.INFO, "dragoman.server")
+    office = Office()
+    app = office.serve(door(required_scopes=["files:read"]))
+    assert (await Visitor(app, None).call("whoami").end()).status == 401
+    assert not caplog.records
+    assert (await Visitor(app, "nothing").call("whoami").end()).status == 403
+    assert (await Visitor(app, "reader").call("write").end()).status == 403
+    assert [record.getMessage() for record in caplog.records] == [
+        "A request was refused with status 403: This takes the scopes: files:read (the token lacks files:read)",
+        "A request was refused with status 403: This takes the scopes: files:read files:write",
+    ]
 
 
 @pytest.mark.covers("BEAR-08", "BEY-21")

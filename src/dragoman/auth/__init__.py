@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from dragoman.auth.bearer import Bearer
     from dragoman.auth.contract import Authorization, TokenStorage
     from dragoman.auth.grants import ClientCredentials, CrossAppAccess, TokenExchange, WorkloadIdentity
-    from dragoman.auth.identity import Identity
+    from dragoman.auth.identity import BadToken, Identity
     from dragoman.auth.oauth import OAuth
     from dragoman.auth.redirects import AuthorizationResponse
     from dragoman.auth.storage import FileStorage, MemoryStorage
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Authorization",
     "AuthorizationResponse",
+    "BadToken",
     "Bearer",
     "ClientCredentials",
     "CrossAppAccess",
@@ -37,6 +38,7 @@ if not TYPE_CHECKING:
     _HOMES = {
         "Authorization": "contract",
         "AuthorizationResponse": "redirects",
+        "BadToken": "identity",
         "Bearer": "bearer",
         "ClientCredentials": "grants",
         "CrossAppAccess": "grants",

@@ -33,13 +33,14 @@ from msgspec import Struct
 from dragoman.auth.addresses import canonical, require_secure, shown
 from dragoman.auth.challenges import INSUFFICIENT_SCOPE, Challenge, asked, nonce_wanted, schemes, values
 from dragoman.auth.discovery import discover
-from dragoman.auth.fetching import Fetcher, SessionFactory
+from dragoman.auth.fetching import Fetcher
 from dragoman.auth.records import Authority, Tokens
 from dragoman.auth.scopes import chosen, joined
 from dragoman.auth.secrecy import Secrets
 from dragoman.auth.signing import DPOP_ALGORITHM, ProofKey
 from dragoman.auth.storage import Keeper, MemoryStorage
 from dragoman.errors import AuthError, AuthRequired, InsecureUrl, TokenRefused
+from dragoman.runtime.network import Network, SessionFactory
 
 UNAUTHORIZED, FORBIDDEN = 401, 403
 MOST_STEPS = 2
@@ -88,6 +89,8 @@ class Authorizer(ABC):
         self._proves = dpop
         self._key: ProofKey | None = None
         self._make_session = http_client_factory
+        self.network: Network | None = None
+        """How authorization servers are reached; a client sets its own here if there is none."""
         self._secrets = Secrets()
         self._url: str | None = None
         self._server = ""
@@ -221,8 +224,10 @@ class Authorizer(ABC):
             attempt.renewed, attempt.logged_in = True, attempt.logged_in or self._was_login
             return True
         if attempt.logged_in:
+            said = "" if challenge is None or not challenge.description else self._secrets.quoted(challenge.description)
             raise AuthRequired(
-                f"{shown(self._server)} refuses the token that was just given out for it; is it the right server?",
+                f"{shown(self._server)} refuses the token that was just given out for it"
+                f"{': ' + said.rstrip('.') if said else ''}; is it the right server?",
                 UNAUTHORIZED,
             )
         self._challenge = challenge
@@ -391,7 +396,9 @@ class Authorizer(ABC):
     def _fetcher(self, known: Authority | None = None) -> Fetcher:
         """Return what asks an authorization server that is known, or finds out which one it is."""
         is_inside = known is not None and known.is_inside
-        return Fetcher(self._make_session, server=self._url, is_inside=is_inside, secrets=self._secrets)
+        return Fetcher(
+            self._make_session, server=self._url, is_inside=is_inside, secrets=self._secrets, network=self.network
+        )
 
     # Whose tokens these are.
 

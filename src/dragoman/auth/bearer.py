@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 
 from dragoman.auth.addresses import origin, protected_resource_urls, require_secure
-from dragoman.auth.identity import Denial, Identity
+from dragoman.auth.identity import BadToken, Denial, Identity
 from dragoman.config import is_async
 from dragoman.errors import AuthError
 from dragoman.runtime.offload import offload
@@ -26,17 +26,22 @@ WELL_KNOWN = "/.well-known/oauth-protected-resource"
 _LONGEST_TOKEN = 16 * 1024
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _TOKEN = re.compile(r"[\x21-\x2b\x2d-\x7e]+")
+_INVALID = BadToken("The token is not valid here")
 _UNSAID = re.compile(r"[^\x20-\x7e]")
 
 
 class Verifier(Protocol):
-    """Whoever can tell whom a token belongs to."""
+    """Whoever can tell whom a token belongs to.
+
+    One that also has `async def judge(token, audience) -> Identity | BadToken` is asked by that method, so that clients
+    and the log are told why a token is refused.
+    """
 
     async def verify(self, token: str, audience: str) -> Identity | None:
         """Return whom a token for an audience belongs to; None if it is no good."""
 
 
-Found = Identity | str | None
+Found = Identity | BadToken | str | None
 Check = Callable[[str], Found | Awaitable[Found]]
 
 
@@ -48,11 +53,11 @@ class Bearer:
         app = server.asgi(auth=auth)
 
     `verifier` is a `Jwt`, an `Introspection`, or a function of the token, plain or async, that returns an `Identity`,
-    the name of a principal, or None. `resource` is the address that clients know the server by: tokens must be meant
-    for it. `authorization_servers` are the issuers of tokens; by default that of the verifier. Who lacks one of the
-    `required_scopes` is refused; `scopes_supported` is what the metadata tells clients to ask for, by default the same.
-    `implied_scopes` says which scopes others include: `{"files:write": ["files:read"]}`. `metadata_url` is where
-    clients find the metadata, if that is not where this server serves them.
+    the name of a principal, a `BadToken`, or None. `resource` is the address that clients know the server by: tokens
+    must be meant for it. `authorization_servers` are the issuers of tokens; by default that of the verifier. Who lacks
+    one of the `required_scopes` is refused; `scopes_supported` is what the metadata tells clients to ask for, by
+    default the same. `implied_scopes` says which scopes others include: `{"files:write": ["files:read"]}`.
+    `metadata_url` is where clients find the metadata, if that is not where this server serves them.
 
     Raises:
         ValueError: an address is no absolute URL or not secure, there is no authorization server, or a scope is none.
@@ -110,13 +115,16 @@ class Bearer:
         if not _TOKEN.fullmatch(token):
             reason = "The header Authorization must hold one token"
             return self._denied(BAD_REQUEST, reason, metadata_address, error="invalid_request")
-        identity = None if len(token) > _LONGEST_TOKEN else await self._verify(token)
-        if identity is None:
-            reason = "The token is not valid here"
-            return self._denied(UNAUTHORIZED, reason, metadata_address, error="invalid_token")
-        if not self._required <= identity.scopes:
-            return self.insufficient((), metadata_address)
-        return identity
+        too_long = BadToken(_INVALID.reason, f"it has more than {_LONGEST_TOKEN} characters")
+        found = too_long if len(token) > _LONGEST_TOKEN else await self._verify(token)
+        if isinstance(found, BadToken):
+            denial = self._denied(UNAUTHORIZED, found.reason, metadata_address, error="invalid_token")
+            return msgspec.structs.replace(denial, detail=found.detail)
+        lacking = self._required - found.scopes
+        if lacking:
+            denial = self.insufficient((), metadata_address)
+            return msgspec.structs.replace(denial, detail=f"the token lacks {' '.join(sorted(lacking))}")
+        return found
 
     def insufficient(self, scopes: Iterable[str], metadata_address: str) -> Denial:
         """Return the refusal of somebody who may not do what takes these scopes, beside those that are required."""
@@ -137,15 +145,22 @@ class Bearer:
         )
         return Denial(status, reason, said)
 
-    async def _verify(self, token: str) -> Identity | None:
-        verifier = self._verifier
-        if hasattr(verifier, "verify"):
-            found: Any = await verifier.verify(token, self.resource)
+    async def _verify(self, token: str) -> Identity | BadToken:
+        verifier: Any = self._verifier
+        found: Any
+        if hasattr(verifier, "judge"):
+            found = await verifier.judge(token, self.resource)
+        elif hasattr(verifier, "verify"):
+            found = await verifier.verify(token, self.resource)
         else:
             found = verifier(token) if is_async(verifier) else await offload(verifier, token)
             found = await found if isawaitable(found) else found
+        if isinstance(found, BadToken):
+            return found
         identity = identity_of(found)
-        return identity if identity is None or not self._implied else self._widened(identity)
+        if identity is None:
+            return _INVALID
+        return self._widened(identity) if self._implied else identity
 
     def _widened(self, identity: Identity) -> Identity:
         """Return an identity with the scopes that its own include."""

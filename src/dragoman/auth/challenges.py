@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
+from dragoman.auth.secrecy import Secrets
+
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TOKEN68 = re.compile(r"[A-Za-z0-9._~+/-]+=*(?=[ \t]*(?:,|$))")
 _BLANKS = re.compile(r"[ \t]*")
@@ -14,8 +16,10 @@ _COMMAS = re.compile(r"[ \t,]*")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _BROKEN = re.compile(_TOKEN.pattern + r"[ \t]*=")
 LONGEST = 16_384
-INSUFFICIENT_SCOPE = "insufficient_scope"
+INSUFFICIENT_SCOPE, INVALID_TOKEN = "insufficient_scope", "invalid_token"
 USE_NONCE = "use_dpop_nonce"
+_PLAIN = frozenset({"accept", "content-type", "mcp-protocol-version", "mcp-method", "mcp-name", "user-agent"})
+"""Headers of a request that hold no secret."""
 
 
 class Challenge(Struct, frozen=True):
@@ -33,6 +37,11 @@ class Challenge(Struct, frozen=True):
     def error(self) -> str | None:
         """Why the request was refused."""
         return self.parameters.get("error")
+
+    @property
+    def description(self) -> str | None:
+        """The same in a sentence."""
+        return self.parameters.get("error_description")
 
     @property
     def resource_metadata(self) -> str | None:
@@ -104,6 +113,28 @@ def asked(headers: Mapping[str, str]) -> Challenge | None:
     """Return the challenge of a response that this client can meet: of Bearer and DPoP, the one that says more."""
     known = [one for one in _all(headers) if one.scheme in ("bearer", "dpop")]
     return max(known, key=lambda one: (len(one.parameters), one.scheme == "dpop"), default=None)
+
+
+def explained(status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> str:
+    """Return what a refusal says in its challenge, and what to do: to follow the name of the server in an error.
+
+    `sent` are the headers of the request. What the server says is left out if it repeats one of them.
+    """
+    challenge = asked(headers) or Challenge("")
+    secrets = Secrets()
+    for name, value in sent.items():
+        if name.lower() not in _PLAIN:
+            secrets.add(value.partition(" ")[2] or value)
+    said = f": {secrets.quoted(challenge.description).rstrip('.')}" if challenge.description else ""
+    if challenge.error == INSUFFICIENT_SCOPE:
+        scope = f"; get a token with the scopes {secrets.quoted(challenge.scope)}" if challenge.scope else ""
+        return f"refuses the token because it lacks scopes (status {status}){said}{scope}"
+    if challenge.error is not None:
+        remedy = "; get a new token, meant for this server" if challenge.error == INVALID_TOKEN else ""
+        return f"refuses the credentials (status {status}, {secrets.quoted(challenge.error)}){said}{remedy}"
+    if any(name.lower() == "authorization" for name in sent):
+        return f"refuses the credentials that were sent (status {status}){said}; is what auth= or headers= gives right?"
+    return f"wants credentials (status {status}){said}; give auth= or headers="
 
 
 def nonce_wanted(headers: Mapping[str, str]) -> bool:

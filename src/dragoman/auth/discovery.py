@@ -172,6 +172,7 @@ async def _of_2025_03_26(fetch: Fetcher, server: str, named: str | None) -> Auth
         authorization_endpoint=f"{home}/authorize",
         registration_endpoint=f"{home}/register",
         is_assumed=True,
+        is_guessed=True,
         is_inside=fetch.is_inside,
         has_pkce=True,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlencode
@@ -12,12 +12,14 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 import msgspec
 from msgspec import Struct
+from yarl import URL
 
 from dragoman.auth.addresses import is_loopback, is_private, origin, shown, split
 from dragoman.auth.reach import GuardedConnector, Trip, trip
 from dragoman.auth.secrecy import Secrets
 from dragoman.errors import AuthError, InsecureUrl
 from dragoman.protocol.versions import LATEST_STATELESS
+from dragoman.runtime.network import Network, SessionFactory, pinned
 
 MOST_BYTES = 4 * 1024 * 1024
 REQUEST_SECONDS = 30.0
@@ -33,8 +35,6 @@ _SECRET_FIELDS = (
     "token",
 )
 _BROKEN = (aiohttp.ClientError, OSError, asyncio.TimeoutError, ValueError)
-
-SessionFactory = Callable[[], aiohttp.ClientSession]
 
 
 class Reply(Struct):
@@ -54,7 +54,8 @@ class Fetcher:
 
     With `server`, the MCP server that names the addresses, they lead inside a private network only if that server is
     there itself: by its spelling, because `is_inside` says so, or because it was reached there. A session of somebody
-    else (`make_session`) connects as it likes. `secrets` is where the secrets of forms and headers are remembered.
+    else (`make_session`) connects as it likes, to the addresses that are asked. `network` says by which proxy and
+    certificates; its session is not used. `secrets` is where the secrets of forms and headers are remembered.
     """
 
     def __init__(
@@ -64,16 +65,18 @@ class Fetcher:
         server: str | None = None,
         is_inside: bool = False,
         secrets: Secrets | None = None,
+        network: Network | None = None,
     ) -> None:
         self.secrets = Secrets() if secrets is None else secrets
-        self._make_session = make_session or _session
+        self._make_session = make_session
+        self._network = network or Network()
         self._session: aiohttp.ClientSession | None = None
         self._server = server
         self.is_inside = is_inside or (server is not None and is_private(split(server).hostname or ""))
         """Whether the MCP server is inside a private network."""
 
     async def __aenter__(self) -> Fetcher:
-        self._session = self._make_session()
+        self._session = (self._make_session or self._own_session)()
         return self
 
     async def __aexit__(
@@ -109,7 +112,7 @@ class Fetcher:
         return await self._send("POST", url, {"Content-Type": "application/json"}, msgspec.json.encode(value))
 
     async def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
-        session, proxy = self._session, _proxy_for(url)
+        session, proxy = self._session, self._proxy_for(url)
         assert session is not None
         is_home = self._server is not None and origin(url) == origin(self._server)
         current = Trip(self._server is None or self.is_inside or is_home or proxy is not None)
@@ -124,8 +127,12 @@ class Fetcher:
                     allow_redirects=False,
                     proxy=proxy,
                     raise_for_status=False,
+                    ssl=True if self._network.ssl is None else self._network.ssl,
+                    middlewares=None if self._make_session is None else pinned(session, URL(url)),
                 ) as response:
                     reply = Reply(response.status, response.headers, _object(await _read(response, url)))
+        except InsecureUrl:
+            raise
         except _BROKEN as error:
             if current.was_refused:
                 raise InsecureUrl(
@@ -139,6 +146,24 @@ class Fetcher:
         if is_home and proxy is None and current.peer is not None and is_private(current.peer):
             self.is_inside = True
         return reply
+
+    def _own_session(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=GuardedConnector(),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, connect=self._network.connect_timeout),
+        )
+
+    def _proxy_for(self, url: str) -> str | None:
+        network = self._network
+        if network.proxy is not None or not network.trust_env:
+            return network.proxy
+        parts = split(url)
+        if parts.hostname is None or is_loopback(parts.hostname):
+            return None
+        proxies = getproxies()
+        found = proxies.get(parts.scheme) or proxies.get("all")
+        return None if not found or proxy_bypass(parts.netloc.rpartition("@")[2]) else found
 
 
 async def _read(response: aiohttp.ClientResponse, url: str) -> bytes:
@@ -157,19 +182,6 @@ def _object(body: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def _session() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(connector=GuardedConnector(), cookie_jar=aiohttp.DummyCookieJar())
-
-
-def _proxy_for(url: str) -> str | None:
-    parts = split(url)
-    if parts.hostname is None or is_loopback(parts.hostname):
-        return None
-    proxies = getproxies()
-    found = proxies.get(parts.scheme) or proxies.get("all")
-    return None if not found or proxy_bypass(parts.netloc.rpartition("@")[2]) else found
 
 
 def text(body: Mapping[str, Any], name: str) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dragoman.auth.addresses import require_secure, shown
 from dragoman.auth.authorizer import Authorizer, required_text, spelled_scope
-from dragoman.auth.fetching import Fetcher, SessionFactory, text
+from dragoman.auth.fetching import Fetcher, text
 from dragoman.auth.interaction import called
 from dragoman.auth.records import Authority, Tokens
 from dragoman.auth.registration import bind_to_issuer
@@ -28,6 +28,7 @@ from dragoman.auth.token_endpoint import (
     request_tokens,
 )
 from dragoman.errors import AuthError, InvalidCredentials, TokenRefused
+from dragoman.runtime.network import SessionFactory
 
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105
 ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"

@@ -28,6 +28,19 @@ class Identity(Struct, frozen=True):
             force_setattr(self, "scopes", frozenset(given.split() if isinstance(given, str) else given))
 
 
+class BadToken(Struct, frozen=True):
+    """Why a token is no good: what a verifier may return instead of None.
+
+    Example:
+        return BadToken("The token was revoked", detail=f"by {who}")
+    """
+
+    reason: str
+    """For the client: which check failed, without anything that the token says."""
+    detail: str = ""
+    """For the server's log: what was found and what was expected."""
+
+
 class Denial(Struct, frozen=True):
     """Why a request is not let in: a status, a reason, and how to do better."""
 
@@ -35,3 +48,5 @@ class Denial(Struct, frozen=True):
     reason: str
     challenge: str
     """The `WWW-Authenticate` header."""
+    detail: str = ""
+    """What the server's log says beside the reason."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from dragoman.auth.addresses import is_loopback, require_secure
-from dragoman.auth.listener import PATH, LoopbackListener
+from dragoman.auth.listener import PATH, LoopbackListener, Pages
 from dragoman.auth.redirects import AuthorizationResponse
 from dragoman.errors import AuthError, AuthRequired
 from dragoman.runtime.offload import offload
@@ -99,6 +99,7 @@ async def interact(
     callback: CallbackHandler | None,
     *,
     path: str = PATH,
+    pages: Pages | None = None,
 ) -> Interaction:
     """Return the way in which a person can log in; `preferred` is an address that may be used if it is free.
 
@@ -119,19 +120,21 @@ async def interact(
         if redirect is None and is_terminal(sys.stdin):
             return ByPaste(redirect_uri)
         raise AuthRequired("The redirect URI is a web application's: log in with start() and finish()")
-    return ByListener(await _listening(redirect_uri, preferred, path), redirect)
+    return ByListener(await _listening(redirect_uri, preferred, path, pages), redirect)
 
 
-async def _listening(redirect_uri: str | None, preferred: str | None, path: str) -> LoopbackListener:
+async def _listening(
+    redirect_uri: str | None, preferred: str | None, path: str, pages: Pages | None
+) -> LoopbackListener:
     if redirect_uri is None and preferred is not None:
-        listener = LoopbackListener(preferred)
+        listener = LoopbackListener(preferred, pages=pages)
         try:
             await listener.open()
         except AuthError:
             pass
         else:
             return listener
-    listener = LoopbackListener(redirect_uri, path=path)
+    listener = LoopbackListener(redirect_uri, path=path, pages=pages)
     await listener.open()
     return listener
 

@@ -8,6 +8,8 @@ from contextlib import suppress
 from http import HTTPStatus
 from urllib.parse import SplitResult, urlsplit
 
+from msgspec import Struct
+
 from dragoman.auth.redirects import AuthorizationResponse
 from dragoman.errors import AuthError
 
@@ -21,10 +23,25 @@ _PAGE = """<!doctype html>
 @media(prefers-color-scheme:dark){{body{{background:#181818;color:#eee}}}}</style></head>
 <body><h1>{title}</h1><p>{text}</p></body></html>
 """
-_DONE = ("You are logged in", "You can close this window and go back to your program.")
-_DENIED = ("You are not logged in", "The login was not completed. Your program says why; you can close this window.")
-_FOREIGN = ("This is not the login that is waited for", "Close this window and use the newest one.")
-_MISSING = ("There is nothing here", "This address only takes the answer to a login.")
+
+
+def _page(title: str, text: str) -> str:
+    return _PAGE.format(title=title, text=text)
+
+
+_DONE = _page("You are logged in", "You can close this window and go back to your program.")
+_DENIED = _page(
+    "You are not logged in", "The login was not completed. Your program says why; you can close this window."
+)
+_FOREIGN = _page("This is not the login that is waited for", "Close this window and use the newest one.")
+_MISSING = _page("There is nothing here", "This address only takes the answer to a login.")
+
+
+class Pages(Struct, frozen=True):
+    """What a browser shows after a login: whole HTML documents of the author's own; None for the built-in ones."""
+
+    success: str | None = None
+    error: str | None = None
 
 
 class LoopbackListener:
@@ -36,7 +53,10 @@ class LoopbackListener:
             response = await listener.answer(is_ours)
     """
 
-    def __init__(self, redirect_uri: str | None = None, *, path: str = PATH) -> None:
+    def __init__(self, redirect_uri: str | None = None, *, path: str = PATH, pages: Pages | None = None) -> None:
+        pages = pages or Pages()
+        self._done = _DONE if pages.success is None else pages.success
+        self._denied = _DENIED if pages.error is None else pages.error
         self._wanted = None if redirect_uri is None else urlsplit(redirect_uri)
         self._given = redirect_uri
         self._servers: list[asyncio.Server] = []
@@ -102,7 +122,7 @@ class LoopbackListener:
             finally:
                 writer.close()
 
-    def _reply(self, line: str) -> tuple[HTTPStatus, tuple[str, str]]:
+    def _reply(self, line: str) -> tuple[HTTPStatus, str]:
         method, _, rest = line.partition(" ")
         target = rest.partition(" ")[0]
         if urlsplit(target).path != self._path:
@@ -117,7 +137,7 @@ class LoopbackListener:
             return HTTPStatus.BAD_REQUEST, _FOREIGN
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(response)
-        return HTTPStatus.OK, _DONE if response.error is None else _DENIED
+        return HTTPStatus.OK, self._done if response.error is None else self._denied
 
 
 def _is_nobodys(_response: AuthorizationResponse) -> bool:
@@ -133,13 +153,12 @@ def _places(wanted: SplitResult | None) -> tuple[list[str], int]:
     return (["127.0.0.1", "::1"] if host == "localhost" else [host]), wanted.port or 80
 
 
-def _encoded(status: HTTPStatus, page: tuple[str, str]) -> bytes:
-    title, text = page
-    body = _PAGE.format(title=title, text=text).encode()
+def _encoded(status: HTTPStatus, page: str) -> bytes:
+    body = page.encode()
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: text/html; charset=utf-8\r\n"
         f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\n"
-        "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'\r\n"
+        "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; img-src data:\r\n"
         "X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
     )
     return head.encode("ascii") + body

@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from dragoman.auth.addresses import require_client_metadata_url, require_redirect_uri, shown
 from dragoman.auth.authorizer import Authorizer, spelled_scope
 from dragoman.auth.discovery import require_named
-from dragoman.auth.fetching import Fetcher, SessionFactory
+from dragoman.auth.fetching import Fetcher
 from dragoman.auth.interaction import CallbackHandler, RedirectHandler, interact
-from dragoman.auth.listener import PATH
+from dragoman.auth.listener import PATH, Pages
 from dragoman.auth.records import Authority, ClientInformation, Pending, Tokens
 from dragoman.auth.redirects import AuthorizationResponse, checked_code, is_for
 from dragoman.auth.registration import Applicant, checked_metadata, identify
@@ -23,10 +23,14 @@ from dragoman.auth.signing import ProofKey, unpadded
 from dragoman.auth.storage import FileStorage
 from dragoman.auth.token_endpoint import credential, request_tokens
 from dragoman.errors import AuthError, TokenRefused, UnregisteredRedirectUri
+from dragoman.runtime.blocking import begun, blocking
+from dragoman.runtime.network import Network, SessionFactory
+from dragoman.runtime.portal import portal
 
 VERIFIER_BYTES, STATE_BYTES = 64, 32
 PENDING_SECONDS = 600.0
 MOST_PENDING = 16
+T = TypeVar("T")
 
 
 class OAuth(Authorizer):
@@ -40,6 +44,8 @@ class OAuth(Authorizer):
     by; else it registers itself, with what `client_metadata` says (RFC 7591). `redirect_handler(url)` and
     `callback_handler()` carry out the login in their own way; a web application uses `start` and `finish`. `dpop=True`
     binds the tokens to a key of this client. `issuer` is the only authorization server that people are sent to.
+    `success_page` and `error_page` are HTML documents that the browser shows at the end instead of the built-in ones.
+    `network` says how authorization servers are reached; without it that of the client counts.
 
     Raises:
         InsecureUrl: the issuer is neither https nor on this machine.
@@ -63,6 +69,9 @@ class OAuth(Authorizer):
         client_secret: str | None = None,
         issuer: str | None = None,
         dpop: bool = False,
+        success_page: str | None = None,
+        error_page: str | None = None,
+        network: Network | None = None,
         http_client_factory: SessionFactory | None = None,
     ) -> None:
         metadata = checked_metadata(client_metadata)
@@ -76,6 +85,7 @@ class OAuth(Authorizer):
         )
         self._redirect_handler = redirect_handler
         self._callback_handler = callback_handler
+        self._pages = Pages(success_page, error_page)
         known_by = self._applicant.client_id or client_id_metadata_document_url or ""
         super().__init__(
             f"OAuth {known_by}",
@@ -85,8 +95,18 @@ class OAuth(Authorizer):
             dpop=dpop,
             http_client_factory=http_client_factory,
         )
+        self.network = network
 
     # Web applications.
+
+    @property
+    def blocking(self) -> BlockingLogin:
+        """The blocking twins of `start` and `finish`, for web applications that do not await.
+
+        Example:
+            return redirect(oauth.blocking.start("https://mcp.example.com/mcp"))
+        """
+        return BlockingLogin(self)
 
     async def start(self, url: str | None = None) -> str:
         """Begin a login, and return the address to send the person to; `finish` is called with what comes back.
@@ -179,6 +199,7 @@ class OAuth(Authorizer):
             self._redirect_handler,
             self._callback_handler,
             path=self._callback_path(authority),
+            pages=self._pages,
         )
         try:
             client = await self._identify(fetch, authority, interaction.redirect_uri, scope)
@@ -314,6 +335,19 @@ class OAuth(Authorizer):
             return False
         await self._keeper.save_client(None)
         return True
+
+
+class BlockingLogin:
+    """A login of a web application whose functions block."""
+
+    def __init__(self, oauth: OAuth) -> None:
+        self._oauth = oauth
+
+    def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
+        return portal().run(begun(method, self._oauth, *args, **kwargs))
+
+    start = blocking(OAuth.start)
+    finish = blocking(OAuth.finish)
 
 
 def _present(value: str | None) -> str | None:

@@ -57,6 +57,8 @@ class Authority(Record):
     sends_issuer: bool = False
     is_assumed: bool = False
     """Whether the server names no authorization server and is taken for its own, as in 2025-03-26."""
+    is_guessed: bool = False
+    """Whether no metadata were found at all, so that the endpoints are the default ones of 2025-03-26."""
     is_inside: bool = False
     """Whether the server itself was reached inside a private network."""
     has_pkce: bool = False

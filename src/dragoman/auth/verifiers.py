@@ -23,7 +23,7 @@ import msgspec
 
 from dragoman.auth.addresses import require_secure, shown
 from dragoman.auth.fetching import OK, Fetcher
-from dragoman.auth.identity import Identity
+from dragoman.auth.identity import BadToken, Identity
 from dragoman.auth.issuer_keys import IssuerKeys
 from dragoman.errors import AuthError
 
@@ -33,6 +33,7 @@ MOST_ANSWERS = 10_000
 MOST_ASKED = 100
 MOST_WAITING = 1000
 TURN_SECONDS = 10.0
+LONGEST_DETAIL = 200
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
 _logger = logging.getLogger("dragoman.auth")
 
@@ -80,14 +81,24 @@ class Jwt:
         Raises:
             AuthError: the issuer's keys cannot be had.
         """
+        return _good(await self.judge(token, audience))
+
+    async def judge(self, token: str, audience: str) -> Identity | BadToken:
+        """Return whom a token belongs to, or why it is no good.
+
+        Raises:
+            AuthError: the issuer's keys cannot be had.
+        """
         header = _header(token)
-        if header is None or header.get("alg") not in self._algorithms:
-            return None
+        if header is None:
+            return BadToken("The token is not a signed token (JWT)")
+        if header.get("alg") not in self._algorithms:
+            return BadToken("The token is signed by an algorithm that is not accepted", _found("alg", header))
         for key in await self._keys.find(header.get("kid")):
             claims = self._claims(token, key)
             if claims is not None:
-                return self._identity(claims, audience)
-        return None
+                return self._judged(claims, audience)
+        return BadToken("The token is not signed by a key of its issuer", _found("kid", header))
 
     def _claims(self, token: str, key: Any) -> dict[str, Any] | None:
         """Return what a token says if this key signed it."""
@@ -100,19 +111,43 @@ class Jwt:
             _logger.debug("A token was refused: %s", type(error).__name__)
             return None
 
-    def _identity(self, claims: Mapping[str, Any], audience: str) -> Identity | None:
+    def _judged(self, claims: Mapping[str, Any], audience: str) -> Identity | BadToken:
         expires: Any = claims.get("exp")
         principal = claims.get(self._principal_claim)
-        is_good = (
-            claims.get("iss") == self.issuer
-            and _is_meant_for(self._audience or audience, claims)
-            and _is_number(expires)
-            and self._clock() < expires + LEEWAY_SECONDS
-            and _has_begun(claims, self._clock())
-            and isinstance(principal, str)
-            and bool(principal)
-        )
-        return Identity(str(principal), scopes_of(claims), dict(claims)) if is_good else None
+        now = self._clock()
+        if claims.get("iss") != self.issuer:
+            return _of_another_issuer(claims, self.issuer)
+        if not _is_meant_for(self._audience or audience, claims):
+            return _for_another_audience(claims, self._audience or audience)
+        if not _is_number(expires):
+            return BadToken("The token does not say when it expires")
+        if now >= expires + LEEWAY_SECONDS:
+            return BadToken("The token has expired", f"{now - expires:.0f} seconds ago")
+        if not _has_begun(claims, now):
+            return _NOT_YET
+        if not isinstance(principal, str) or not principal:
+            return BadToken("The token does not say whom it belongs to", f"there is no claim {self._principal_claim}")
+        return Identity(principal, scopes_of(claims), dict(claims))
+
+
+_NOT_YET = BadToken("The token is not valid yet", "its nbf is in the future; are the clocks right?")
+
+
+def _good(verdict: Identity | BadToken) -> Identity | None:
+    return None if isinstance(verdict, BadToken) else verdict
+
+
+def _found(name: str, holder: Mapping[str, Any]) -> str:
+    """Return what a token says under a name, for a log."""
+    return f"its {name} is {repr(holder.get(name))[:LONGEST_DETAIL]}"
+
+
+def _of_another_issuer(claims: Mapping[str, Any], issuer: str) -> BadToken:
+    return BadToken("The token is of another issuer", f"{_found('iss', claims)}, not {issuer!r}")
+
+
+def _for_another_audience(claims: Mapping[str, Any], audience: str) -> BadToken:
+    return BadToken("The token is for another audience", f"{_found('aud', claims)}, not {audience!r}")
 
 
 def _require_joserfc() -> None:
@@ -156,10 +191,12 @@ class _Inquiries:
     """The questions of one loop that are not answered yet: one for each token, and only so many at once."""
 
     def __init__(self) -> None:
-        self._tasks: dict[bytes, asyncio.Task[Identity | None]] = {}
+        self._tasks: dict[bytes, asyncio.Task[Identity | BadToken]] = {}
         self._turns = asyncio.Semaphore(MOST_ASKED)
 
-    async def join(self, key: bytes, ask: Callable[[], Coroutine[Any, Any, Identity | None]]) -> Identity | None:
+    async def join(
+        self, key: bytes, ask: Callable[[], Coroutine[Any, Any, Identity | BadToken]]
+    ) -> Identity | BadToken:
         """Return the answer to a question, which is asked once however many want to know.
 
         Raises:
@@ -174,7 +211,7 @@ class _Inquiries:
         # Whoever began it may go away while others wait for it.
         return await asyncio.shield(task)
 
-    async def _in_turn(self, ask: Callable[[], Coroutine[Any, Any, Identity | None]]) -> Identity | None:
+    async def _in_turn(self, ask: Callable[[], Coroutine[Any, Any, Identity | BadToken]]) -> Identity | BadToken:
         try:
             async with asyncio.timeout(TURN_SECONDS):
                 await self._turns.acquire()
@@ -185,7 +222,7 @@ class _Inquiries:
         finally:
             self._turns.release()
 
-    def _end(self, key: bytes, task: asyncio.Task[Identity | None]) -> None:
+    def _end(self, key: bytes, task: asyncio.Task[Identity | BadToken]) -> None:
         del self._tasks[key]
         if not task.cancelled():
             # Nobody may be left who would look at an error.
@@ -223,7 +260,7 @@ class Introspection:
         # RFC 6749, 2.3.1: both are encoded as in a form before they are joined.
         pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()
         self._authorization = f"Basic {b64encode(pair).decode()}"
-        self._answers: OrderedDict[bytes, tuple[float, Identity | None]] = OrderedDict()
+        self._answers: OrderedDict[bytes, tuple[float, Identity | BadToken]] = OrderedDict()
         self._inquiries: WeakKeyDictionary[asyncio.AbstractEventLoop, _Inquiries] = WeakKeyDictionary()
 
     async def verify(self, token: str, audience: str) -> Identity | None:
@@ -232,22 +269,31 @@ class Introspection:
         Raises:
             AuthError: the issuer cannot be asked, or too many tokens wait.
         """
+        return _good(await self.judge(token, audience))
+
+    async def judge(self, token: str, audience: str) -> Identity | BadToken:
+        """Return whom a token belongs to, or why it is no good.
+
+        Raises:
+            AuthError: the issuer cannot be asked, or too many tokens wait.
+        """
         audience = self._audience or audience
         # What is kept must not be of use to whoever reads memory, and holds for one audience alone.
         key = hashlib.sha256(f"{audience} {token}".encode(errors="surrogatepass")).digest()
-        until, known = self._answers.get(key, (0.0, None))
-        if time.monotonic() < until:
-            return known
+        known = self._answers.get(key)
+        if known is not None and time.monotonic() < known[0]:
+            return known[1]
         inquiries = self._inquiries.setdefault(asyncio.get_running_loop(), _Inquiries())
         return await inquiries.join(key, lambda: self._inquire(key, token, audience))
 
-    async def _inquire(self, key: bytes, token: str, audience: str) -> Identity | None:
-        identity, lasts = self._judged(await self._ask(token), audience)
-        self._answers[key] = time.monotonic() + lasts, identity
+    async def _inquire(self, key: bytes, token: str, audience: str) -> Identity | BadToken:
+        claims = await self._ask(token)
+        verdict = self._judged(claims, audience)
+        self._answers[key] = time.monotonic() + self._lasts(verdict, claims), verdict
         self._answers.move_to_end(key)
         if len(self._answers) > MOST_ANSWERS:
             self._answers.popitem(last=False)
-        return identity
+        return verdict
 
     async def _ask(self, token: str) -> dict[str, Any]:
         async with Fetcher() as fetch:
@@ -257,18 +303,29 @@ class Introspection:
             raise AuthError(f"{shown(self._url)} cannot be asked about tokens: status {reply.status}")
         return reply.body
 
-    def _judged(self, claims: Mapping[str, Any], audience: str) -> tuple[Identity | None, float]:
-        """Return whom a token belongs to, and for how many seconds that holds."""
-        expires, now = claims.get("exp"), self._clock()
+    def _judged(self, claims: Mapping[str, Any], audience: str) -> Identity | BadToken:
         principal = claims.get("sub") or claims.get("username") or claims.get("client_id")
-        left = ANSWER_SECONDS if expires is None else expires - now if _is_number(expires) else 0.0
-        is_good = (
-            claims.get("active") is True
-            and _is_meant_for(audience, claims)
-            and (self.issuer is None or claims.get("iss", self.issuer) == self.issuer)
-            and left > 0
-            and _has_begun(claims, now)
-        )
-        if not is_good or not isinstance(principal, str):
-            return None, ANSWER_SECONDS
-        return Identity(principal, scopes_of(claims), dict(claims)), min(left, ANSWER_SECONDS)
+        if claims.get("active") is not True:
+            return BadToken("The token is not active", "its issuer says that it expired, was revoked, or is unknown")
+        if not _is_meant_for(audience, claims):
+            return _for_another_audience(claims, audience)
+        if self.issuer is not None and claims.get("iss", self.issuer) != self.issuer:
+            return _of_another_issuer(claims, self.issuer)
+        if self._left(claims) <= 0:
+            return BadToken("The token has expired", _found("exp", claims))
+        if not _has_begun(claims, self._clock()):
+            return _NOT_YET
+        if not isinstance(principal, str):
+            return BadToken("The token does not say whom it belongs to", "there is no sub, username or client_id")
+        return Identity(principal, scopes_of(claims), dict(claims))
+
+    def _lasts(self, verdict: Identity | BadToken, claims: Mapping[str, Any]) -> float:
+        """Return for how many seconds a verdict holds."""
+        return ANSWER_SECONDS if isinstance(verdict, BadToken) else min(self._left(claims), ANSWER_SECONDS)
+
+    def _left(self, claims: Mapping[str, Any]) -> float:
+        """Return for how many seconds a token is still good; as long as an answer counts if it does not say."""
+        expires: Any = claims.get("exp")
+        if expires is None:
+            return ANSWER_SECONDS
+        return float(expires - self._clock()) if _is_number(expires) else 0.0

@@ -28,13 +28,13 @@ def authorizer(**given: Any) -> OAuth:
     from dragoman.auth.oauth import OAuth
     from dragoman.auth.storage import FileStorage
 
-    return OAuth(
-        storage=FileStorage(),
-        client_id=os.environ.get("DRAGOMAN_CLIENT_ID"),
-        client_secret=os.environ.get("DRAGOMAN_CLIENT_SECRET"),
-        client_metadata={"client_name": "dragoman"},
-        **given,
-    )
+    own: dict[str, Any] = {
+        "storage": FileStorage(),
+        "client_id": os.environ.get("DRAGOMAN_CLIENT_ID"),
+        "client_secret": os.environ.get("DRAGOMAN_CLIENT_SECRET"),
+        "client_metadata": {"client_name": "dragoman"},
+    }
+    return OAuth(**{**own, **given})
 
 
 def _login_of(url: str, scope: str | None = None) -> tuple[OAuth, Keeper]:

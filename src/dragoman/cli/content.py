@@ -33,9 +33,15 @@ class Display:
         if self._terminal.settings.json:
             self._terminal.write_json(call_json(result))
             return
-        if result.has_structured:
-            self._terminal.write_json(result.structured)
-        self.blocks(block for block in result.content if not _says(block, result))
+        repeats = _repeating(result)
+        texts = [block for block in result.content if isinstance(block, types.TextContent)]
+        if not result.has_structured or len(repeats) < len(texts):
+            self.blocks(result.content)
+            if result.has_structured:
+                self._terminal.tell("dragoman: the result has the same as structured content; --json shows it", "dim")
+            return
+        self._terminal.write_json(result.structured)
+        self.blocks(block for block in result.content if not any(block is one for one in repeats))
 
     def blocks(self, blocks: Iterable[Any], before: str = "") -> None:
         """Write content blocks, one after the other."""
@@ -88,28 +94,24 @@ def _suffix(mime_type: str | None) -> str:
     return _SUFFIXES.get(plain) or mimetypes.guess_extension(plain) or ".bin"
 
 
-def _says(block: Any, result: CallResult) -> bool:
-    """Tell whether a block merely repeats the structured content, as servers do for old clients."""
-    if not result.has_structured or not isinstance(block, types.TextContent):
-        return False
-    if block.text == result.structured:
+def _repeating(result: CallResult) -> list[types.TextContent]:
+    """Return the texts that merely repeat the structured content, whole or part by part, as servers do for others."""
+    whole = result.structured
+    if not result.has_structured:
+        return []
+    texts = [block for block in result.content if isinstance(block, types.TextContent)]
+    if isinstance(whole, list) and len(whole) == len(texts) and all(map(_says, texts, whole)):
+        return texts
+    return [block for block in texts if _says(block, whole) or _says(block, {"result": whole})]
+
+
+def _says(block: types.TextContent, value: Any) -> bool:
+    if block.text == value:
         return True
     try:
-        said = msgspec.json.decode(block.text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+        return bool(msgspec.json.decode(block.text) == value)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return False
-    return bool(said in (result.structured, {"result": result.structured}) or _parts_say(result))
-
-
-def _parts_say(result: CallResult) -> bool:
-    """Tell whether the blocks are the parts of a list, one by one."""
-    texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
-    return (
-        isinstance(result.structured, list)
-        and len(texts) > 1
-        and texts
-        == [part if isinstance(part, str) else msgspec.json.encode(part).decode() for part in result.structured]
-    )
 
 
 def call_json(result: CallResult) -> types.Json:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from dragoman.auth.addresses import authorization_server_urls, protected_resource_urls
+from dragoman.auth.addresses import authorization_server_urls, origin, protected_resource_urls, shown
 from dragoman.auth.challenges import Challenge, asked
 from dragoman.auth.discovery import discover
 from dragoman.auth.fetching import OK, Fetcher
@@ -26,48 +24,60 @@ async def examine_login(url: str, refused: AuthRequired, findings: Findings) -> 
     try:
         async with Fetcher(server=url) as fetch:
             await _metadata(fetch, url, challenge, findings)
-            await _authority(fetch, url, challenge, findings)
+            is_known = await _authority(fetch, url, challenge, findings)
     except AuthError as error:
         findings.wrong("authorization server", str(error), "the server's operator has to mend this")
         return
-    findings.wrong("login", "nobody has logged in", f"dragoman auth login {url}")
+    if is_known:
+        findings.wrong("login", "nobody has logged in", f"dragoman auth login {url}")
 
 
 async def _metadata(fetch: Fetcher, url: str, challenge: Challenge | None, findings: Findings) -> None:
     named = None if challenge is None else challenge.resource_metadata
     urls = [*([named] if named else []), *protected_resource_urls(url)]
-    found = await _first(fetch, urls)
-    if found is None:
+    place, said = await _first(fetch, urls)
+    if place is None:
         findings.wrong(
             "resource metadata",
-            "it publishes none (RFC 9728), and is taken for a server of 2025-03-26",
-            f"publish it at {protected_resource_urls(url)[0]}",
+            f"it publishes none (RFC 9728): {said}",
+            f"the server's operator can publish it at {protected_resource_urls(url)[0]}",
         )
-        return
-    place, body = found
-    findings.well("resource metadata", place)
-    issuers = body.get("authorization_servers")
-    issuer = issuers[0] if isinstance(issuers, list) and issuers and isinstance(issuers[0], str) else None
-    if issuer is not None:
-        found = await _first(fetch, authorization_server_urls(issuer))
-        if found is not None:
-            findings.well("authorization server metadata", found[0])
+    else:
+        findings.well("resource metadata", place)
 
 
-async def _first(fetch: Fetcher, urls: list[str]) -> tuple[str, dict[str, Any]] | None:
+async def _first(fetch: Fetcher, urls: list[str]) -> tuple[str | None, str]:
+    """Return the first address that has a document, and what the others answered."""
+    answers: list[str] = []
     for url in dict.fromkeys(urls):
         try:
             reply = await fetch.get(url)
-        except AuthError:
+        except AuthError as error:
+            answers.append(str(error))
             continue
         if reply.status == OK and reply.body is not None:
-            return url, reply.body
-    return None
+            return url, ", ".join(answers)
+        what = "no JSON object" if reply.status == OK else f"status {reply.status}"
+        answers.append(f"{shown(url)} answered with {what}")
+    return None, ", ".join(answers)
 
 
-async def _authority(fetch: Fetcher, url: str, challenge: Challenge | None, findings: Findings) -> None:
+async def _authority(fetch: Fetcher, url: str, challenge: Challenge | None, findings: Findings) -> bool:
+    """Note who gives out tokens, and tell whether anybody says so."""
     authority = await discover(fetch, url, challenge)
+    if authority.is_guessed:
+        _, said = await _first(fetch, authorization_server_urls(origin(url)))
+        findings.wrong(
+            "authorization server",
+            f"nobody says who gives out tokens for it: {said}",
+            "give a token with --token or a key with --header. If it is a server of 2025-03-26 that logs people in at"
+            f" {shown(authority.authorization_endpoint or '')}: dragoman auth login {url}",
+        )
+        return False
+    place, _ = await _first(fetch, authorization_server_urls(authority.issuer))
     findings.well("authorization server", authority.issuer)
+    if place is not None:
+        findings.well("authorization server metadata", place)
     if authority.has_pkce:
         findings.well("PKCE", "S256")
     else:
@@ -80,3 +90,4 @@ async def _authority(fetch: Fetcher, url: str, challenge: Challenge | None, find
             "clients may not register themselves",
             "register one by hand, and set DRAGOMAN_CLIENT_ID (and DRAGOMAN_CLIENT_SECRET)",
         )
+    return True

@@ -14,7 +14,7 @@ from dragoman.cli.command import connecting, listen_to_logs
 from dragoman.cli.exits import FAILED, OK, in_one_line
 from dragoman.cli.findings import Findings
 from dragoman.cli.settings import Settings
-from dragoman.cli.targets import Aim, aim_at, client_options, configuration, make_client, of_entry
+from dragoman.cli.targets import Aim, aim_at, client_options, configuration, make_client, noting_wait, of_entry
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import AuthRequired, ConfigError, ConnectError, DragomanError, ServerCrashed, Timeout
 
@@ -38,13 +38,15 @@ def command(settings: Settings, target: str | None) -> int:
     logger = logging.getLogger("dragoman")
     logger.handlers = [*(logger.handlers if settings.verbose else ()), _Warnings(findings)]
     for aim in asyncio.run(_aims(terminal, target, findings)):
-        findings.begin(aim.label)
+        findings.begin(aim.label, is_own=aim.is_own)
         findings.well("target", _place(aim))
-        asyncio.run(_examine(settings, aim, findings))
+        asyncio.run(_examine(terminal, aim, findings))
     if settings.json:
         terminal.write_json({"ok": findings.are_well, "findings": findings.all})
-    elif findings.are_well:
+    elif findings.are_well and not findings.has_remarks:
         terminal.write("All is well.", "green")
+    elif findings.are_well:
+        terminal.write("It works; what is marked with ! is for the server's author to mend.", "green")
     return OK if findings.are_well else FAILED
 
 
@@ -56,7 +58,7 @@ class _Warnings(logging.Handler):
         self._findings = findings
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._findings.wrong("warning", record.getMessage())
+        self._findings.amiss("warning", record.getMessage())
 
 
 async def _aims(terminal: Terminal, target: str | None, findings: Findings) -> list[Aim]:
@@ -92,14 +94,15 @@ def _place(aim: Aim) -> str:
     return f"the command {aim.label}" if isinstance(aim.target, list | str) else str(aim.target)
 
 
-async def _examine(settings: Settings, aim: Aim, findings: Findings) -> None:
+async def _examine(terminal: Terminal, aim: Aim, findings: Findings) -> None:
     from dragoman.client.client import AsyncClient
 
-    client: AsyncClient = make_client(AsyncClient, aim, await client_options(settings, aim))
+    client: AsyncClient = make_client(AsyncClient, aim, await client_options(terminal.settings, aim))
     try:
         began = time.perf_counter()
         try:
-            await client.start()
+            with noting_wait(terminal, aim):
+                await client.start()
         except AuthRequired as error:
             await _refused(aim, error, findings)
             return
@@ -180,6 +183,6 @@ async def _tools(client: AsyncClient, findings: Findings) -> None:
         return
     found = [(tool.name, *problem) for tool in tools for problem in problems(tool.definition)]
     for name, problem, remedy in found:
-        findings.wrong(f"tool {name}", problem, remedy)
+        findings.amiss(f"tool {name}", problem, remedy)
     if tools and not found:
         findings.well("schemas", "every model's API takes the tools as they are")

@@ -14,6 +14,8 @@ class Finding(Struct, frozen=True, omit_defaults=True):
     ok: bool
     detail: str
     remedy: str | None = None
+    remark: bool = False
+    """Whether it is well enough, and could be better."""
     server: str | None = None
 
 
@@ -23,6 +25,7 @@ class Findings:
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
         self.server: str | None = None
+        self._is_own = True
         self.all: list[Finding] = []
 
     @property
@@ -30,9 +33,15 @@ class Findings:
         """Whether nothing is wrong."""
         return all(finding.ok for finding in self.all)
 
-    def begin(self, server: str) -> None:
-        """Look at a server from now on."""
+    @property
+    def has_remarks(self) -> bool:
+        """Whether something could be better."""
+        return any(finding.remark for finding in self.all)
+
+    def begin(self, server: str, *, is_own: bool) -> None:
+        """Look at a server from now on; `is_own` says whether the user can change it."""
         self.server = server
+        self._is_own = is_own
         if not self._terminal.settings.json:
             self._terminal.write(_in_one_line(server), "bold")
 
@@ -44,14 +53,22 @@ class Findings:
         """Note that a step is not as it should be."""
         self._add(Finding(step, ok=False, detail=detail, remedy=remedy, server=self.server))
 
+    def remark(self, step: str, detail: str, remedy: str | None = None) -> None:
+        """Note what could be better, and keeps nobody from using the server."""
+        self._add(Finding(step, ok=True, detail=detail, remedy=remedy, remark=True, server=self.server))
+
+    def amiss(self, step: str, detail: str, remedy: str | None = None) -> None:
+        """Note a shortcoming that the server's author can mend: it is wrong in a server of the user's own alone."""
+        (self.wrong if self._is_own else self.remark)(step, detail, remedy)
+
     def _add(self, finding: Finding) -> None:
         lines = {"step": _in_one_line(finding.step), "detail": _in_one_line(finding.detail)}
         finding = structs.replace(finding, **lines)
         self.all.append(finding)
         if self._terminal.settings.json:
             return
-        mark, style = ("✓", "green") if finding.ok else ("✗", "red")
-        self._terminal.write(f"{mark} {finding.step}: {finding.detail}", style if not finding.ok else None)
+        mark, style = ("!" if finding.remark else "✓", None) if finding.ok else ("✗", "red")
+        self._terminal.write(f"{mark} {finding.step}: {finding.detail}", style)
         if finding.remedy:
             self._terminal.write(f"    → {_in_one_line(finding.remedy)}", "yellow")
 

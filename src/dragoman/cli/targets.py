@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,15 @@ from dragoman.cli.run import split
 from dragoman.cli.settings import Settings
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import AuthRequired
+from dragoman.runtime.terminal import is_terminal
 
 if TYPE_CHECKING:
     from dragoman.cli.trust import FoundFile
     from dragoman.client.client import AsyncClient
     from dragoman.client.config import ServerEntry
 
+SILENT_SECONDS = 3.0
+"""How long it may take to connect before a person is told what is waited for."""
 _SCRIPTS = frozenset({".py", ".js", ".mjs", ".cjs"})
 
 
@@ -36,6 +40,10 @@ class Aim(Struct):
     """The configuration file that it is from."""
     is_authorized: bool = False
     """Whether its own headers say who asks."""
+    login: dict[str, Any] = field(default_factory=dict)
+    """What its entry says about a login."""
+    is_own: bool = False
+    """Whether it is named by its file, so that the user can change it."""
 
 
 async def aim_at(terminal: Terminal, word: str | None) -> Aim:
@@ -65,9 +73,9 @@ def _script(word: str) -> Aim | None:
     if is_script and not path.is_file() and " " not in word:
         raise refuse(f"There is no file {str(path)!r}.")
     if name is not None and path.suffix == ".py":
-        return Aim([sys.executable, "-P", "-m", "dragoman", "run", word], word)
+        return Aim([sys.executable, "-P", "-m", "dragoman", "run", word], word, is_own=True)
     if (is_script or os.sep in word) and path.is_file():
-        return Aim(path.absolute(), word)
+        return Aim(path.absolute(), word, is_own=True)
     return Aim(word, word) if " " in word else None
 
 
@@ -122,13 +130,17 @@ async def of_entry(terminal: Terminal, entry: ServerEntry, file: FoundFile) -> A
     await file.require_trust(terminal)
     url = entry.target.get("url")
     named = {name.lower() for name in entry.target.get("headers") or ()}
+    options = dict(entry.options)
+    if entry.login is not None:
+        del options["auth"]  # the command itself logs nobody in
     return Aim(
         entry.target,
         entry.name,
-        entry.options,
+        options,
         url=url if isinstance(url, str) else None,
         file=str(file),
-        is_authorized="authorization" in named or "auth" in entry.options,
+        is_authorized="authorization" in named or "auth" in options,
+        login=entry.login or {},
     )
 
 
@@ -136,18 +148,18 @@ async def client_options(settings: Settings, aim: Aim) -> dict[str, Any]:
     """Return the options of a client: the command's own come before those of the configuration."""
     options = {"server_name": aim.label, **aim.options, **settings.client_options()}
     if aim.url is not None and not settings.is_authorized and not aim.is_authorized:
-        kept = await _kept_login(aim.url)
+        kept = await _kept_login(aim.url, aim.login)
         if kept is not None:
             options["auth"] = kept
     return options
 
 
-async def _kept_login(url: str) -> Any:
+async def _kept_login(url: str, said: dict[str, Any]) -> Any:
     """Return what a login that was made earlier gives, None if there was none."""
     from dragoman.cli.auth import authorizer
     from dragoman.errors import AuthError
 
-    login = authorizer(redirect_handler=lambda _: _refuse_login(url))
+    login = authorizer(**said, redirect_handler=lambda _: _refuse_login(url))
     try:
         tokens = await login.bind(url).tokens()
     except AuthError:
@@ -159,6 +171,21 @@ def _refuse_login(url: str) -> None:
     raise AuthRequired(f"The login has expired; log in again: dragoman auth login {url}")
 
 
+@contextmanager
+def noting_wait(terminal: Terminal, aim: Aim) -> Iterator[None]:
+    """Tell a person at a terminal what is waited for, if the block takes long."""
+    if not is_terminal(sys.stderr):
+        yield
+        return
+    what = f"{aim.label} to answer" if aim.url is not None else f"the server to start and answer: {aim.label}"
+    note = f"dragoman: waiting for {what} (Ctrl-C ends it)"
+    pending = asyncio.get_running_loop().call_later(SILENT_SECONDS, terminal.tell, note, "dim")
+    try:
+        yield
+    finally:
+        pending.cancel()
+
+
 @asynccontextmanager
 async def connected(terminal: Terminal, aim: Aim, **handlers: Any) -> AsyncIterator[AsyncClient]:
     """Connect to a target for as long as the block lasts."""
@@ -168,7 +195,8 @@ async def connected(terminal: Terminal, aim: Aim, **handlers: Any) -> AsyncItera
     client = make_client(AsyncClient, aim, {**await client_options(terminal.settings, aim), **handlers})
     try:
         try:
-            await client.start()
+            with noting_wait(terminal, aim):
+                await client.start()
         except AuthRequired as error:
             raise with_remedy(error, aim) from error
         yield client

@@ -32,7 +32,7 @@ from dragoman.client.options import ClientOptions
 from dragoman.client.results import CallResult
 from dragoman.client.target import Target
 from dragoman.errors import DragomanError
-from dragoman.runtime.blocking import blocking
+from dragoman.runtime.blocking import begun, blocking
 from dragoman.runtime.portal import existing_portal, outcome, portal
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Client(Face):
         self._options[name] = given
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
-        return self._run(method(self._living(), *args, **kwargs))
+        return self._run(begun(method, self._living(), *args, **kwargs))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         loop = portal()
@@ -169,7 +169,7 @@ class Client(Face):
     ping = blocking(AsyncClient.ping)
     discover = blocking(AsyncClient.discover)
     list_tools = blocking(AsyncClient.list_tools)
-    call_tool = blocking(AsyncClient.call_tool)
+    call_tool = blocking(AsyncClient.call_tool)  # type: ignore[arg-type]  # mypy minds **unknown
     list_prompts = blocking(AsyncClient.list_prompts)
     get_prompt = blocking(AsyncClient.get_prompt)
     list_resources = blocking(AsyncClient.list_resources)
@@ -290,7 +290,7 @@ class _Driven:
         return self._twin
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
-        return self._driver._run(method(self.asynchronous, *args, **kwargs))
+        return self._driver._run(begun(method, self.asynchronous, *args, **kwargs))
 
 
 class BoundTool(_Driven, ToolView):

@@ -21,7 +21,7 @@ from dragoman.client.face import Face
 from dragoman.client.handlers import HANDLER_OPTIONS, Handlers
 from dragoman.client.lists import MOST_PAGES, Lists, find
 from dragoman.client.opening import Speech, Way
-from dragoman.client.options import ClientOptions, check, credentials_of
+from dragoman.client.options import ClientOptions, check, credentials_of, misplaced
 from dragoman.client.results import CallResult, unwrap
 from dragoman.client.roots import Roots
 from dragoman.client.serving import MAX_SERVER_REQUESTS
@@ -38,7 +38,7 @@ from dragoman.errors import (
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
-    from typing import Self, Unpack
+    from typing import Never, Self, Unpack
 
 ToolLike = str | types.Tool | AsyncBoundTool | Any
 
@@ -222,14 +222,14 @@ class AsyncClient(Face):
         idempotent: bool | None = None,
         input_responses: Mapping[str, Any] | None = None,
         request_state: str | None = None,
+        **unknown: Never,
     ) -> CallResult:
         """Call a tool and return its result.
 
         Example:
             result = await client.call_tool("forecast", {"city": "Oslo"}, on_progress=print, timeout=5)
 
-        `idempotent` says that the call may be repeated when the connection breaks. `input_responses` and
-        `request_state` take up a call that raised `InputNeeded`.
+        `idempotent` lets it be repeated after a break; `input_responses` and `request_state` take up `InputNeeded`.
 
         Raises:
             ToolError: the tool failed, unless `raise_on_error` is False; or the call was not approved.
@@ -239,11 +239,11 @@ class AsyncClient(Face):
             ValidationError: the structured content does not fit its schema, and the client is strict.
         """
         name, given = tool if isinstance(tool, str) else str(tool.name), dict(arguments or {})
-        if self._on_approval is not None:
-            given = await self._approved(name, given)
         params: dict[str, Any] = {"name": name, "arguments": given}
-        if input_responses is not None or request_state is not None:
-            params |= _taken_up(input_responses, request_state)
+        if unknown or input_responses is not None or request_state is not None:
+            params |= _taken_up(input_responses, request_state, unknown)
+        if self._on_approval is not None:
+            params["arguments"] = await self._approved(name, given)
         options = Options(
             timeout=timeout,
             total_timeout=total_timeout,
@@ -525,8 +525,16 @@ class AsyncClient(Face):
         self._core.share_loop()
 
 
-def _taken_up(input_responses: Mapping[str, Any] | None, request_state: str | None) -> dict[str, Any]:
-    """Return the parameters by which a call is taken up that needed input."""
+def _taken_up(
+    input_responses: Mapping[str, Any] | None, request_state: str | None, unknown: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the parameters by which a call is taken up that needed input.
+
+    Raises:
+        TypeError: arguments of a tool were given as options.
+    """
+    if unknown:
+        raise misplaced(unknown)
     given = {
         "inputResponses": None if input_responses is None else dict(input_responses),
         "requestState": request_state,

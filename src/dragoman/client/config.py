@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -40,14 +40,44 @@ _KINDS = {
 _KIND_KEYS = ("type", "transport", "transport_type", "transportType")
 _URL_KEYS = ("httpUrl", "url", "serverUrl")
 _ENV_FILE_KEYS = ("envFile", "env_file")
-_WAY_KEYS = ("command", "args", "env", "cwd", "headers")
+_WAY_KEYS = ("command", "args", "env", "cwd")
+_HEADER_KEYS = ("headers", "http_headers")
 _TIMEOUT_KEYS = ("timeout", "request_timeout", "requestTimeout")
+_CONNECT_KEYS = ("connect_timeout", "connectTimeout", "startup_timeout_ms")
+_SECONDS_KEYS = {"tool_timeout_sec": "timeout", "startup_timeout_sec": "connect_timeout"}
+_TOKEN_VARIABLE, _HEADER_VARIABLES = "bearer_token_env_var", "env_http_headers"
 _INCLUDE_KEYS = ("tools", "includeTools", "include_tools", "enabledTools", "enabled_tools")
 _EXCLUDE_KEYS = ("excludeTools", "exclude_tools", "disabledTools", "disabled_tools")
 _APPROVED_KEYS = ("autoApprove", "auto_approve", "alwaysAllow", "always_allow")
 _INHERIT_KEYS = ("inherit_env", "inheritEnv")
 _TRUSTED_KEYS = ("trusted",)
 _VERSION_KEYS = ("protocol_version", "protocolVersion")
+_LOGIN_KEYS = ("oauth", "auth")
+_KNOWN_KEYS = (
+    *_KIND_KEYS,
+    *_URL_KEYS,
+    *_ENV_FILE_KEYS,
+    *_WAY_KEYS,
+    *_HEADER_KEYS,
+    *_TIMEOUT_KEYS,
+    *_CONNECT_KEYS,
+    *_SECONDS_KEYS,
+    *_INCLUDE_KEYS,
+    *_EXCLUDE_KEYS,
+    *_APPROVED_KEYS,
+    *_INHERIT_KEYS,
+    *_TRUSTED_KEYS,
+    *_VERSION_KEYS,
+    *_LOGIN_KEYS,
+    _TOKEN_VARIABLE,
+    _HEADER_VARIABLES,
+    *("disabled", "enabled", "required", "with_prefix", "withPrefix", "prefix", "scopes"),
+)
+_OF_OTHERS = frozenset({"description", "name", "id", "title", "icon", "version", "gallery", "dev", "trust", "metadata"})
+"""Keys that hosts write, and that say nothing about how to reach a server."""
+_FILES_WITH_SECONDS = frozenset({"cline_mcp_settings.json", "mcp_settings.json"})
+"""Files of Cline and its kin, whose time-outs are seconds."""
+LONGEST_SECONDS, SHORTEST_MILLISECONDS = 3600, 1000
 
 
 class ServerEntry(Struct, kw_only=True):
@@ -76,6 +106,8 @@ class ServerEntry(Struct, kw_only=True):
     """The tools that its author would not be asked about."""
     more: Json = field(default_factory=dict)
     """What else the entry says."""
+    login: Json | None = None
+    """What the entry says about a person's login, as arguments of `OAuth`; `options["auth"]` was made of it."""
     error: ConfigError | None = None
     """Why it cannot be used."""
 
@@ -260,7 +292,7 @@ def read_entry(name: str, raw: Any, place: Place) -> ServerEntry:
     entry.auto_approve = _names(rest, _APPROVED_KEYS) or []
     entry.prefix = _prefix(name, rest)
     try:
-        _Reading(entry, rest, place).read()
+        _Reading(entry, rest, place, is_of_cline=any(key in raw for key in _APPROVED_KEYS)).read()
     except ConfigError as error:
         entry.error = error
     return entry
@@ -269,10 +301,11 @@ def read_entry(name: str, raw: Any, place: Place) -> ServerEntry:
 class _Reading:
     """One entry while it is read: each step takes the keys that it knows out of `rest`."""
 
-    def __init__(self, entry: ServerEntry, rest: Json, place: Place) -> None:
+    def __init__(self, entry: ServerEntry, rest: Json, place: Place, *, is_of_cline: bool) -> None:
         self._entry = entry
         self._rest = rest
         self._place = place
+        self._is_of_cline = is_of_cline
 
     def read(self) -> None:
         entry = self._entry
@@ -282,12 +315,16 @@ class _Reading:
         url_key, url = self._take(_URL_KEYS)
         env_file_key, env_file = self._take(_ENV_FILE_KEYS)
         way = {key: self._rest.pop(key) for key in _WAY_KEYS if self._rest.get(key) is not None}
-        entry.more = self._rest
         if kind is not None and known is None:
+            entry.more = self._rest
             entry.target = self._of_foreign_kind(str(kind), url, way)
-        elif url is not None and not (known == "stdio" and "command" in way):
+            return
+        entry.more = self._rest
+        self._warn_of_unknown(self._rest, _KNOWN_KEYS)
+        if url is not None and not (known == "stdio" and "command" in way):
             self._require_kind(known, ("http", "sse"), kind_key, url_key)
-            entry.target = self._by_url(url, url_key, known, way)
+            self._read_login()
+            entry.target = {**self._by_url(url, url_key, known), "headers": self._headers()}
         elif "command" in way:
             self._require_kind(known, ("stdio",), kind_key, "command")
             entry.target = self._by_command(way)
@@ -297,11 +334,7 @@ class _Reading:
 
     def _read_options(self) -> None:
         options = self._entry.options
-        key, milliseconds = self._take(_TIMEOUT_KEYS)
-        if milliseconds is not None:
-            if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float) or not milliseconds > 0:
-                raise self._error("it must be a number of milliseconds above 0", key)
-            options["timeout"] = milliseconds / 1000
+        self._read_times()
         _, version = self._take(_VERSION_KEYS)
         if version is not None:
             options["protocol_version"] = str(version)
@@ -314,12 +347,95 @@ class _Reading:
         if isinstance(self._rest.get("auth"), str) and self._rest["auth"] != "oauth":
             options["auth"] = self._expanded(self._rest.pop("auth"), "auth")
 
+    def _read_times(self) -> None:
+        """Read time-outs: milliseconds, but for the keys and files of hosts that write seconds."""
+        options = self._entry.options
+        for key, option in _SECONDS_KEYS.items():
+            seconds = self._number(self._rest.pop(key, None), key, "seconds")
+            if seconds is not None:
+                options[option] = seconds
+        for keys, option in ((_TIMEOUT_KEYS, "timeout"), (_CONNECT_KEYS, "connect_timeout")):
+            key, value = self._take(keys)
+            number = self._number(value, key, "milliseconds")
+            if number is None:
+                continue
+            if key == "timeout" and self._is_in_seconds(number):
+                options[option] = number
+                continue
+            options[option] = number / 1000
+            if number < SHORTEST_MILLISECONDS:
+                self._warn(f"{key} is in milliseconds, so that it is {number / 1000:g} seconds; is that meant?")
+
+    def _is_in_seconds(self, number: float) -> bool:
+        file = self._place.file
+        if file is not None and Path(file).name in _FILES_WITH_SECONDS:
+            return True
+        return self._is_of_cline and number <= LONGEST_SECONDS
+
+    def _number(self, value: Any, key: str, unit: str) -> float | None:
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
+            raise self._error(f"it must be a number of {unit} above 0", key)
+        return value
+
+    def _headers(self) -> dict[str, str]:
+        """Return the headers of an entry; Codex names variables that hold some of them."""
+        found: dict[str, str] = {}
+        for key in _HEADER_KEYS:
+            found.update(self._texts(self._rest.pop(key, None), key))
+        named = self._texts(self._rest.pop(_HEADER_VARIABLES, None), _HEADER_VARIABLES)
+        found.update({name: self._variable(each, f"{_HEADER_VARIABLES}.{name}") for name, each in named.items()})
+        token = self._rest.pop(_TOKEN_VARIABLE, None)
+        if token is not None:
+            found["Authorization"] = f"Bearer {self._variable(self._text(token, _TOKEN_VARIABLE), _TOKEN_VARIABLE)}"
+        return found
+
+    def _variable(self, name: str, field: str) -> str:
+        value = os.environ.get(name)
+        if not value:
+            raise self._error(f"the environment variable {name} is not set; set it", field)
+        return value
+
+    def _read_login(self) -> None:
+        """Read who logs in: each entry gets an authorization of its own."""
+        from dragoman.client.login_entry import NAMES, authorization, is_for_program, login_of
+
+        key, said = self._take(_LOGIN_KEYS)
+        scopes = self._rest.pop("scopes", None)
+        try:
+            login = login_of(
+                said,
+                lambda value: self._expanded(value, key),
+                lambda name: self._warn_of_unknown([f"{key}.{name}"], [f"{key}.{known}" for known in NAMES]),
+            )
+            if login is None:
+                return
+            if scopes is not None:
+                login.setdefault("scope", self._expanded(scopes, "scopes"))
+            self._entry.options["auth"] = authorization(login)
+        except ValueError as error:
+            raise self._error(str(error), key) from None
+        if not is_for_program(login):
+            self._entry.login = {name: value for name, value in login.items() if name != "grant_type"}
+
+    def _warn_of_unknown(self, keys: Iterable[str], known: Sequence[str]) -> None:
+        """Warn of keys that are not known, each with the known one that is most like it."""
+        from difflib import get_close_matches
+
+        for key in keys:
+            if key in _OF_OTHERS or key in _KNOWN_KEYS or key.startswith(("_", "$", "/", "x-")):
+                continue
+            close = get_close_matches(key, known, n=1)
+            self._warn(f"the key {key!r} is not known" + (f"; did you mean {close[0]!r}?" if close else ""))
+
+    def _warn(self, message: str) -> None:
+        _logger.warning("%s", self._error(message, None))
+
     def _of_foreign_kind(self, kind: str, url: Any, way: Json) -> Json:
         """Return what a transport that was registered under a name is given."""
         given = {**way, **({} if url is None else {"url": url}), **self._entry.more}
         return {"type": kind, **{key: self._expanded(value, key) for key, value in given.items()}}
 
-    def _by_url(self, url: Any, key: str, kind: str | None, way: Json) -> Json:
+    def _by_url(self, url: Any, key: str, kind: str | None) -> Json:
         text = self._text(url, key)
         try:
             scheme, host = urlsplit(text).scheme, urlsplit(text).hostname
@@ -327,8 +443,7 @@ class _Reading:
             scheme, host = "", None
         if scheme not in ("http", "https") or not host:
             raise self._error("it must be a URL that begins with http:// or https://", key)
-        target: Json = {"url": text, "headers": self._texts(way.get("headers"), "headers")}
-        return target if kind is None else {**target, "type": kind}
+        return {"url": text} if kind is None else {"url": text, "type": kind}
 
     def _by_command(self, way: Json) -> Json:
         command, args = way["command"], way.get("args", [])

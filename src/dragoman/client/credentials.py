@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
 from typing import Any
 
+from dragoman.auth.challenges import explained, values
 from dragoman.auth.contract import Authorization
+from dragoman.errors import AuthRequired
 
 HeaderValue = str | Callable[[], str | Awaitable[str]]
 Headers = Mapping[str, HeaderValue] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
@@ -68,6 +70,12 @@ class Credentials:
         return _spelled_once(
             {name: _text(name, await _given_by(value) if callable(value) else value) for name, value in given.items()}
         )
+
+
+def auth_required(url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> AuthRequired:
+    """Return the error of a server that wants other credentials, with what its challenge says."""
+    challenge = ", ".join(values(headers, "www-authenticate")) or None
+    return AuthRequired(f"{url} {explained(status, headers, sent)}", status, challenge)
 
 
 async def _given_by(function: Callable[[], Any]) -> Any:

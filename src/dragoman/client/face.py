@@ -41,7 +41,41 @@ class _Told:
         _introduce_again(core)
 
 
-class Face(ABC):
+class Blocks:
+    """Says which of `with` and `async with` a client takes; each kind overrides its own pair."""
+
+    if not TYPE_CHECKING:  # type checkers see that there is no such method
+
+        def __enter__(self):
+            """Refuse `with`.
+
+            Raises:
+                TypeError: always.
+            """
+            name = type(self).__name__
+            raise TypeError(f"{name} is asynchronous: write `async with {name}(...)`, or `with {_other(name)}(...)`")
+
+        def __exit__(self, *_):
+            """There is nothing to end."""
+
+        def __aenter__(self):
+            """Refuse `async with`.
+
+            Raises:
+                TypeError: always.
+            """
+            name = type(self).__name__
+            raise TypeError(f"{name} blocks: write `with {name}(...)`, or `async with {_other(name)}(...)`")
+
+        def __aexit__(self, *_):
+            """There is nothing to end."""
+
+
+def _other(name: str) -> str:
+    return name.removeprefix("Async") if name.startswith("Async") else f"Async{name}"
+
+
+class Face(Blocks, ABC):
     """What a client shows of its inside."""
 
     @abstractmethod
@@ -51,7 +85,7 @@ class Face(ABC):
     def _inside(self) -> Core:
         return self._living()._core
 
-    def _was_given(self, name: str, given: Any) -> None:  # noqa: B027 - only the blocking face keeps its options
+    def _was_given(self, name: str, given: Any) -> None:
         """Take note that an option has another value than it had when the client was made."""
 
     @property

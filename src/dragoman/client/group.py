@@ -26,6 +26,7 @@ from dragoman.client.client import AsyncClient
 from dragoman.client.config import load
 from dragoman.client.dialects import tool_names
 from dragoman.client.expansion import Inputs
+from dragoman.client.face import Blocks
 from dragoman.client.members import F, Member, Members, Servers, ServerStatus, matches
 from dragoman.client.options import ClientOptions
 from dragoman.client.results import CallResult
@@ -62,7 +63,7 @@ class AsyncGroupTool(AsyncBoundTool):
         return self._qualified_name
 
 
-class Group(Mapping[str, F], Generic[F]):
+class Group(Blocks, Mapping[str, F], Generic[F]):
     """What both faces of a group show without waiting: the clients by name, and how they are."""
 
     _members: Members[F]

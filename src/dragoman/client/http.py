@@ -11,19 +11,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import lru_cache, partial
 from typing import Any
 
 from multidict import CIMultiDict
 
-from dragoman.client.credentials import Credentials
+from dragoman.client.credentials import Credentials, auth_required
 from dragoman.client.link import Outgoing
-from dragoman.errors import AuthRequired, HttpError, MethodNotFound, RpcError, SessionExpired, TransportError
+from dragoman.errors import HttpError, MethodNotFound, RpcError, SessionExpired, TransportError
 from dragoman.protocol import headers, jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.sse import EventDecoder
 from dragoman.protocol.versions import Version
+from dragoman.runtime.network import Network
 from dragoman.transports.contract import Receive
 from dragoman.transports.http import (
     FAILED,
@@ -32,12 +34,11 @@ from dragoman.transports.http import (
     SSE,
     Answer,
     HttpClient,
-    Network,
     ResumptionRefused,
     pause,
 )
 
-BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 400, 401, 403, 404
+BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, METHOD_NOT_ALLOWED = 400, 401, 403, 404, 405
 LONGEST_PAUSE = 30.0
 CLOSE_SECONDS = 2.0
 ACKNOWLEDGE_SECONDS = 30.0
@@ -45,6 +46,8 @@ ACKNOWLEDGE_SECONDS = 30.0
 MOST_CHALLENGES = 3
 SESSION, VERSION = "Mcp-Session-Id", "MCP-Protocol-Version"
 _MAY_PASS = frozenset({408, 425, 429})
+QUOTED = 200
+_TITLE = re.compile(r"<title>([^<]*)</title>", re.IGNORECASE)
 _logger = logging.getLogger("dragoman.client")
 _mirrored = lru_cache(maxsize=1024)(headers.build)
 
@@ -117,7 +120,7 @@ class HttpLink:
             if not await self._is_authorized_now(message, answer):
                 break
         if answer.status >= FAILED:
-            self._refused(message, answer, in_session=SESSION in sent)
+            self._refused(message, answer, sent)
         elif answered is not None and not answered():
             raise self._unanswered(message, answer)
 
@@ -204,26 +207,24 @@ class HttpLink:
                 raise TransportError(f"{self.url} gave a session id that no header can carry")
             self.session_id = id
 
-    def _refused(self, message: Outgoing, answer: Answer, *, in_session: bool) -> None:
+    def _refused(self, message: Outgoing, answer: Answer, sent: Mapping[str, str]) -> None:
         status = answer.status
         said = None if status >= SERVER_FAILED else jsonrpc.decode(answer.body, self._limits)
         refusal = said if isinstance(said, jsonrpc.ErrorResponse) else None
-        if in_session and _is_about_session(message, status, refusal):
+        if SESSION in sent and _is_about_session(message, status, refusal):
             raise self._expire()
-        challenge = ", ".join(answer.headers.getall("WWW-Authenticate", ())) or None
-        if status == UNAUTHORIZED or (status == FORBIDDEN and challenge is not None):
-            raise AuthRequired(
-                f"{self.url} wants credentials (status {status}); give auth= or headers=", status, challenge
-            )
+        if status == UNAUTHORIZED or (status == FORBIDDEN and "WWW-Authenticate" in answer.headers):
+            raise auth_required(self.url, status, answer.headers, sent)
         if refusal is not None and message.id is not None:
             # Whatever id it names, or none: it came back on the exchange of this request.
             self._answer(message, refusal.error)
             if message.answered is None or message.answered():
                 return
-        text = answer.body.decode("utf-8", "replace").strip()[:200]
-        raise HttpError(
-            f"{self.url} answered with status {status}" + (f": {text}" if text else ""), status, answer.body
-        )
+        text = _quoted(answer)
+        cause = f"{self.url} answered with status {status}{f': {text}' if text else ''}"
+        if refusal is None and status in (NOT_FOUND, METHOD_NOT_ALLOWED):
+            cause += "; is the path right?" + ("" if self.url.endswith("/mcp") else " It is often /mcp")
+        raise HttpError(cause, status, answer.body)
 
     def _unanswered(self, message: Outgoing, answer: Answer) -> TransportError:
         said = jsonrpc.decode(answer.body, self._limits)
@@ -313,6 +314,15 @@ class HttpLink:
                 await self._http.delete(await self._stream_headers(method="DELETE"))
         except Exception as error:
             _logger.info("The session of %s could not be ended: %s", self.url, error)
+
+
+def _quoted(answer: Answer) -> str:
+    """Return the beginning of what a refusal says; of a page, its title."""
+    text = answer.body.decode("utf-8", "replace").strip()
+    if text.startswith("<"):
+        title = _TITLE.search(text)
+        text = "a web page" if title is None else f"a web page, {' '.join(title.group(1).split())!r}"
+    return text[:QUOTED]
 
 
 def _is_about_session(message: Outgoing, status: int, refusal: jsonrpc.ErrorResponse | None) -> bool:

@@ -13,7 +13,7 @@ from dragoman.client.notifications import LEVELS, LogMessage, Notification
 from dragoman.client.opening import Mode
 
 if TYPE_CHECKING:
-    from dragoman.transports.http import Network
+    from dragoman.runtime.network import Network
 
 
 class ClientOptions(TypedDict, total=False):
@@ -128,8 +128,33 @@ def check_value(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be an integer, not {value!r}")
     if name in _POSITIVE and value is not None and not value > 0:
         raise ValueError(f"{name} must be more than 0, not {value!r}")
+    if name == "env":
+        _check_env(value)
     if name == "log_level" and value not in LEVELS:
         raise ValueError(f"There is no log level {value!r}; there are {', '.join(LEVELS)}")
+
+
+def misplaced(given: Mapping[str, Any]) -> TypeError:
+    """Return the error of arguments of a tool that were given as arguments of `call_tool`."""
+    from difflib import get_close_matches
+
+    name = next(iter(given))
+    options = ("timeout", "total_timeout", "on_progress", "progress_token", "headers", "meta", "raise_on_error")
+    close = get_close_matches(name, options)
+    if close:
+        return TypeError(f"call_tool has no option {name!r}; did you mean {close[0]!r}?")
+    return TypeError(
+        f"call_tool has no option {name!r}. Give the arguments of a tool as a dictionary,"
+        f" call_tool(tool, {{{name!r}: ...}}), or call the tool itself: client.tool(...)({name}=...)"
+    )
+
+
+def _check_env(env: Any) -> None:
+    if env is not None and not isinstance(env, Mapping):
+        raise TypeError(f"env must be a mapping of names to texts, not {type(env).__name__}")
+    for name, value in (env or {}).items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"The variable {name} of env must be a text, not {type(value).__name__}; use str()")
 
 
 _WHOLE = ("max_pages", "max_message_bytes", "max_server_requests")

@@ -6,15 +6,18 @@ configuration file. A transport that was registered under a name works wherever 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from dragoman.client.credentials import Credentials, Headers
+from dragoman.client.credentials import Credentials, Headers, auth_required
 from dragoman.client.link import DuplexLink, Link, OneMethodLink
 from dragoman.client.opening import Way
+from dragoman.errors import ConnectError
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 
 Target = str | Path | Sequence[str] | Mapping[str, Any] | Any
@@ -82,6 +85,8 @@ def way_to(target: Target, around: Surroundings) -> Way:
         return _way_over_made(lambda: made(target))
     if isinstance(target, str) and "://" in target.partition(" ")[0]:
         return _way_by_url(target, chosen, around)
+    if isinstance(target, str) and chosen in (None, *_HTTP_NAMES, "sse") and _is_address(target):
+        raise ValueError(f"{target!r} has no scheme; write http://{target} or https://{target}")
     _require(chosen, ("stdio",), repr(target))
     if isinstance(target, str | Path | list | tuple):
         return _way_to_process(_command(target), around)
@@ -108,8 +113,12 @@ def _way_by_url(url: str, transport: str | None, around: Surroundings) -> Way:
         from dragoman.transports.legacy_sse import LegacySse
 
         credentials = around.credentials
-        return DuplexLink(LegacySse(url, lambda: credentials.headers("GET", url), around.network, around.limits))
+        headers = partial(credentials.headers, "GET", url)
+        return DuplexLink(LegacySse(url, headers, around.network, around.limits, refusal=auth_required))
 
+    authorization: Any = around.credentials.authorization
+    if getattr(authorization, "network", around) is None:
+        authorization.network = around.network
     address = urlsplit(url)
     if address.scheme not in ("http", "https"):
         raise ValueError(f"There is no transport for {url}; give a URL that begins with http:// or https://")
@@ -117,6 +126,15 @@ def _way_by_url(url: str, transport: str | None, around: Surroundings) -> Way:
     if transport == "sse":
         return Way(key=("sse", *key), link=legacy, is_handshake=True)
     return Way(key=key, link=streamable, fallback=legacy if transport is None else None)
+
+
+_ADDRESS = re.compile(r"(localhost|\[[0-9a-fA-F:]+\]|[\w-]+(\.[\w-]+)+)(:\d+)?(/\S*)?")
+
+
+def _is_address(target: str) -> bool:
+    """Tell whether a text is a URL that lacks its scheme, and no program."""
+    found = _ADDRESS.fullmatch(target)
+    return found is not None and (":" in target or "/" in target) and not Path(target).exists()
 
 
 def _command(target: str | Path | Sequence[str]) -> str | list[str]:
@@ -127,6 +145,23 @@ def _command(target: str | Path | Sequence[str]) -> str | list[str]:
     if interpreter is not None and _is_file(path):
         return [interpreter, str(path)]
     return [str(target)] if isinstance(target, Path) else str(target)
+
+
+def _require_script(command: str | list[str]) -> None:
+    """Refuse a lone script that is not there.
+
+    Raises:
+        ConnectError: it is not there.
+    """
+    import shutil
+
+    words = [command] if isinstance(command, str) else command
+    path = Path(words[0])
+    is_lone = len(words) == 1 and path.suffix in _INTERPRETERS and " " not in words[0]
+    if is_lone and not _is_file(path) and shutil.which(words[0]) is None:
+        raise ConnectError(
+            f"There is no file {str(path)!r} in {str(Path.cwd())!r}; correct the path, or give it in full"
+        )
 
 
 def _is_file(path: Path) -> bool:
@@ -140,6 +175,7 @@ def _way_to_process(command: str | list[str], around: Surroundings) -> Way:
     def link() -> Link:
         from dragoman.transports.process import Process
 
+        _require_script(command)
         return DuplexLink(
             Process(command, env=around.env, inherit_env=around.inherit_env, cwd=around.cwd, limits=around.limits)
         )

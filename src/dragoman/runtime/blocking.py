@@ -30,3 +30,15 @@ def blocking(
         return self._drive(method, *args, **kwargs)  # type: ignore[no-any-return]
 
     return run
+
+
+def begun(method: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, R]:
+    """Return the coroutine of an asynchronous method, for its blocking twin.
+
+    Raises:
+        TypeError: the arguments do not fit; the error names the blocking twin.
+    """
+    try:
+        return method(*args, **kwargs)
+    except TypeError as error:  # nothing of a coroutine function has run yet
+        raise TypeError(str(error).replace("Async", "", 1)) from None

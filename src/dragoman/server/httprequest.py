@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from inspect import isawaitable
 from typing import Any
@@ -62,15 +63,30 @@ The function returns an `Identity`, the name of a principal, or None for nobody 
 it knows.
 """
 _CHALLENGE = "Bearer"
+_logger = logging.getLogger("dragoman.server")
 
 
 async def verify(auth: Auth, scope: Mapping[str, Any], path: str) -> Identity | Denial:
     """Return who sends a request, or why it is refused; a plain function is called in a thread.
 
+    A refusal is logged, unless the request names nobody: that is how every client begins.
+
     Raises:
         Exception: whatever the function raises.
     """
     request = HttpRequest.of(scope)
+    found = await _verified(auth, request, scope, path)
+    if isinstance(found, Denial) and "authorization" in request.headers:
+        _log(found)
+    return found
+
+
+def _log(denial: Denial) -> None:
+    detail = f" ({denial.detail})" if denial.detail else ""
+    _logger.info("A request was refused with status %s: %s%s", denial.status, denial.reason, detail)
+
+
+async def _verified(auth: Auth, request: HttpRequest, scope: Mapping[str, Any], path: str) -> Identity | Denial:
     if isinstance(auth, Bearer):
         return await auth.admit(request.headers, _metadata_address(auth, scope, path))
     try:
@@ -83,7 +99,8 @@ async def verify(auth: Auth, scope: Mapping[str, Any], path: str) -> Identity | 
         return Denial(FORBIDDEN, f"Not permitted: {error}", _CHALLENGE)
     identity = identity_of(found)
     if identity is None:
-        return Denial(UNAUTHORIZED, "Authorization is required; send the header Authorization", _CHALLENGE)
+        reason = "Authorization is required; send the header Authorization"
+        return Denial(UNAUTHORIZED, reason, _CHALLENGE, "the auth function knows nobody by what was sent")
     return identity
 
 
@@ -104,9 +121,12 @@ def documents_of(auth: Auth | None, path: str) -> dict[str, bytes]:
 
 
 def insufficient(auth: Auth | None, scopes: Iterable[str], scope: Mapping[str, Any], path: str) -> Denial:
-    """Return the refusal of somebody who may not do what takes these scopes."""
+    """Return the refusal of somebody who may not do what takes these scopes, and log it."""
     if isinstance(auth, Bearer):
-        return auth.insufficient(scopes, _metadata_address(auth, scope, path))
-    wanted = " ".join(sorted(scopes))
-    said = challenge(error="insufficient_scope", scope=wanted)
-    return Denial(FORBIDDEN, f"This takes the scopes: {wanted}", said)
+        denial = auth.insufficient(scopes, _metadata_address(auth, scope, path))
+    else:
+        wanted = " ".join(sorted(scopes))
+        said = challenge(error="insufficient_scope", scope=wanted)
+        denial = Denial(FORBIDDEN, f"This takes the scopes: {wanted}", said)
+    _log(denial)
+    return denial

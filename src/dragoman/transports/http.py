@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import urlsplit, urlunsplit
 
@@ -26,11 +25,11 @@ from dragoman.errors import ConnectError, HttpError, TransportError
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import EventDecoder
+from dragoman.runtime.network import Network, pinned
 from dragoman.runtime.offload import offload
 from dragoman.transports.contract import Receive
 from dragoman.transports.environment import basic_authorization, netrc_authorization, proxy_for
 
-CONNECT_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 4.0
 """Less than the five seconds after which uvicorn and others close an idle connection."""
 LINGER_SECONDS = 0.1
@@ -58,23 +57,6 @@ Resume = Callable[[str], Awaitable[Headers]]
 """Gives the headers of a GET that takes up a stream after an event id."""
 
 _BROKEN = (aiohttp.ClientError, OSError)
-
-
-class Network(Struct, kw_only=True):
-    """How to reach servers: what a client may want to say about its connections.
-
-    Example:
-        Client(url, network=Network(proxy="http://proxy:3128", ssl=ssl.create_default_context(cafile="ca.pem")))
-    """
-
-    proxy: str | None = None
-    ssl: ssl.SSLContext | None = None
-    """Certificates to trust, and the client's own."""
-    trust_env: bool = True
-    """Take proxies and credentials from the environment and ~/.netrc."""
-    connect_timeout: float = CONNECT_SECONDS
-    session: aiohttp.ClientSession | None = None
-    """A session of your own, which then is yours to close."""
 
 
 def _new_session() -> aiohttp.ClientSession:
@@ -121,6 +103,7 @@ class HttpClient:
         self._proxy: URL | None = None
         self._timeout = _timeout(self._network)
         self._ssl = True if self._network.ssl is None else self._network.ssl
+        self._is_own_session = self._network.session is None and self._network.session_factory is None
         self._open: set[aiohttp.ClientResponse] = set()
         self._lingering: set[aiohttp.ClientResponse] = set()
 
@@ -147,7 +130,7 @@ class HttpClient:
         if network.trust_env:
             proxy, self._authorization = await offload(_from_environment, self._target, proxy, self._authorization)
         self._proxy = None if proxy is None else _proxy(proxy)
-        self._session = network.session or _new_session()
+        self._session = network.session or (network.session_factory or _new_session)()
 
     async def close(self) -> None:
         """Close the connections."""
@@ -264,6 +247,7 @@ class HttpClient:
         Raises:
             ConnectError: there was no connection, and nothing was sent.
             HttpError: it is redirected to where it may not go.
+            InsecureUrl: the author's session would send it elsewhere; nothing was sent.
             TransportError: the connection broke.
         """
         target = self._target if url is None else url
@@ -286,6 +270,7 @@ class HttpClient:
                     timeout=timeout,
                     ssl=self._ssl,
                     raise_for_status=False,
+                    middlewares=None if self._is_own_session else pinned(session, target),
                 )
             except _BROKEN as error:
                 raise self._unanswered(error) from (None if isinstance(error, aiohttp.ClientHttpProxyError) else error)
@@ -316,7 +301,8 @@ class HttpClient:
                 # Raised before anything is written to a connection that was kept alive and is closing.
                 return ConnectError(f"There is no connection to {self.url}: {_text(error)}; it may be tried again")
             case aiohttp.ServerDisconnectedError():
-                return TransportError(f"{self.url} closed the connection without an answer")
+                hint = "" if self._target.scheme == "https" else "; if it wants TLS, write https:// instead of http://"
+                return TransportError(f"{self.url} closed the connection without an answer{hint}")
         return self._broken(error)
 
     def _broken(self, error: BaseException) -> TransportError:
@@ -527,6 +513,8 @@ def _text(error: BaseException) -> str:
 
 def _remedy(error: BaseException) -> str:
     match error:
+        case aiohttp.ClientConnectorSSLError() if "CERTIFICATE" not in str(error):
+            return "does the server speak TLS at this port? If not, write http:// instead of https://"
         case aiohttp.ClientSSLError():
             return "if the certificate is your own, give network=Network(ssl=...) with what is to be trusted"
         case aiohttp.ClientConnectorDNSError() | aiohttp.InvalidURL():

@@ -18,12 +18,17 @@ from dragoman.errors import AuthRequired, ConnectError, HttpError, SessionExpire
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import Event, EventDecoder
+from dragoman.runtime.network import Network
 from dragoman.transports.contract import Receive
-from dragoman.transports.http import FAILED, JSON, SSE, HttpClient, Network, is_stream, without_secrets
+from dragoman.transports.http import FAILED, JSON, SSE, HttpClient, is_stream, without_secrets
 
 ENDPOINT_SECONDS = 10.0
 QUOTED_BYTES = 200
 _FORBIDDEN, _NOT_FOUND = frozenset({401, 403}), 404
+
+
+Refusal = Callable[[str, int, Mapping[str, str], Mapping[str, str]], AuthRequired]
+"""Makes the error of a server that wants credentials, of its address, status, headers, and those that were sent."""
 
 
 class LegacySse:
@@ -39,10 +44,13 @@ class LegacySse:
         headers: Callable[[], Awaitable[Mapping[str, str]]],
         network: Network | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        *,
+        refusal: Refusal | None = None,
     ) -> None:
         self._http = HttpClient(url, network, limits)
         self.url = self._http.url
         self._headers = headers
+        self._refusal = refusal or _wants_credentials
         self._limit = limits.message_bytes
         self._endpoint: asyncio.Future[URL] | None = None
         self._stream: aiohttp.ClientResponse | None = None
@@ -86,12 +94,8 @@ class LegacySse:
         raise HttpError(f"{self.url} is no SSE server (status {response.status})", response.status)
 
     def _check(self, response: aiohttp.ClientResponse) -> None:
-        status = response.status
-        if status in _FORBIDDEN:
-            challenge = ", ".join(response.headers.getall("WWW-Authenticate", ())) or None
-            raise AuthRequired(
-                f"{self.url} wants credentials (status {status}); give auth= or headers=", status, challenge
-            )
+        if response.status in _FORBIDDEN:
+            raise self._refusal(self.url, response.status, response.headers, response.request_info.headers)
 
     async def _read(self, stream: aiohttp.ClientResponse, receive: Receive) -> None:
         error = TransportError(f"The server closed the stream of {self.url}")
@@ -193,6 +197,10 @@ class LegacySse:
             if stream is not None:
                 stream.close()
             await self._http.close()
+
+
+def _wants_credentials(url: str, status: int, headers: Mapping[str, str], _sent: Mapping[str, str]) -> AuthRequired:
+    return AuthRequired(f"{url} wants credentials (status {status})", status, headers.get("WWW-Authenticate"))
 
 
 def _address(said: str) -> str:

@@ -385,7 +385,7 @@ class Process:
     def _too_long(self) -> TransportError:
         return TransportError(
             f"The server {self.name!r} sent a message of more than {self._limits.message_bytes} bytes, so the "
-            f"connection ended; let it send less at a time, or raise limits.message_bytes"
+            f"connection ended; let it send less at a time, or raise max_message_bytes"
         )
 
     def _failure(self, *, sent: bool) -> TransportError:
@@ -397,7 +397,8 @@ class Process:
             return TransportError(*cause.args)
         code = self.exit_code
         how = f"{cause.args[0]} and did not end" if code is None else _ended_how(code)
-        return ServerCrashed(f"The server {self.name!r} {how}. {self._tail.quote()}", code, self.stderr_tail)
+        hint = _NO_RUN if code == 0 and self.name.endswith(".py") else ""
+        return ServerCrashed(f"The server {self.name!r} {how}.{hint} {self._tail.quote()}", code, self.stderr_tail)
 
 
 class _DirectWriter(_WatchingWriter):
@@ -495,6 +496,9 @@ def _is_message(line: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+_NO_RUN = " If it is a server of dragoman, does the file end with server.run()?"
 
 
 def _ended_how(code: int) -> str:

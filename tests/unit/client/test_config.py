@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman import ConfigError, DragomanError
+from dragoman.auth import ClientCredentials, OAuth
 from dragoman.client.config import FILES, ServerEntry, load, read_variables
 from dragoman.client.expansion import Place
 from dragoman.client.jsonc import plain_json
@@ -189,8 +190,160 @@ def test_an_entry_that_cannot_be_used_carries_an_error_that_names_server_and_fie
     ("key", "milliseconds", "seconds"),
     [("timeout", 30_000, 30), ("request_timeout", 8000, 8), ("requestTimeout", 500, 0.5), ("timeout", 1.5, 0.0015)],
 )
-def test_times_in_files_are_milliseconds(key, milliseconds, seconds):
+def test_times_in_files_are_milliseconds(key, milliseconds, seconds, caplog):
     assert usable({"command": "run", key: milliseconds}).options == {"timeout": seconds}
+    assert ("is in milliseconds, so that it is" in caplog.text) == (milliseconds < 1000)
+
+
+@pytest.mark.covers("LMC-04")
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"timeout": 60, "autoApprove": []}, {"timeout": 60}),
+        ({"timeout": 3600, "alwaysAllow": ["a"]}, {"timeout": 3600}),
+        ({"timeout": 30_000, "autoApprove": []}, {"timeout": 30}),
+        ({"tool_timeout_sec": 90, "startup_timeout_sec": 20}, {"timeout": 90, "connect_timeout": 20}),
+        ({"startup_timeout_ms": 5000}, {"connect_timeout": 5}),
+        ({"connect_timeout": 45_000}, {"connect_timeout": 45}),
+        ({"connectTimeout": 45_000, "timeout": 1000}, {"connect_timeout": 45, "timeout": 1}),
+    ],
+)
+def test_times_of_hosts_that_write_seconds_are_seconds(said, expected, caplog):
+    assert usable({"command": "run", **said}).options == expected
+    assert not caplog.records
+
+
+@pytest.mark.covers("LMC-04")
+@pytest.mark.parametrize("key", ["tool_timeout_sec", "startup_timeout_sec", "connect_timeout"])
+@pytest.mark.parametrize("value", [0, -1, True, "soon"])
+def test_every_time_must_be_a_number_above_0(key, value):
+    assert error_of({"command": "run", key: value}).field == key
+
+
+@pytest.mark.covers("LMC-04")
+@pytest.mark.parametrize("name", ["cline_mcp_settings.json", "mcp_settings.json"])
+def test_times_in_a_file_of_cline_are_seconds(tmp_path, name):
+    path = tmp_path / name
+    path.write_text('{"mcpServers": {"one": {"command": "run", "timeout": 60}}}')
+    assert load(path)[0].options == {"timeout": 60}
+
+
+@pytest.mark.covers("LCF-03", "LMC-11")
+def test_headers_and_tokens_are_read_as_codex_writes_them(tmp_path, monkeypatch):
+    path = tmp_path / "config.toml"
+    path.write_text(
+        """
+        [mcp_servers.figma]
+        url = "https://example.com/mcp"
+        bearer_token_env_var = "FIGMA_TOKEN"
+        http_headers = { "X-Region" = "eu" }
+        env_http_headers = { "X-Key" = "FIGMA_KEY" }
+        """
+    )
+    monkeypatch.setenv("FIGMA_TOKEN", "t")
+    monkeypatch.setenv("FIGMA_KEY", "k")
+    [found] = load(path)
+    assert found.target["headers"] == {"X-Region": "eu", "X-Key": "k", "Authorization": "Bearer t"}
+    monkeypatch.delenv("FIGMA_TOKEN")
+    [found] = load(path)
+    assert found.error.field == "bearer_token_env_var"
+    assert "FIGMA_TOKEN is not set" in str(found.error)
+    monkeypatch.setenv("FIGMA_TOKEN", "t")
+    monkeypatch.setenv("FIGMA_KEY", "")
+    [found] = load(path)
+    assert found.error.field == "env_http_headers.X-Key"
+
+
+@pytest.mark.covers("LCF-03")
+@pytest.mark.parametrize(
+    ("said", "login"),
+    [
+        ({"oauth": True}, {}),
+        ({"auth": "oauth"}, {}),
+        ({"oauth": {}}, {}),
+        (
+            {"oauth": {"clientId": "id", "callbackPort": 8080}},
+            {"client_id": "id", "redirect_uri": "http://localhost:8080/callback"},
+        ),
+        (
+            {"auth": {"CLIENT_ID": "id", "CLIENT_SECRET": "${SECRET}", "scopes": ["a", "b"]}},
+            {"client_id": "id", "client_secret": "s", "scope": ["a", "b"]},
+        ),
+        (
+            {
+                "oauth": {
+                    "redirect_uri": "http://localhost:8080/callback",
+                    "scope": "a b",
+                    "issuer": "https://login.example.com",
+                }
+            },
+            {"redirect_uri": "http://localhost:8080/callback", "scope": "a b", "issuer": "https://login.example.com"},
+        ),
+        (
+            {"oauth": {"grant_type": "authorization_code", "client_name": "mine"}},
+            {"client_metadata": {"client_name": "mine"}},
+        ),
+        ({"oauth": True, "scopes": ["a"]}, {"scope": ["a"]}),
+        ({"oauth": {"enabled": False, "clientId": "id"}}, None),
+        ({"oauth": False}, None),
+    ],
+)
+def test_an_entry_may_ask_for_a_login_of_a_person(said, login, monkeypatch):
+    monkeypatch.setenv("SECRET", "s")
+    found = usable({"url": "https://example.com/mcp", **said})
+    assert found.login == login
+    assert isinstance(found.options.get("auth"), OAuth) == (login is not None)
+    assert "'s'" not in repr(found)
+
+
+@pytest.mark.covers("LCF-03")
+def test_an_entry_may_ask_for_the_login_of_a_program():
+    said = {"grant_type": "client_credentials", "client_id": "reports", "client_secret": "s", "scope": "a"}
+    found = usable({"url": "https://example.com/mcp", "oauth": said})
+    assert isinstance(found.options["auth"], ClientCredentials)
+    assert found.login is None
+
+
+@pytest.mark.covers("LCF-03", "LMC-11")
+@pytest.mark.parametrize(
+    ("said", "sign"),
+    [
+        ({"clientId": 3}, "client_id must be a text"),
+        ({"callbackPort": "http"}, "callback_port must be a number"),
+        ({"scopes": [1]}, "scope must be a text"),
+        ({"issuer": "http://evil.example.com"}, "https"),
+        ({"redirect_uri": "ftp://secret-value"}, "edirect"),
+        ({"grant_type": "client_credentials"}, "client_id"),
+        (
+            {"grant_type": "client_credentials", "client_id": "a", "redirect_uri": "http://localhost/"},
+            "takes client_id",
+        ),
+        ({"clientId": "${NO_SUCH_VARIABLE}"}, "NO_SUCH_VARIABLE is not set"),
+    ],
+)
+def test_a_login_that_makes_no_sense_makes_its_server_alone_fail(said, sign):
+    assert sign in str(error_of({"url": "https://example.com/mcp", "oauth": said}))
+
+
+@pytest.mark.covers("LCF-08")
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"timeuot": 3000}, "the key 'timeuot' is not known; did you mean 'timeout'?"),
+        ({"Headers": {}}, "the key 'Headers' is not known; did you mean 'headers'?"),
+        ({"qqqq": 1}, "the key 'qqqq' is not known"),
+        ({"oauth": {"clientSecrets": SECRET}}, "did you mean 'oauth.client_secret'?"),
+        ({"oauth": {"client_idd": SECRET}}, "did you mean 'oauth.client_id'?"),
+        ({"description": "x", "icon": "y", "_note": "z", "x-mine": 1, "$schema": "s"}, None),
+    ],
+)
+def test_a_key_that_is_not_known_is_warned_about_with_the_closest(said, expected, caplog):
+    usable({"url": "https://example.com/mcp", **said})
+    if expected is not None:
+        assert expected in caplog.text
+    else:
+        assert not caplog.records
+    assert SECRET not in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -265,7 +418,6 @@ def test_a_version_and_a_token_are_told_to_the_client(monkeypatch):
     url = {"url": "https://example.com"}
     assert usable({**url, "protocolVersion": "2025-06-18"}).options == {"protocol_version": "2025-06-18"}
     assert usable({**url, "auth": "${TOKEN}"}).options == {"auth": "t"}
-    assert usable({**url, "auth": "oauth"}).more == {"auth": "oauth"}
     assert usable({"command": "run", "inherit_env": False}).options == {"inherit_env": False}
     assert usable({**url, "trusted": True}).options == {"trusted": True}
     assert usable({**url, "trust": True}).options == {}

@@ -1,0 +1,164 @@
+"""What people get wrong when they begin, and what they are told: each error names the cause and the remedy."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from dragoman import AsyncClient, AsyncClients, Client, Clients, Server
+from dragoman.errors import ConnectError, HttpError, ServerCrashed, TransportError
+from scenarios.http_peer import scenario
+from scenarios.raw_http import answering, reply
+
+server = Server("sums")
+
+
+@server.tool
+def add(a: int, b: int = 0) -> int:
+    return a + b
+
+
+async def failure(target, **options):
+    client = AsyncClient(target, **options)
+    try:
+        await client.start()
+    except Exception as error:
+        return error
+    finally:
+        await client.stop()
+
+
+@scenario
+async def test_https_to_a_port_without_tls_says_so():
+    async def serve(reader, writer):
+        await reader.read(100)
+        writer.write(reply(400))
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as there:
+        error = await failure(f"https://127.0.0.1:{there.sockets[0].getsockname()[1]}/mcp")
+    assert isinstance(error, ConnectError)
+    assert "write http:// instead of https://" in str(error)
+    assert "certificate is your own" not in str(error)
+
+
+@scenario
+async def test_http_to_a_server_that_hangs_up_says_that_it_may_want_tls():
+    async def serve(reader, writer):
+        await reader.read(100)
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as there:
+        error = await failure(f"http://127.0.0.1:{there.sockets[0].getsockname()[1]}/mcp", mode="handshake")
+    assert isinstance(error, TransportError)
+    assert "if it wants TLS, write https:// instead of http://" in str(error)
+
+
+@pytest.mark.parametrize(
+    "target", ["localhost:8000/mcp", "127.0.0.1:8000", "example.com/mcp", "[::1]:8000/mcp", "api.example.com:443"]
+)
+@pytest.mark.parametrize("transport", [None, "http"])
+def test_an_address_without_a_scheme_is_no_command(target, transport):
+    with pytest.raises(ValueError, match=r"has no scheme; write http://.* or https://"):
+        Client(target, transport=transport)
+
+
+@pytest.mark.parametrize("target", ["python3.11", "my-server", "uvx example.com/mcp", "./example.com"])
+def test_a_command_is_no_address(target):
+    Client(target)
+
+
+def test_a_program_whose_path_looks_like_an_address_is_a_program(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("example.com").mkdir()
+    Path("example.com/mcp").touch()
+    Client("example.com/mcp")
+
+
+@pytest.mark.parametrize("target", ["no_such_server.py", "./folder/no_such_server.py", Path("no_such_server.py")])
+@scenario
+async def test_a_script_that_is_not_there_is_named_with_the_folder(target):
+    error = await failure(target)
+    assert isinstance(error, ConnectError)
+    assert "There is no file" in str(error)
+    assert str(Path.cwd()) in str(error)
+
+
+@scenario
+async def test_a_script_that_never_serves_is_told_to_run(tmp_path):
+    path = tmp_path / "forgotten.py"
+    path.write_text("from dragoman import Server\nserver = Server('x')\n")
+    error = await failure(path)
+    assert isinstance(error, ServerCrashed)
+    assert "does the file end with server.run()?" in str(error)
+
+
+def test_a_variable_that_is_no_text_is_named_and_its_value_is_not_shown():
+    with pytest.raises(TypeError, match=r"The variable PORT of env must be a text, not int; use str\(\)"):
+        Client("server.py", env={"PORT": 80801})
+    with pytest.raises(TypeError, match="env must be a mapping"):
+        Client("server.py", env=["PORT=8080"])
+
+
+def test_arguments_of_a_tool_go_into_a_dictionary():
+    with Client(server) as client, pytest.raises(TypeError, match=r"call_tool\(tool, \{'a': \.\.\.\}\)"):
+        client.call_tool("add", a=1)
+    with Clients({"sums": server}) as clients, pytest.raises(TypeError, match="as a dictionary"):
+        clients.call_tool("add", a=1)
+    with Client(server) as client, pytest.raises(TypeError, match="did you mean 'timeout'"):
+        client.call_tool("add", {"a": 1}, timeuot=1)
+
+
+def test_errors_of_the_blocking_client_do_not_name_the_other_one():
+    with Client(server) as client, Clients({"sums": server}) as clients:
+        for wrong in (
+            lambda: client.call_tool(),
+            lambda: client.read_resource(),
+            lambda: client.tool("add").call({}, nonsense=1),
+            lambda: clients.call_tool(),
+            lambda: clients.remove(),
+        ):
+            with pytest.raises(TypeError) as caught:
+                wrong()
+            assert "Async" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("kind", "target"), [(Client, server), (Clients, {"sums": server})])
+def test_a_blocking_client_says_that_it_is_entered_with_with(kind, target):
+    async def enter():
+        async with kind(target):
+            pass
+
+    with pytest.raises(TypeError, match=rf"{kind.__name__} blocks: write `with {kind.__name__}\(...\)`"):
+        asyncio.run(enter())
+
+
+@pytest.mark.parametrize(("kind", "target"), [(AsyncClient, server), (AsyncClients, {"sums": server})])
+def test_an_asynchronous_client_says_that_it_is_entered_with_async_with(kind, target):
+    with pytest.raises(TypeError, match=rf"write `async with {kind.__name__}\(...\)`"), kind(target):
+        pass
+
+
+@pytest.mark.parametrize(("status", "path"), [(404, "/"), (405, "/api"), (404, "/mcp")])
+@scenario
+async def test_a_web_application_that_is_no_mcp_server_is_quoted_by_its_title(status, path):
+    page = b"<!doctype html><html><head><title>Not\n Found</title></head><body><h1>Oops</h1></body></html>"
+
+    async def web(request, writer):
+        return reply(status, page, content_type="text/html")
+
+    async with answering(web) as there:
+        error = await failure(there.url.replace("/mcp", path))
+    assert isinstance(error, HttpError)
+    assert "a web page, 'Not Found'; is the path right?" in str(error)
+    assert ("often /mcp" in str(error)) == (path != "/mcp")
+    assert "<" not in str(error)
+
+
+@scenario
+async def test_a_message_that_is_too_large_names_the_option(tmp_path):
+    path = tmp_path / "chatty.py"
+    path.write_text("print('x' * 10_000, flush=True)\n")
+    error = await failure(path, max_message_bytes=5_000)
+    assert isinstance(error, TransportError)
+    assert "raise max_message_bytes" in str(error)
