@@ -99,7 +99,7 @@ def test_tools_that_the_apis_of_models_refuse_are_found_with_a_remedy(tmp_path):
 @pytest.mark.covers("CMD-11")
 def test_tools_of_a_server_of_somebody_else_are_remarked_on_and_are_no_failure(tmp_path):
     path = tmp_path / "sick.py"
-    path.write_text(textwrap.dedent(SICK).replace('"prompts": {}', ""))
+    path.write_text(textwrap.dedent(SICK).replace('"prompts": {}, ', ""))
     command = ["--", sys.executable, path]
     examined = dragoman("doctor", "--json", *command, home=tmp_path)
     assert (examined.code, examined.json["ok"]) == (0, True)
