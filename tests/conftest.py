@@ -20,7 +20,10 @@ CARRIED = frozenset(
 
 
 KEEPING = frozenset(
-    {"test_auth_client", "test_auth_issuer", "test_auth_programs", "test_auth_secrecy", "test_http_bearer"}
+    {
+        *("test_auth_client", "test_auth_issuer", "test_auth_programs", "test_auth_secrecy", "test_http_bearer"),
+        *("test_client_negotiation", "test_wild"),
+    }
 )
 
 

@@ -320,6 +320,39 @@ def answer(m):
 
 @pytest.mark.covers("CLF-11")
 @scenario
+async def test_another_process_does_not_probe_a_server_that_the_probe_broke(tmp_path, monkeypatch):
+    monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
+    code = """
+def answer(m):
+    if m["method"] == "server/discover":
+        sys.stdin.readline()
+        os._exit(1)
+    elif m["method"] == "initialize" and SPAWNS < 4: initialized(m)
+    elif m["method"] == "initialize": error(m, -32602)
+    elif m["method"] == "ping": result(m, {})
+"""
+    script = Script(tmp_path, code)
+    assert await spoken(script) == NEWEST
+    opening._handshakers.clear()  # as in another process
+    assert await spoken(script) == NEWEST
+    assert (len(script.pids), script.methods.count("server/discover")) == (3, 1)
+    opening._handshakers.clear()
+    with pytest.raises(TransportError):  # it contradicts, and is probed again
+        await spoken(script, connect_timeout=1)
+    assert script.methods.count("server/discover") > 1
+
+
+@pytest.mark.covers("CLF-11")
+@scenario
+async def test_where_nothing_can_be_remembered_a_server_is_used_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
+    script = Script(tmp_path, prober("sys.stdin.readline(); os._exit(1)"))
+    assert await spoken(script) == NEWEST
+
+
+@pytest.mark.covers("CLF-11")
+@scenario
 async def test_a_server_that_ends_each_time_is_started_twice_and_no_more(tmp_path, monkeypatch):
     monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
     script = Script(tmp_path, "def answer(m):\n    sys.stdin.readline()\n    os._exit(7)")

@@ -2,8 +2,9 @@
 
 The client probes the server with `server/discover`, and `protocol.negotiation` judges the answer. The client greets a
 server of the handshake era with `initialize`. It remembers that the server wants a handshake, and does not probe it
-again, until the server contradicts. Where even `initialize` finds nobody over HTTP, the server may be one of
-2024-11-05; the client then uses the transport of that version.
+again, until the server contradicts; a server that the probe costs time is remembered by other processes too (`silent`).
+Where even `initialize` finds nobody over HTTP, the server may be one of 2024-11-05; the client then uses the transport
+of that version.
 
 A server over stdio may not answer the probe within five seconds, for one of two reasons:
 
@@ -88,6 +89,7 @@ class Way(Struct, kw_only=True):
     """Whether anything is said before the first request."""
     is_handshake: bool = False
     """Whether it is known that the server wants a handshake."""
+    is_http: bool = False
 
 
 class Speech(Struct, kw_only=True, frozen=True):
@@ -167,6 +169,36 @@ class Opening:
         if len(self._known) >= MOST_REMEMBERED:
             self._known.clear()
         self._known[self.way.key] = offered
+
+    # What holds for other processes too, where there is a name for the server; a server over HTTP answers the probe.
+
+    @property
+    def _is_lasting(self) -> bool:
+        return self.way.key is not None and not self.way.is_http
+
+    async def recalled(self) -> Version | None:
+        """Return what to offer a server of which an earlier process found that it does not answer the probe."""
+        if not self._is_lasting or not stateless_versions(self.speech.versions):
+            return None
+        from dragoman.client import silent
+
+        offered = await silent.recalled(self.way.key)
+        return offered if offered in self.speech.versions else None
+
+    async def remember(self, offered: Version) -> None:
+        """Remember that the server does not answer the probe."""
+        if self._is_lasting:
+            from dragoman.client import silent
+
+            await silent.remember(self.way.key, offered)
+
+    async def forget(self) -> None:
+        """Forget what is known of a server that has contradicted."""
+        self.known = None
+        if self._is_lasting:
+            from dragoman.client import silent
+
+            await silent.forget(self.way.key)
 
 
 class _Standstill:
@@ -258,7 +290,8 @@ class _Attempt:
         await self._opened.open()
 
     async def _introduce(self) -> None:
-        if self._opening.known is not None and await self._greet_as_known(self._opening.known):
+        known = self._opening.known or await self._opening.recalled()
+        if known is not None and await self._greet_as_known(known):
             return
         verdict = await self._probe()
         if isinstance(verdict, Refused):
@@ -267,9 +300,10 @@ class _Attempt:
             self._adopt(verdict)
             return
         assert isinstance(verdict, Handshake)
+        was_silent = self._unanswered is not None
+        costs_time = was_silent or not self._connection.is_alive
         if not self._connection.is_alive:
             await self._open(self._way.link)
-        was_silent = self._unanswered is not None
         try:
             await self._greet(verdict.version)
         except RpcError as refusal:
@@ -278,6 +312,8 @@ class _Attempt:
             await self._probe_after_all(refusal)
         if self._asks and not self._connection.version.stateless:
             self._opening.known = verdict.version
+            if costs_time:
+                await self._opening.remember(verdict.version)
 
     async def _greet(self, offered: Version) -> None:
         """Shake hands, unless the server answers the probe first after all."""
@@ -317,7 +353,7 @@ class _Attempt:
         except (RpcError, TransportError) as error:
             if isinstance(error, HttpError) and judge_http(HttpProbe(error.status), self._spoken) is None:
                 raise
-            self._opening.known = None
+            await self._opening.forget()
             if isinstance(error, TransportError) and not isinstance(error, HttpError):
                 raise
             await self._open(self._way.link)

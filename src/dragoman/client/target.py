@@ -124,8 +124,8 @@ def _way_by_url(url: str, transport: str | None, around: Surroundings) -> Way:
         raise ValueError(f"There is no transport for {url}; give a URL that begins with http:// or https://")
     key = ("http", address.scheme, address.netloc, address.path)
     if transport == "sse":
-        return Way(key=("sse", *key), link=legacy, is_handshake=True)
-    return Way(key=key, link=streamable, fallback=legacy if transport is None else None)
+        return Way(key=("sse", *key), link=legacy, is_handshake=True, is_http=True)
+    return Way(key=key, link=streamable, fallback=legacy if transport is None else None, is_http=True)
 
 
 _ADDRESS = re.compile(r"(localhost|\[[0-9a-fA-F:]+\]|[\w-]+(\.[\w-]+)+)(:\d+)?(/\S*)?")

@@ -31,7 +31,7 @@ class LocalState:
     """The values of one namespace."""
 
     def __init__(self, folder: Path, *, clock: Callable[[], float] = time.time) -> None:
-        self._folder = folder
+        self.folder = folder
         self._clock = clock
         self._written = 0
         self._has_warned = False
@@ -58,8 +58,8 @@ class LocalState:
         self._written += 1
 
     def _place(self, key: str) -> Path:
-        private_folder(self._folder.parent)
-        return private_folder(self._folder) / _named(key)
+        private_folder(self.folder.parent)
+        return private_folder(self.folder) / _named(key)
 
     def _write(self, path: Path, value: bytes, expires_at: float) -> None:
         unnamed = path.with_name(f".{os.urandom(8).hex()}")
@@ -77,7 +77,7 @@ class LocalState:
         """Remove what has expired, and of too many values those that expire first."""
         now = self._clock()
         kept: list[tuple[float, Path]] = []
-        for path in self._folder.iterdir():
+        for path in self.folder.iterdir():
             with suppress(OSError):
                 modified = path.lstat().st_mtime
                 if modified <= (now - ABANDONED_SECONDS if path.name.startswith(".") else now):
