@@ -279,8 +279,31 @@ def answer(m):
 """
     script = Script(tmp_path, code)
     assert await spoken(script) == STATELESS
-    assert script.methods == ["server/discover", "initialize", "server/discover"]
+    assert script.methods == ["server/discover", "initialize", "server/discover", "server/discover"]
     assert len(script.pids) == 1
+
+
+@pytest.mark.covers("CLF-11")
+@scenario
+async def test_a_slow_server_that_initialize_binds_to_the_handshake_is_started_again_without_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
+    code = f"""
+LATE = []
+BOUND = []
+def answer(m):
+    if m["method"] == "server/discover":
+        LATE.append(m)
+        if BOUND: error(m, -32601)
+        elif SPAWNS > 1: discovered(m, "{STATELESS}")
+    elif m["method"] == "initialize":
+        BOUND.append(1)
+        discovered(LATE[0], "{STATELESS}")
+        initialized(m)
+"""
+    script = Script(tmp_path, code)
+    assert await spoken(script) == STATELESS
+    assert len(script.pids) == 2
+    assert script.methods.count("initialize") == 1
 
 
 @pytest.mark.covers("CLF-11")

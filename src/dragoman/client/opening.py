@@ -327,7 +327,7 @@ class _Attempt:
             verdict = await self._judged(probe, last=False) if probe.done() and self._connection.is_alive else None
             if isinstance(verdict, Stateless):
                 await _end(greeting)
-                self._adopt(verdict)
+                await self._confirm(verdict)
             else:
                 await self._accept(await greeting)
         except TransportError:
@@ -338,6 +338,18 @@ class _Attempt:
         finally:
             await _end(greeting)
             await self._forget_probe()
+
+    async def _confirm(self, verdict: Stateless) -> None:
+        """Adopt a late answer if the server still gives it, now that it was sent `initialize` too.
+
+        Servers on the TypeScript SDK keep to the handshake from then on. Such a server is started again, and not sent
+        `initialize`.
+        """
+        confirmed = await self._probe_with(verdict.version, last=True, is_patient=True)
+        if not isinstance(confirmed, Stateless):
+            await self._open(self._way.link)
+            confirmed = await self._probe_with(verdict.version, last=True, is_patient=True)
+        self._adopt(confirmed if isinstance(confirmed, Stateless) else verdict)
 
     @property
     def _asks(self) -> bool:
