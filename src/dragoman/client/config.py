@@ -130,6 +130,15 @@ def raw_servers(text: str, path: Path) -> Json:
     return _servers(_document(text, path), Place(path))
 
 
+def raw_inputs(text: str, path: Path) -> Any:
+    """Return what a configuration file says of its inputs, whose defaults `${input:id}` may stand for.
+
+    Raises:
+        ConfigError: it is no configuration.
+    """
+    return _document(text, path).get("inputs")
+
+
 def find() -> Path | None:
     """Return the configuration file that is meant when none is named, if there is one."""
     named = os.environ.get("DRAGOMAN_CONFIG")
