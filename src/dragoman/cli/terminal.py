@@ -121,7 +121,7 @@ class Terminal:
         """Ask when nobody else does, for as long as the block lasts."""
         async with self._turns:
             # A prompt waits in another thread, and ends when its line is typed.
-            while not self.keyboard.acquire(blocking=False):
+            while not self.keyboard.acquire(blocking=False):  # noqa: ASYNC110
                 await asyncio.sleep(TURN_SECONDS)
             self.is_asking = True
             try:
