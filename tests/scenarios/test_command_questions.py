@@ -1,5 +1,6 @@
 """Questions at the terminal: all of what is approved is shown, one question at a time, and typed ahead is no answer."""
 
+import asyncio
 import json
 import sys
 import textwrap
@@ -8,6 +9,7 @@ import time
 import pytest
 
 from chat.provider import Provider, Say
+from dragoman.cli.terminal import Asking
 from scenarios.command_line import AtTerminal, dragoman
 
 ASKING = """
@@ -265,6 +267,25 @@ UNBIDDEN = """
         elif message.get("id") == "question":
             here.with_name("answer").write_text(message["result"]["action"])
 """
+
+
+@pytest.mark.covers("CMD-27")
+def test_a_page_of_tabs_is_no_longer_than_the_screen(monkeypatch):
+    class Reading(Asking):
+        def __init__(self):
+            self.pages = []
+
+        def say(self, text, style=None):
+            self.pages.append(text)
+
+        async def ask(self, question):
+            return ""
+
+    monkeypatch.setattr("dragoman.cli.terminal._screen", lambda: (80, 22))
+    reading = Reading()
+    assert asyncio.run(reading.shows("\n".join("\t" * 30 + "x" for _ in range(22))))
+    for page in reading.pages:
+        assert sum(-(-len(line.expandtabs()) // 80) for line in page.split("\n")) <= 22
 
 
 @pytest.mark.covers("CMD-27")

@@ -164,7 +164,7 @@ class Asking:
         if len(text) > LONGEST_SHOWN:
             self.say(f"This has {len(text):,} characters, which is too much to be read; nothing is done.")
             return False
-        pages = _pages(printable(text).split("\n"), *_screen())
+        pages = _pages(printable(text).expandtabs().split("\n"), *_screen())
         for number, page in enumerate(pages, 1):
             self.say("\n".join(page))
             if number < len(pages):

@@ -358,12 +358,14 @@ class _Reading:
     def _add_env_file(self, env_file: Any, key: str) -> None:
         if env_file is None:
             return
+        path = self._path(env_file, key)
         try:
-            text = self._path(env_file, key).read_text(encoding="utf-8-sig")
-        except ConfigError:
-            raise
+            # A device or a pipe may have no end.
+            text = path.read_text(encoding="utf-8-sig") if path.is_file() else None
         except (OSError, ValueError):
-            raise self._error("the file that it names cannot be read", key) from None
+            text = None
+        if text is None:
+            raise self._error("the file that it names cannot be read", key)
         self._entry.target["env"] = {**read_variables(text), **self._entry.target["env"]}
 
     def _require_kind(self, kind: str | None, possible: tuple[str, ...], key: str, way: str) -> None:
