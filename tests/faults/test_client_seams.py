@@ -3,7 +3,9 @@
 import asyncio
 import gc
 import json
+import re
 import sys
+import traceback
 import weakref
 
 import aiohttp
@@ -56,6 +58,27 @@ async def test_a_call_without_any_response_ends_when_the_client_stops_though_the
         with pytest.raises(TransportError, match="closed while a request waited"):
             await asyncio.wait_for(call, DEADLINE)
         assert not call.cancelled()
+
+
+@pytest.mark.parametrize("mode", ["handshake", "stateless", "sse"])
+@scenario
+async def test_an_answer_that_is_no_http_puts_no_secret_of_the_address_into_a_traceback(mode):
+    async def garble(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"\x00 garbled")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(garble, "127.0.0.1", 0)
+    url = f"http://ada:the-password@127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp?key=the-key"
+    target = {"url": url, "type": "sse"} if mode == "sse" else url
+    client = AsyncClient(target, **({} if mode == "sse" else {"mode": mode}), headers={"X-Key": "the-header"})
+    async with server:
+        with pytest.raises(TransportError) as raised:
+            await client.start()
+        await client.stop()
+    told = "".join(traceback.format_exception(raised.value))
+    assert not re.search("the-password|the-key|the-header", told), told
 
 
 @scenario

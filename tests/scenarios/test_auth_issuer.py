@@ -267,6 +267,53 @@ async def test_a_login_that_began_at_one_issuer_does_not_end_with_the_client_of_
         assert not SECRET.search(str(told(thief, thief.issuer)[2:]))
 
 
+class Shared:
+    """A storage of the author that is used for two servers by mistake."""
+
+    def __init__(self):
+        self.kept = {}
+
+    def tokens(self):
+        return self.kept.get("tokens")
+
+    def save_tokens(self, tokens):
+        self.kept["tokens"] = tokens
+
+    def client_information(self):
+        return self.kept.get("client")
+
+    def save_client_information(self, information):
+        self.kept["client"] = information
+
+
+@pytest.mark.covers("OAU-31", "BEY-23")
+@scenario
+async def test_a_server_gets_no_tokens_for_another_from_a_storage_that_both_share():
+    own = Shared()
+    async with world() as there, world() as thief:
+        assert (await visit(person(storage=own), there.url)).status == 200
+        tokens = own.tokens()["access_token"], own.tokens()["refresh_token"]
+        thief._resource_metadata = lambda base: {"resource": thief.url, "authorization_servers": [there.issuer]}
+        with pytest.raises(AuthError, match="refuses the token"):
+            await visit(person(storage=own), thief.url)
+        assert not any(token in str(thief.requests) for token in tokens)
+        assert there.forms("refresh_token") == []
+
+
+@pytest.mark.covers("OAU-43", "BEY-23")
+@scenario
+async def test_a_login_that_began_for_one_server_does_not_end_with_another():
+    own, browser = Shared(), Browser()
+    async with world() as there, world() as thief:
+        await browser.redirect(await OAuth(redirect_uri=REDIRECT, storage=own).start(there.url))
+        late = query(browser.location)
+        with pytest.raises(AuthError, match="No login waits"):
+            await OAuth(redirect_uri=REDIRECT, storage=own).finish(
+                late["code"], late["state"], late["iss"], url=thief.url
+            )
+        assert there.forms("authorization_code") == []
+
+
 def copying_client(client_id, **more):
     async def register(request):
         asked = json.loads(await request.read())

@@ -1,12 +1,15 @@
 """Questions at the terminal: all of what is approved is shown, one question at a time, and typed ahead is no answer."""
 
+import asyncio
 import json
 import sys
 import textwrap
+import time
 
 import pytest
 
 from chat.provider import Provider, Say
+from dragoman.cli.terminal import Asking
 from scenarios.command_line import AtTerminal, dragoman
 
 ASKING = """
@@ -235,3 +238,81 @@ def test_nothing_that_a_server_says_gets_between_a_question_and_its_answer(tmp_p
         terminal.until("noise 49")
         assert terminal.end() == (0, "a\n")
     assert not [line for line in terminal.screen.splitlines() if line.startswith("Call write?")]
+
+
+UNBIDDEN = """
+    import json, pathlib, sys, threading, time
+
+    def send(**message):
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\\n")
+        sys.stdout.flush()
+
+    def ask():
+        while not here.with_name("go").exists():
+            time.sleep(0.02)
+        asked = {"mode": "url", "elicitationId": "1", "message": "Hi", "url": "https://evil.example/"}
+        send(id="question", method="elicitation/create", params=asked)
+        send(id="sign", method="ping")
+
+    here = pathlib.Path(__file__)
+    for line in sys.stdin:
+        message = json.loads(line)
+        if message.get("method") == "initialize":
+            info = {"name": "unbidden", "version": "1"}
+            send(id=message["id"], result={"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": info})
+        elif message.get("method") == "notifications/initialized":
+            threading.Thread(target=ask, daemon=True).start()
+        elif message.get("id") == "sign":
+            here.with_name("asked").touch()
+        elif message.get("id") == "question":
+            here.with_name("answer").write_text(message["result"]["action"])
+"""
+
+
+@pytest.mark.covers("CMD-27")
+def test_a_page_of_tabs_is_no_longer_than_the_screen(monkeypatch):
+    class Reading(Asking):
+        def __init__(self):
+            self.pages = []
+
+        def say(self, text, style=None):
+            self.pages.append(text)
+
+        async def ask(self, question):
+            return ""
+
+    monkeypatch.setattr("dragoman.cli.terminal._screen", lambda: (80, 22))
+    reading = Reading()
+    assert asyncio.run(reading.shows("\n".join("\t" * 30 + "x" for _ in range(22))))
+    for page in reading.pages:
+        assert sum(-(-len(line.expandtabs()) // 80) for line in page.split("\n")) <= 22
+
+
+@pytest.mark.covers("CMD-27")
+def test_what_is_typed_at_the_prompt_is_no_answer_to_a_question_that_comes_meanwhile(tmp_path):
+    path = tmp_path / "unbidden.py"
+    path.write_text(textwrap.dedent(UNBIDDEN))
+    words = ["--mode", "handshake", "--", sys.executable, path]
+    with (
+        Provider(Say("Fine.")) as provider,
+        AtTerminal("chat", "openai:test", *options(provider), *words, home=tmp_path, BROWSER="true") as at,
+    ):
+        at.until("> ")
+        (tmp_path / "go").touch()
+        ends = time.monotonic() + 30
+        while not (tmp_path / "asked").exists():
+            assert time.monotonic() < ends, at.screen
+            time.sleep(0.02)
+        at.listen(0.5)
+        for key in "yes":
+            at.type(key)
+            at.listen(0.1)
+        assert not (tmp_path / "answer").exists()
+        at.type(" please\n")
+        at.until("Open it? [y/N] ")
+        at.type("n\n")
+        at.until("> ")
+        at.type("/quit\n")
+        assert at.end()[0] == 0
+    assert (tmp_path / "answer").read_text() == "decline"
+    assert provider.asked[0].body["messages"][-1]["content"] == "yes please"

@@ -136,6 +136,39 @@ def test_a_file_that_the_user_names_or_keeps_needs_no_question(tmp_path, reposit
     assert dragoman("list", home=tmp_path, cwd=repository).code == 2
 
 
+@pytest.mark.covers("CMD-26")
+def test_an_empty_name_of_a_file_names_none(tmp_path, repository):
+    assert dragoman("list", "--config", "", home=tmp_path, cwd=repository).code == 2
+    assert not has_run(repository)
+
+
+@pytest.mark.covers("CMD-26", "CMD-22")
+@pytest.mark.parametrize(("kind", "name"), [("client", ".mcp.json"), ("chat", "mcp.json"), ("server", "mcp.json")])
+def test_a_project_that_begins_beside_a_file_does_not_trust_it(tmp_path, repository, kind, name):
+    (repository / ".mcp.json").rename(repository / name)
+    (repository / "server.py").rename(repository / "shed.py")
+    (repository / name).write_text((repository / name).read_text().replace("server.py", "shed.py"))
+    assert dragoman("init", "--kind", kind, home=tmp_path, cwd=repository).code == 0
+    if kind == "server":
+        (repository / ".mcp.json").unlink()
+    assert dragoman("list", home=tmp_path, cwd=repository).code == 2
+    assert not has_run(repository)
+
+
+@pytest.mark.covers("CMD-26")
+def test_the_question_shows_what_inputs_stand_for(tmp_path, repository):
+    entry = {"command": "${input:program}", "args": ["-c", "${input:code}"]}
+    inputs = [{"id": "program", "default": "sh"}, {"id": "code", "default": "touch ran\x1b[2J"}]
+    (repository / ".mcp.json").write_text(json.dumps({"servers": {"shed": entry}, "inputs": inputs}))
+    with AtTerminal("list", home=tmp_path, cwd=repository) as terminal:
+        terminal.until("shed: runs '${input:program}' -c '${input:code}'")
+        terminal.turn_pages_until("Trust this file, as long as it does not change? [y/N] ")
+        terminal.type("n\n")
+        assert terminal.end()[0] == 2
+    assert '"default": "sh"' in terminal.screen
+    assert '"default": "touch ran\\u001b[2J"' in terminal.screen
+
+
 @pytest.mark.covers("CMD-26", "CMD-19")
 def test_trust_that_cannot_be_remembered_holds_for_one_command(tmp_path, repository):
     finished = dragoman("list", "--trust", home="/proc/nowhere", cwd=repository)

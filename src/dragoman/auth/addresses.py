@@ -58,7 +58,8 @@ def split(url: str) -> SplitResult:
         _ = parts.port
     except ValueError:
         raise InsecureUrl(f"{shown(url)} is no address that can be used") from None
-    if not parts.hostname or any(character <= " " or character == "\x7f" for character in url):
+    # Browsers take a backslash for a slash, and so go to another host than the one that is read here.
+    if not parts.hostname or any(character <= " " or character in "\x7f\\" for character in url):
         raise InsecureUrl(f"{shown(url)!r} is no address that can be used")
     if "%" in parts.hostname and ":" not in parts.hostname:
         raise InsecureUrl(f"{shown(url)} has a host with escapes; spell it without them")

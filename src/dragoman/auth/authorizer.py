@@ -30,7 +30,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from dragoman.auth.addresses import canonical, require_secure, shown
+from dragoman.auth.addresses import canonical, covers, require_secure, shown
 from dragoman.auth.challenges import INSUFFICIENT_SCOPE, Challenge, asked, nonce_wanted, schemes, values
 from dragoman.auth.discovery import discover
 from dragoman.auth.fetching import Fetcher
@@ -283,10 +283,14 @@ class Authorizer(ABC):
         self._is_loaded = True
 
     async def _kept(self) -> Tokens | None:
-        """Return the tokens that are kept, unless the author names another issuer than theirs."""
+        """Return the tokens that are kept, unless they are for another server, or the author names another issuer."""
         assert self._keeper is not None
+        assert self._url is not None
         kept = await self._keeper.tokens()
-        return None if kept is not None and self._issuer not in (None, kept.issuer) else kept
+        if kept is None or self._issuer not in (None, kept.issuer):
+            return None
+        # A storage of the author may be used for several servers by mistake.
+        return kept if kept.authority is None or covers(kept.authority.resource, self._url) else None
 
     def _adopt(self, tokens: Tokens | None) -> None:
         self._tokens = tokens

@@ -148,7 +148,7 @@ class OAuth(Authorizer):
         async with keeper.lock():
             kept = await keeper.client() or ClientInformation()
             pending = next((one for one in kept.pending.values() if is_for(one, state) and not _is_stale(one)), None)
-            if pending is None:
+            if pending is None or pending.server != self._server:
                 raise AuthError("No login waits for this answer; log in again")
             del kept.pending[pending.state]
             await keeper.save_client(kept)

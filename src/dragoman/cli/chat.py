@@ -171,7 +171,7 @@ def _converse(terminal: Terminal, chat: Chat, clients: Sequence[Client]) -> None
     with suppress(ImportError):
         import readline  # noqa: F401
     terminal.tell("/tools shows the tools, /quit ends.", "dim")
-    while (line := _question()) is not None and line != "/quit":
+    while (line := _question(terminal)) is not None and line != "/quit":
         if line == "/tools":
             _show_tools(terminal, clients)
         elif line.startswith("/"):
@@ -180,16 +180,18 @@ def _converse(terminal: Terminal, chat: Chat, clients: Sequence[Client]) -> None
             _answer(terminal, chat, line)
 
 
-def _question() -> str | None:
+def _question(terminal: Terminal) -> str | None:
+    """Return what the user types at the prompt; servers may ask their questions after that, or before."""
     prompt = "> "
-    if not is_terminal(sys.stdout):
-        sys.stderr.write(prompt)
-        sys.stderr.flush()
-        prompt = ""
-    try:
-        return input(prompt).strip()
-    except EOFError:
-        return None
+    with terminal.keyboard:
+        if not is_terminal(sys.stdout):
+            sys.stderr.write(prompt)
+            sys.stderr.flush()
+            prompt = ""
+        try:
+            return input(prompt).strip()
+        except EOFError:
+            return None
 
 
 def _show_tools(terminal: Terminal, clients: Sequence[Client]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 import click
@@ -38,18 +39,17 @@ def command(settings: Settings, name: str | None, kind: str) -> None:
         with (folder / file).open("x", encoding="utf-8") as opened:
             opened.write(text.replace("{project}", called))
     terminal = Terminal(settings)
-    _trust(terminal, folder)
+    _trust(terminal, folder, files)
     _tell(terminal, folder, list(files))
 
 
-def _trust(terminal: Terminal, folder: Path) -> None:
-    """Trust the configuration file that was written just now, if there is one."""
+def _trust(terminal: Terminal, folder: Path, written: Collection[str]) -> None:
+    """Trust the configuration file that was written just now, if there is one; no other that is there."""
     from dragoman.cli.trust import FoundFile
     from dragoman.client.config import FILES, read
 
-    for path in (folder / name for name in FILES):
-        if path.is_file():
-            FoundFile(path, read(path), is_named=True).trust(terminal)
+    for path in (folder / name for name in FILES if name in written):
+        FoundFile(path, read(path), is_named=True).trust(terminal)
 
 
 def _tell(terminal: Terminal, folder: Path, files: list[str]) -> None:

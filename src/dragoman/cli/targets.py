@@ -95,7 +95,7 @@ def configuration(settings: Settings, word: str | None = None) -> tuple[FoundFil
         files = f"{', '.join(FILES)} or --config FILE"
         raise refuse(f"{which} Give a URL, a script, or a command after --; or name servers in {files}.")
     text = read(path)
-    is_named = settings.config is not None or bool(os.environ.get("DRAGOMAN_CONFIG"))
+    is_named = bool(settings.config) or bool(os.environ.get("DRAGOMAN_CONFIG"))
     file = FoundFile(path, text, is_named=is_named or path not in map(Path, FILES))
     return file, parse(text, path, inputs=dict(settings.input) or None)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MOST_HELD = 1_000
+TURN_SECONDS = 0.05
 LONGEST_SHOWN = 100_000
 YES = frozenset({"y", "yes"})
 
@@ -35,6 +37,8 @@ class Terminal:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._turns = asyncio.Lock()
+        self.keyboard = threading.Lock()
+        """Held by whoever reads what is typed: keys that are meant for a prompt are no answer to a question."""
         self._held: deque[tuple[str, str | None]] = deque(maxlen=MOST_HELD)
         self.is_asking = False
         """Whether a question waits for its answer."""
@@ -116,11 +120,15 @@ class Terminal:
     async def questions(self) -> AsyncIterator[Asking]:
         """Ask when nobody else does, for as long as the block lasts."""
         async with self._turns:
+            # A prompt waits in another thread, and ends when its line is typed.
+            while not self.keyboard.acquire(blocking=False):  # noqa: ASYNC110
+                await asyncio.sleep(TURN_SECONDS)
             self.is_asking = True
             try:
                 yield Asking(self)
             finally:
                 self.is_asking = False
+                self.keyboard.release()
                 while self._held:
                     self._tell(*self._held.popleft())
 
@@ -156,7 +164,7 @@ class Asking:
         if len(text) > LONGEST_SHOWN:
             self.say(f"This has {len(text):,} characters, which is too much to be read; nothing is done.")
             return False
-        pages = _pages(printable(text).split("\n"), *_screen())
+        pages = _pages(printable(text).expandtabs().split("\n"), *_screen())
         for number, page in enumerate(pages, 1):
             self.say("\n".join(page))
             if number < len(pages):

@@ -16,7 +16,7 @@ from typing import Any
 
 from dragoman.cli.command import refuse
 from dragoman.cli.terminal import Terminal
-from dragoman.client.config import raw_servers
+from dragoman.client.config import raw_inputs, raw_servers
 from dragoman.runtime.keys import state_folder
 from dragoman.runtime.printable import printable_json, printable_line, url_warnings
 from dragoman.runtime.private import private_folder, require_private
@@ -57,8 +57,8 @@ class FoundFile:
             return False
         async with terminal.questions() as asking:
             asking.say(f"{printable_line(str(self.path.absolute()))} was found here. What it names:", "bold")
-            described = "\n".join(_described(raw_servers(self._text, self.path)))
-            return await asking.shows(described) and await asking.agrees(
+            described = _described(raw_servers(self._text, self.path), raw_inputs(self._text, self.path))
+            return await asking.shows("\n".join(described)) and await asking.agrees(
                 "Trust this file, as long as it does not change?"
             )
 
@@ -86,8 +86,11 @@ class FoundFile:
             terminal.tell(f"dragoman: it cannot be remembered that the file is trusted ({type(error).__name__}).")
 
 
-def _described(servers: Json) -> list[str]:
-    """Return lines that say what each server starts or connects to, exactly as the file says it."""
+def _described(servers: Json, inputs: Any) -> list[str]:
+    """Return lines that say what each server starts or connects to, exactly as the file says it.
+
+    `inputs` are what `${input:id}` stands for, unless the user gives something else.
+    """
     found: list[str] = []
     for name, entry in servers.items():
         rest = dict(entry) if isinstance(entry, dict) else {"": entry}
@@ -95,6 +98,8 @@ def _described(servers: Json) -> list[str]:
         if rest:
             found.append(f"    with {_json(rest)}")
         found += [f"    Beware: {warning}" for url in _URL.findall(_json(entry)) for warning in url_warnings(url)]
+    if inputs:
+        found.append(f"  where ${{input:ID}} is from {_json(inputs)}")
     return found or ["  no server"]
 
 

@@ -20,6 +20,7 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct
 
 from dragoman import types
+from dragoman.client.branching import Branching
 from dragoman.errors import DefinitionError, ValidationError
 from dragoman.protocol.fields import is_wrapped
 from dragoman.protocol.headers import HeaderPlan
@@ -41,6 +42,7 @@ class KnownTool:
         self.is_wrapped = tool.output_schema is not None and is_wrapped(tool.output_schema)
         """Whether structured content is inside an object because it is none itself."""
         self._validator: Any = None
+        self._branching: Branching | None = None
 
     @property
     def is_idempotent(self) -> bool:
@@ -63,6 +65,10 @@ class KnownTool:
                 self._validator = jsonschema_rs.validator_for(schema, offline=True)
             except ValueError as error:
                 return ValidationError(f"The output schema of {self.tool.name!r} is no schema: {error}")
+        if self._branching is None:
+            self._branching = Branching(schema)
+        if not self._branching.is_bearable(structured):
+            return ValidationError(f"The output schema of {self.tool.name!r} branches too often to be compared with")
         if self._validator.is_valid(structured):
             return None
         problem = next(iter(self._validator.iter_errors(structured)))

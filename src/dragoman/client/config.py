@@ -162,6 +162,15 @@ def raw_servers(text: str, path: Path) -> Json:
     return _servers(_document(text, path), Place(path))
 
 
+def raw_inputs(text: str, path: Path) -> Any:
+    """Return what a configuration file says of its inputs, whose defaults `${input:id}` may stand for.
+
+    Raises:
+        ConfigError: it is no configuration.
+    """
+    return _document(text, path).get("inputs")
+
+
 def find() -> Path | None:
     """Return the configuration file that is meant when none is named, if there is one."""
     named = os.environ.get("DRAGOMAN_CONFIG")
@@ -464,12 +473,14 @@ class _Reading:
     def _add_env_file(self, env_file: Any, key: str) -> None:
         if env_file is None:
             return
+        path = self._path(env_file, key)
         try:
-            text = self._path(env_file, key).read_text(encoding="utf-8-sig")
-        except ConfigError:
-            raise
+            # A device or a pipe may have no end.
+            text = path.read_text(encoding="utf-8-sig") if path.is_file() else None
         except (OSError, ValueError):
-            raise self._error("the file that it names cannot be read", key) from None
+            text = None
+        if text is None:
+            raise self._error("the file that it names cannot be read", key)
         self._entry.target["env"] = {**read_variables(text), **self._entry.target["env"]}
 
     def _require_kind(self, kind: str | None, possible: tuple[str, ...], key: str, way: str) -> None:

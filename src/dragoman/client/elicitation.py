@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
+from dragoman.client.branching import Branching
 from dragoman.client.calling import LOGGER, Places, handler
 from dragoman.errors import InvalidParams, ValidationError
 from dragoman.protocol import jsonrpc
@@ -94,6 +95,7 @@ class ElicitationRequest:
         self.host = _host(url) if mode == "url" else None
         """The host of the page to visit, to be shown by itself."""
         self._validator = _compiled(self.schema)
+        self._branching = Branching(self.schema)
 
     @property
     def defaults(self) -> types.Json:
@@ -129,6 +131,8 @@ class ElicitationRequest:
         try:
             msgspec.convert(filled, _Filled)
             jsonrpc.encode(filled)  # text from a terminal may hold what is not Unicode
+            if not self._branching.is_bearable(filled):
+                raise ValidationError("The form branches too often to be compared with")
             found = list(islice(self._validator.iter_errors(filled), MOST_VIOLATIONS))
         except msgspec.ValidationError as error:
             raise ValidationError(f"A form has text, numbers, yes or no, and lists of texts: {error}") from None

@@ -7,6 +7,7 @@ time limit. However it ends, there is one answer: a message, a rejection, or an 
 from __future__ import annotations
 
 import asyncio
+from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -23,6 +24,10 @@ MAX_CONCURRENT = 8
 USER_REJECTED = -1
 REJECTED = "Sampling request was rejected"
 UNKNOWN_MODEL = "unknown"
+_MEDIA = frozenset(
+    {"image/png", "image/jpeg", "image/gif", "image/webp", "audio/wav", "audio/x-wav", "audio/wave", "audio/mpeg"}
+)
+"""Types of media that a model is shown as they are, or not at all."""
 
 
 class Rejected(DragomanError):
@@ -274,14 +279,29 @@ def _told_by(block: Any) -> list[str]:
     match block:
         case types.TextContent(text=text):
             return [text]
-        case types.ImageContent() | types.AudioContent():
-            return []
+        case types.ImageContent(data=data, mime_type=kind) | types.AudioContent(data=data, mime_type=kind):
+            return _told_by_media(data, kind)
+        case types.EmbeddedResource(resource=contents) if contents.blob is not None:
+            return [contents.uri, *_told_by_media(contents.blob, contents.mime_type or "")]
         case types.EmbeddedResource(resource=contents):
             return [contents.text or ""]
         case types.ToolResultContent(content=parts, structured_content=structured):
             told = [text for part in parts for text in _told_by(part)]
             return told if structured is UNSET else [*told, _json(structured)]
     return [_json(block)]
+
+
+def _told_by_media(data: str, mime_type: str) -> list[str]:
+    """Return what media tell a model in words: their type and their text, unless it is plainly an image or a sound.
+
+    The server names the type, and a model that cannot be shown the media may be told both.
+    """
+    if mime_type in _MEDIA:
+        return []
+    try:
+        return [mime_type, b64decode(data).decode()]
+    except ValueError:
+        return [mime_type]
 
 
 def _json(value: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from unicodedata import normalize
 from urllib.parse import quote, urlsplit
 
 _HIDDEN = (
@@ -22,6 +23,9 @@ _HIDDEN = (
 _SELECTORS = "(?<=[\ufe0e\ufe0f])[\ufe0e\ufe0f]"
 _UNSAFE = re.compile(f"[{_HIDDEN}]|{_SELECTORS}")
 _UNSAFE_IN_LINE = re.compile(f"[\n\t{_HIDDEN}]|{_SELECTORS}")
+_DOTS = re.compile("[.\u3002\uff0e\uff61]")
+_DEVIATING = re.compile("[\xdf\u03c2]")
+"""Letters that browsers look up as they are (IDNA 2008), and that Python's codec replaces (IDNA 2003)."""
 _NOT_ASCII = re.compile(r"[^\x21-\x7e]+")
 _ALIKE = (frozenset({"CJK", "HIRAGANA", "KATAKANA"}), frozenset({"CJK", "HANGUL"}), frozenset({"CJK", "BOPOMOFO"}))
 """Scripts that are written together."""
@@ -104,11 +108,17 @@ def _host(url: str) -> str | None:
 
 def _ascii_host(host: str) -> str:
     if host.isascii():
-        return host
-    try:
-        return host.encode("idna").decode("ascii")
-    except UnicodeError:
         return _percent(host)
+    return ".".join(map(_ascii_label, _DOTS.split(host)))
+
+
+def _ascii_label(label: str) -> str:
+    try:
+        if _DEVIATING.search(label):
+            return f"xn--{normalize('NFKC', label.lower()).encode('punycode').decode('ascii')}"
+        return label.encode("idna").decode("ascii")
+    except UnicodeError:
+        return _percent(label)
 
 
 def _read_host(host: str) -> str:

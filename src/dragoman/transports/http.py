@@ -273,7 +273,8 @@ class HttpClient:
                     middlewares=None if self._is_own_session else pinned(session, target),
                 )
             except _BROKEN as error:
-                raise self._unanswered(error) from (None if isinstance(error, aiohttp.ClientHttpProxyError) else error)
+                # The text of the first kind has the whole address, secrets and all, and a traceback would show it.
+                raise self._unanswered(error) from (None if isinstance(error, aiohttp.ClientResponseError) else error)
             self._open.add(response)
             status = response.status
             if status not in _REDIRECTS:

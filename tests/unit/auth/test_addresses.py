@@ -132,6 +132,7 @@ def test_credentials_go_over_https_or_stay_on_this_machine(url):
         "https://exa mple.com/",
         "https://example.com:port/",
         "https://[::1/",
+        "https://evil.example\\@login.example.com/",
         "https://127%2e0.0.1/",
         "https://%31%32%37.0.0.1/",
     ],

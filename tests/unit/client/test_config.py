@@ -165,6 +165,7 @@ def test_a_transport_of_ones_own_is_given_the_whole_entry(monkeypatch):
         ({"command": "run", "env": ["A=1"]}, "env"),
         ({"command": "run", "env": {"A": {}}}, "env.A"),
         ({"command": "run", "envFile": "missing.env"}, "envFile"),
+        ({"command": "run", "envFile": "/dev/null"}, "envFile"),
         ({"url": "ftp://example.com"}, "url"),
         ({"url": "example.com"}, "url"),
         ({"url": "http://[broken"}, "url"),

@@ -3,6 +3,7 @@ import json
 import logging
 import threading
 import time
+from base64 import b64encode
 
 import pytest
 
@@ -280,6 +281,30 @@ async def test_a_guard_sees_the_system_prompt_and_all_that_the_model_is_told():
         assert await refusal(sampling, asked), block
     picture = types.SamplingMessage("user", types.ImageContent("forbidden", "image/png"))
     assert SamplingRequest(messages=[HELLO, picture], max_tokens=10).text == "Hello"
+
+
+@pytest.mark.covers("LSA-11")
+@pytest.mark.parametrize(
+    "block",
+    [
+        types.ImageContent(b64encode(b"forbidden").decode(), "text/plain"),
+        types.ImageContent(b64encode(b"<svg>forbidden</svg>").decode(), "image/svg+xml"),
+        types.AudioContent("AAAA", "audio/forbidden"),
+        types.ImageContent("/w==", "image/png; forbidden"),
+        types.EmbeddedResource(
+            resource=types.ResourceContents("x:1", mime_type="text/plain", blob=b64encode(b"forbidden").decode())
+        ),
+        types.EmbeddedResource(resource=types.ResourceContents("x:forbidden", blob="AAAA")),
+    ],
+    ids=["text", "drawing", "type", "parameter", "resource", "address"],
+)
+@scenario
+async def test_a_guard_sees_the_words_that_a_server_hides_in_media(block):
+    sampling = Sampling(lambda asked: "Hi", guard=lambda asked: "forbidden" not in asked.message, tools=True)
+    told = types.ToolResultContent(tool_use_id="1", content=[block])
+    for content in (block, told):
+        asked = SamplingRequest(messages=[types.SamplingMessage("user", [content])], max_tokens=10)
+        assert await refusal(sampling, asked) == (-1, "Sampling request was rejected")
 
 
 @pytest.mark.covers("CSR-15", "LSA-12")

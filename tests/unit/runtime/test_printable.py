@@ -62,6 +62,8 @@ def test_a_line_has_no_line_ends():
         ("https://é@é.example/", "https://%C3%A9@xn--9ca.example/", "before the @"),
         ("https://東京ドーム.jp/", "https://xn--gdk3b6d606l34z.jp/", "other letters than a to z"),
         ("https://xn--\u00e9.com/", "https://xn--%C3%A9.com/", "other letters than a to z"),
+        ("https://stra\u00dfe.de/", "https://xn--strae-oqa.de/", "other letters than a to z: stra\u00dfe.de"),
+        ("https://a@\x1bc/", "https://a@%1Bc/", "the host is %1Bc"),
         ("mailto:ada", "mailto:ada", "no URL of a host"),
         ("https://[broken/\u202e", "https://[broken/%E2%80%AE", "no URL of a host"),
     ],
