@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -31,6 +31,7 @@ from dragoman.server.telling import Audience, is_wanted
 
 if TYPE_CHECKING:
     from dragoman.protocol.tokens import KeyRing
+    from dragoman.server.carriers import Http, HttpOptions
     from dragoman.server.connection import Connection
     from dragoman.server.httprequest import Auth
     from dragoman.server.views import Headers, HttpReply
@@ -375,29 +376,26 @@ class Server(Identity, Registration):
 
         return Connection(self, send)
 
-    def run(
-        self,
-        transport: Literal["stdio", "http"] = "stdio",
-        *,
-        host: str = "127.0.0.1",
-        port: int = 8000,
-        workers: int = 1,
-        **options: Any,
-    ) -> None:
-        """Serve until the client or a signal ends it: stdin and stdout, or HTTP with the options of `asgi`.
+    @overload
+    def run(self, transport: Literal["stdio"] = "stdio") -> None: ...
+    @overload
+    def run(self, transport: Http, **options: Unpack[HttpOptions]) -> None: ...
+    def run(self, transport: str = "stdio", **options: Unpack[HttpOptions]) -> None:
+        """Serve until the client or a signal ends it: stdin and stdout, or HTTP.
 
         Example:
             server.run("http", port=8000, workers=4)
+
+        HTTP takes `host`, `port`, `workers` and the options of `asgi`; stdio takes none.
+
+        Raises:
+            DefinitionError: there is no such transport, or the value of an option makes no sense.
+            TypeError: the transport has no such option.
+            DragomanError: called where an event loop runs.
         """
-        if transport == "http":
-            from dragoman.server.serve_http import run_http
+        from dragoman.server.carriers import run
 
-            _ = self.key_ring  # made before workers are forked, so that all have the same
-            run_http(self.asgi(**options), host=host, port=port, workers=workers)
-        else:
-            from dragoman.transports.stdio import run_stdio
-
-            run_stdio(self)
+        run(self, transport, options)
 
     def asgi(
         self,
@@ -408,8 +406,8 @@ class Server(Identity, Registration):
         session_idle_timeout: float | None = 1800,
         max_sessions: int | None = 10_000,
         max_event_bytes: int = 64 * 1024 * 1024,
-        allowed_hosts: Iterable[str] | None = None,
-        allowed_origins: Iterable[str] | None = None,
+        allowed_hosts: str | Iterable[str] | None = None,
+        allowed_origins: str | Iterable[str] | None = None,
         max_subscriptions: int | None = 10_000,
         auth: Auth | None = None,
         store: Store | None = None,
@@ -423,42 +421,33 @@ class Server(Identity, Registration):
         their requests by JSON alone. `max_event_bytes` bounds the events that are kept for clients that resume their
         streams. `auth` tells who sends a request (see `Auth`). The processes that serve the same
         server on one machine find each other, unless another `store` is given.
-        """
-        from dragoman.server.guard import Guard
-        from dragoman.server.http import HttpService
-        from dragoman.server.httprequest import documents_of
-        from dragoman.server.sessions import Sessions
-        from dragoman.server.workers import Workers
-        from dragoman.stores import Local
-        from dragoman.transports.asgi import AsgiApp
 
-        workers = Workers(self, store or Local(), path=path)
-        sessions = Sessions(
-            self,
-            workers=workers,
-            path=path,
-            idle_timeout=session_idle_timeout,
-            most=max_sessions,
-            most_event_bytes=max_event_bytes,
-        )
-        service = HttpService(
-            self,
-            guard=Guard(allowed_hosts=allowed_hosts, allowed_origins=allowed_origins),
-            workers=workers,
-            sessions=None if stateless else sessions,
-            json_response=json_response,
-            auth=auth,
-            path=path,
-            max_subscriptions=max_subscriptions,
-        )
-        return AsgiApp(service, path=path, documents=documents_of(auth, path))
+        Raises:
+            DefinitionError: the value of an option makes no sense.
+        """
+        from dragoman.server.carriers import asgi_app
+
+        options: HttpOptions = {
+            "path": path,
+            "stateless": stateless,
+            "json_response": json_response,
+            "session_idle_timeout": session_idle_timeout,
+            "max_sessions": max_sessions,
+            "max_event_bytes": max_event_bytes,
+            "allowed_hosts": allowed_hosts,
+            "allowed_origins": allowed_origins,
+            "max_subscriptions": max_subscriptions,
+            "auth": auth,
+            "store": store,
+        }
+        return asgi_app(self, options)
 
     def wsgi(
         self,
         path: str = "/mcp",
         *,
-        allowed_hosts: Iterable[str] | None = None,
-        allowed_origins: Iterable[str] | None = None,
+        allowed_hosts: str | Iterable[str] | None = None,
+        allowed_origins: str | Iterable[str] | None = None,
         server_context: Any | Callable[[Environ], Any] = None,
     ) -> WsgiApp:
         """Return a WSGI application, to be served alone or mounted, that answers each request alone by JSON.

@@ -161,8 +161,8 @@ def _failure(status: int, error: RpcError) -> WsgiReply:
 def wsgi_app(
     server: Server,
     path: str,
-    allowed_hosts: Iterable[str] | None,
-    allowed_origins: Iterable[str] | None,
+    allowed_hosts: str | Iterable[str] | None,
+    allowed_origins: str | Iterable[str] | None,
     server_context: Any | Callable[[Environ], Any],
 ) -> WsgiApp:
     """Return the WSGI application of a server."""
