@@ -27,6 +27,7 @@ from dragoman.protocol.peer import Cancelled as GaveUp
 from dragoman.runtime.relay import Relay
 from dragoman.server import serving
 from dragoman.server.call import SILENCE, Call, Session
+from dragoman.server.notices import opened, serve_notification
 from dragoman.server.telling import announces, is_wanted, log_params
 
 if TYPE_CHECKING:
@@ -237,6 +238,8 @@ class Connection:
     def _begin(self, event: Event | None) -> Coroutine[Any, Any, None] | None:
         """Take in an event, or the end of the stream, and return what is to be run for it."""
         if type(event) is not jsonrpc.Request:
+            if type(event) is jsonrpc.Notification:
+                return self._notice(event)
             self._take(event)
             return None
         call: Call | None = None
@@ -262,12 +265,28 @@ class Connection:
                 self._cancel(id, reason)
             case Answered(waiter, outcome):
                 _reject(waiter, outcome) if isinstance(outcome, RpcError) else _resolve(waiter, outcome)
-            case jsonrpc.Notification(method):
-                self._server.notified(method)
             case None:
                 self._end()
             case _:  # progress on requests of ours, and answers that nobody waits for
                 pass
+
+    def _notice(self, message: jsonrpc.Notification) -> Coroutine[Any, Any, None] | None:
+        """Take in a notification, and return what is to be run for it."""
+        server = self._server
+        server.notified(message.method)
+        request = opened(server, message, self._session.caller)
+        if request is None:
+            return None
+        call = Call(request, self._session, self, server, server.server_context, self._loop)
+        self._running[call] = call
+        return self._serve_notice(call)
+
+    async def _serve_notice(self, call: Call) -> None:
+        call.task = self._relay.task
+        try:
+            await serve_notification(self._server, call)
+        finally:
+            self._running.pop(call, None)
 
     def _cancel(self, id: Any, reason: str | None) -> None:
         for subscription in [one for one in self._subscriptions if one.id == id]:
@@ -358,20 +377,32 @@ def _encoded_refusal(
 async def answer(server: Server, body: bytes, server_context: Any) -> bytes | None:
     """Answer one message that stands alone; None for what is not answered."""
     message = jsonrpc.decode(body)
+    context = server.server_context if server_context is None else server_context
     if isinstance(message, jsonrpc.Request):
-        return await _answer_request(server, message, server_context)
+        return await _answer_request(server, message, context)
+    if isinstance(message, jsonrpc.Notification):
+        await _take_notification(server, message, context)
     if isinstance(message, jsonrpc.Invalid) and message.answer:
         return jsonrpc.encode_error(message.id, message.error)
     return None
 
 
+async def _take_notification(server: Server, message: jsonrpc.Notification, server_context: Any) -> None:
+    request = opened(server, message, None)
+    if request is not None:
+        await serve_notification(server, _alone(server, request, server_context))
+
+
+def _alone(server: Server, request: eras.Request, server_context: Any) -> Call:
+    call = Call(request, Session(), SILENCE, server=server, server_context=server_context)
+    call.loop, call.task = asyncio.get_running_loop(), asyncio.current_task()
+    return call
+
+
 async def _answer_request(server: Server, message: jsonrpc.Request, server_context: Any) -> bytes:
     call: Call | None = None
-    context = server.server_context if server_context is None else server_context
     try:
-        request = eras.open(message, server.offer)
-        call = Call(request, Session(), SILENCE, server=server, server_context=context)
-        call.loop, call.task = asyncio.get_running_loop(), asyncio.current_task()
+        call = _alone(server, eras.open(message, server.offer), server_context)
         outcome = server.serve(call)
         result = await outcome if isinstance(outcome, CoroutineType) else outcome
         return _encoded(server, call, result)

@@ -47,7 +47,7 @@ class RequestFacts:
 
     @property
     def request_id(self) -> types.RequestId:
-        """The id of the request, as the client chose it."""
+        """The id of the request, as the client chose it; an empty string for a notification, which has none."""
         return self._call.request.id
 
     @property

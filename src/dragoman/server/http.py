@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import suppress
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET
@@ -49,9 +48,11 @@ from dragoman.server import serving
 from dragoman.server.admission import Admission, Entrance
 from dragoman.server.call import SILENCE, Call, Channel, Session
 from dragoman.server.guard import Guard
-from dragoman.server.http_session import HttpSession, SessionChannel, SessionRefused, SharedSession
+from dragoman.server.http_notices import HttpNotices
+from dragoman.server.http_session import HttpSession, SessionAside, SessionChannel, SessionRefused, SharedSession
 from dragoman.server.httprequest import Auth, insufficient, verify
 from dragoman.server.post import Listener, PostChannel
+from dragoman.server.replies import answer, challenge, in_use, refuse_repeated, settle
 from dragoman.server.served import STOPPED, Served, answer_stopped
 from dragoman.server.sessions import Sessions
 from dragoman.server.streams import part
@@ -61,7 +62,6 @@ from dragoman.transports.exchange import (
     JSON_HEADERS,
     Exchange,
     Gone,
-    Header,
     TooLarge,
     TooSlow,
 )
@@ -103,6 +103,7 @@ class HttpService:
         self._limits = limits
         self._listeners: set[Listener] = set()
         self._serving = Served()
+        self._notices = HttpNotices(server, self._serving, self._call)
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one exchange to its end."""
@@ -165,7 +166,7 @@ class HttpService:
             SessionRefused: they cannot be served.
         """
         if sent.repeated is not None:
-            _refuse_repeated(sent.repeated)
+            refuse_repeated(sent.repeated)
         versions = self._server.offer.versions
         if sent.protocol_version is not None and find_version(sent.protocol_version) not in versions:
             raise SessionRefused(BAD_REQUEST, UnsupportedVersion(sent.protocol_version, version_names(versions)))
@@ -187,7 +188,7 @@ class HttpService:
             return False
         if isinstance(found, Denial):
             refused = jsonrpc.encode_error(None, InvalidRequest(found.reason))
-            await exchange.reply(found.status, refused, (*JSON_HEADERS, _challenge(found)))
+            await exchange.reply(found.status, refused, (*JSON_HEADERS, challenge(found)))
             return False
         exchange.principal, exchange.identity = found.principal, found
         return True
@@ -222,7 +223,9 @@ class HttpService:
         elif isinstance(received, Rejection):
             await exchange.reply(received.status, received.body(), JSON_HEADERS)
         else:
-            await exchange.reply(ACCEPTED)
+            await self._notices.serve(
+                exchange, received, Session(_caller(admission.sent), principal=exchange.principal)
+            )
         return None
 
     async def _serve_stream(self, exchange: Exchange, sessions: Sessions, sent: headers.RequestHeaders) -> None:
@@ -268,7 +271,7 @@ class HttpService:
 
     def _challenge_for(self, exchange: Exchange, scopes: Iterable[str]) -> None:
         denial = insufficient(self._auth, scopes, exchange.scope, self._path)
-        exchange.extra_headers += (_challenge(denial),)
+        exchange.extra_headers += (challenge(denial),)
 
     async def _serve_alone(
         self, exchange: Exchange, sent: headers.RequestHeaders, messages: InSession, taken: Acceptable
@@ -279,13 +282,12 @@ class HttpService:
             refusal = Rejection(400, InvalidRequest("Batches need a session, and this server keeps none"))
             await exchange.reply(refusal.status, refusal.body(), JSON_HEADERS)
         elif not isinstance(message, jsonrpc.Request):
-            await exchange.reply(ACCEPTED)
+            await self._notices.serve(exchange, message, Session(_caller(sent), principal=exchange.principal))
         else:
-            caller = eras.Caller(find_version(sent.protocol_version) or ASSUMED_OVER_HTTP)
             try:
-                request = eras.open(message, self._server.offer, caller)
+                request = eras.open(message, self._server.offer, _caller(sent))
             except RpcError as error:
-                await _answer(exchange, taken, OK, jsonrpc.encode_error(message.id, error))
+                await answer(exchange, taken, OK, jsonrpc.encode_error(message.id, error))
                 return
             if exchange.identity is None or not await self._lacks_scope(exchange, request):
                 await self._serve_request(exchange, request, taken)
@@ -300,7 +302,7 @@ class HttpService:
         message, principal = messages.messages[0], exchange.principal
         try:
             if sent.repeated is not None:
-                _refuse_repeated(sent.repeated)
+                refuse_repeated(sent.repeated)
             if messages.is_initialize:
                 await sessions.refuse_second(sent.session_id, principal, exchange.address)
                 await self._begin_session(exchange, sessions, message, taken)
@@ -317,7 +319,7 @@ class HttpService:
             await self._serve_session_request(exchange, sessions, session, message, taken, offer)
         else:
             session.take(message)
-            await exchange.reply(ACCEPTED)
+            await self._notices.serve(exchange, message, session.data, SessionAside(session))
 
     async def _begin_session(
         self, exchange: Exchange, sessions: Sessions, message: jsonrpc.Message, taken: Acceptable
@@ -326,7 +328,7 @@ class HttpService:
         reply = await self._answer_alone(message, data)
         if data.caller is not None:
             exchange.extra_headers += ((b"mcp-session-id", sessions.begin(data, exchange.address).encode()),)
-        await _answer(exchange, taken, OK, reply)
+        await answer(exchange, taken, OK, reply)
 
     async def _serve_batch(
         self, exchange: Exchange, session: HttpSession, messages: list[jsonrpc.Message], taken: Acceptable
@@ -337,16 +339,21 @@ class HttpService:
         for message in messages:
             if not isinstance(message, jsonrpc.Request | jsonrpc.Invalid):
                 session.take(message)
-        asked = [message for message in messages if isinstance(message, jsonrpc.Request | jsonrpc.Invalid)]
-        answers = await asyncio.gather(
-            *(self._answer_alone(message, session.data, session.running, exchange.identity) for message in asked)
-        )
+        answers = await asyncio.gather(*(self._serve_in_batch(exchange, session, message) for message in messages))
         given = [answer for answer in answers if answer]
         await self._share(session.data)
         if given:
-            await _answer(exchange, taken, OK, jsonrpc.encode_batch(given))
+            await answer(exchange, taken, OK, jsonrpc.encode_batch(given))
         else:
             await exchange.reply(ACCEPTED)
+
+    async def _serve_in_batch(self, exchange: Exchange, session: HttpSession, message: jsonrpc.Message) -> bytes:
+        if isinstance(message, jsonrpc.Request | jsonrpc.Invalid):
+            return await self._answer_alone(message, session.data, session.running, exchange.identity)
+        call = self._notices.begin(message, session.data, SessionAside(session), exchange.identity)
+        if call is not None:
+            await self._notices.run(call)
+        return b""
 
     async def _serve_session_request(
         self,
@@ -358,12 +365,12 @@ class HttpService:
         offer: eras.Offer,
     ) -> None:
         if message.id in session.running:
-            await _answer(exchange, Acceptable(json=True, sse=False), CONFLICT, _in_use(message.id))
+            await answer(exchange, Acceptable(json=True, sse=False), CONFLICT, in_use(message.id))
             return
         try:
             request = eras.open(message, offer, session.data.caller)
         except RpcError as error:
-            await _answer(exchange, taken, OK, jsonrpc.encode_error(message.id, error))
+            await answer(exchange, taken, OK, jsonrpc.encode_error(message.id, error))
             return
         if exchange.identity is not None and await self._lacks_scope(exchange, request):
             return
@@ -408,7 +415,7 @@ class HttpService:
                 del session.running[call.request.id]
                 sessions.touch(session)
             if call.cancelled:
-                await _settle()
+                await settle()
             if call.lacked is not None and channel.reader is not None:
                 self._challenge_for(channel.reader, call.lacked)
             await channel.answer(status, data, json=json)
@@ -476,7 +483,7 @@ class HttpService:
             self._serving.discard(call)
             exchange.on_gone = None
             if call.cancelled:
-                await _settle()
+                await settle()
             if channel.was_used:
                 await channel.close()
 
@@ -502,7 +509,7 @@ class HttpService:
         assert isinstance(message, jsonrpc.Request)
         running = {} if running is None else running
         if message.id in running:
-            return _in_use(message.id)
+            return in_use(message.id)
         try:
             call = self._call(eras.open(message, self._server.offer, data.caller), data, identity=identity)
         except RpcError as error:
@@ -563,32 +570,6 @@ class HttpService:
         await self._workers.close()
 
 
-async def _settle() -> None:
-    """Take in a cancellation that was on its way when the handler ended."""
-    task = asyncio.current_task()
-    if task is not None:
-        with suppress(asyncio.CancelledError):
-            await asyncio.sleep(0)
-        task.uncancel()
-
-
-def _refuse_repeated(header: str) -> NoReturn:
-    raise SessionRefused(BAD_REQUEST, InvalidRequest(f"The header {header} is repeated; send it once"))
-
-
-def _challenge(denial: Denial) -> Header:
-    return b"www-authenticate", denial.challenge.encode("latin-1", "replace")
-
-
-def _in_use(id: types.RequestId) -> bytes:
-    return jsonrpc.encode_error(
-        id, InvalidRequest(f"The request id {id!r} is in use by a request that is still served")
-    )
-
-
-async def _answer(exchange: Exchange, taken: Acceptable, status: int, data: bytes) -> None:
-    """Answer with JSON, unless a stream has begun or the client takes nothing else."""
-    if exchange.streaming or not taken.json:
-        await exchange.stream(sse.encode(data), last=True)
-    else:
-        await exchange.reply(status, data, JSON_HEADERS)
+def _caller(sent: headers.RequestHeaders) -> eras.Caller:
+    """Return who sends a message that stands alone, as far as its headers say."""
+    return eras.Caller(find_version(sent.protocol_version) or ASSUMED_OVER_HTTP)

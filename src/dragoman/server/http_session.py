@@ -24,7 +24,7 @@ from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.exchange import ACCEPTED, BAD_REQUEST, OK
 from dragoman.protocol.listen import RESOURCE_UPDATED, Subscription
 from dragoman.protocol.sse import EventId
-from dragoman.server.call import Call, Session
+from dragoman.server.call import Call, Session, Silence
 from dragoman.server.retention import Retention, SessionStreams
 from dragoman.server.streams import EventStream, part
 from dragoman.server.telling import announces, is_wanted, log_params
@@ -303,6 +303,21 @@ class HttpSession:
             function(*given)
         else:
             self._loop.call_soon_threadsafe(function, *given)
+
+
+class SessionAside(Silence):
+    """The way back to the client of a notification in a session: what belongs to no request."""
+
+    def __init__(self, session: HttpSession) -> None:
+        self._session = session
+
+    def notify(self, method: str, params: Any) -> None:
+        """Send a notification, from any thread, wherever the client reads those that belong to no request."""
+        self._session.say_anywhere(method, params)
+
+    def updated(self, uri: str) -> None:
+        """Tell this client, from any thread, that a resource changed."""
+        self._session.say_anywhere(RESOURCE_UPDATED, types.ResourceUpdatedNotificationParams(uri))
 
 
 class SessionChannel:

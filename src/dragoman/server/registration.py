@@ -130,6 +130,8 @@ class Registration:
             def add(a: int, b: int) -> int:
                 return a + b
 
+        A client may also send it as a notification: the function runs, its result is dropped, and its error reported.
+
         Raises:
             MethodAlreadyDefined: the protocol or this server has a method of that name.
         """

@@ -262,6 +262,10 @@ class Server(Identity, Registration):
             self._key_ring = key_ring(self._secret)
         return self._key_ring
 
+    def has_method(self, name: str) -> bool:
+        """Tell whether the server has a method of its own by that name."""
+        return name in self._custom
+
     def notified(self, method: str) -> None:
         """Take a notification that a client sent."""
         if method == "notifications/roots/list_changed":
