@@ -26,7 +26,7 @@ from dragoman.protocol.peer import Answered, Event, Peer, Reply
 from dragoman.protocol.peer import Cancelled as GaveUp
 from dragoman.runtime.relay import Relay
 from dragoman.server import serving
-from dragoman.server.call import SILENCE, Call, Session
+from dragoman.server.call import ELICITATION_COMPLETE, SILENCE, Call, Session
 from dragoman.server.notices import opened, serve_notification
 from dragoman.server.telling import announces, is_wanted, log_params
 
@@ -116,6 +116,14 @@ class Connection:
     def notify(self, method: str, params: Any) -> None:
         """Send a notification to the client, from any thread."""
         self._in_loop(self._write, self._peer.send_notification(method, params))
+
+    say = notify
+
+    def complete_elicitation(self, id: str) -> None:
+        """Tell the client, from any thread, that a visit came to its end, if its user was sent there."""
+        params = self._session.completed(id)
+        if params is not None:
+            self.notify(ELICITATION_COMPLETE, params)
 
     def updated(self, uri: str) -> None:
         """Tell this client, from any thread, that a resource changed."""

@@ -24,7 +24,7 @@ from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.exchange import ACCEPTED, BAD_REQUEST, OK
 from dragoman.protocol.listen import RESOURCE_UPDATED, Subscription
 from dragoman.protocol.sse import EventId
-from dragoman.server.call import Call, Session, Silence
+from dragoman.server.call import ELICITATION_COMPLETE, Call, Session, Silence
 from dragoman.server.retention import Retention, SessionStreams
 from dragoman.server.streams import EventStream, part
 from dragoman.server.telling import announces, is_wanted, log_params
@@ -269,6 +269,12 @@ class HttpSession:
         if is_wanted(self._server, level, self.data.log_level):
             self.say("notifications/message", log_params(level, data, logger))
 
+    def complete_elicitation(self, id: str) -> None:
+        """Tell the client, from any thread, that a visit came to its end, if its user was sent there."""
+        params = self.data.completed(id)
+        if params is not None:
+            self.say_anywhere(ELICITATION_COMPLETE, params)
+
     def say(self, method: str, params: Any) -> None:
         """Send a notification that belongs to no request, from any thread, if anybody here ever read those."""
         self.say_here(jsonrpc.encode_notification(method, params))
@@ -315,6 +321,8 @@ class SessionAside(Silence):
         """Send a notification, from any thread, wherever the client reads those that belong to no request."""
         self._session.say_anywhere(method, params)
 
+    say = notify
+
     def updated(self, uri: str) -> None:
         """Tell this client, from any thread, that a resource changed."""
         self._session.say_anywhere(RESOURCE_UPDATED, types.ResourceUpdatedNotificationParams(uri))
@@ -323,13 +331,14 @@ class SessionAside(Silence):
 class SessionChannel:
     """The way back to the client of one request in a session: the request's own stream, once anything needs it."""
 
-    __slots__ = ("_exchange", "_session", "_stream", "_streams")
+    __slots__ = ("_exchange", "_is_over", "_session", "_stream", "_streams")
 
     def __init__(self, session: HttpSession, exchange: Exchange, *, streams: bool) -> None:
         self._session = session
         self._exchange: Exchange | None = exchange
         self._streams = streams
         self._stream: EventStream | None = None
+        self._is_over = False
         if session.primes:
             exchange.opening = self._opening
 
@@ -356,6 +365,7 @@ class SessionChannel:
 
     def answer(self, status: int, data: bytes, *, json: bool) -> Coroutine[Any, Any, None]:
         """Send the response, or nothing: as one body, if the client takes that and nothing was streamed before."""
+        self._is_over = True
         stream = self._stream
         reader = self._exchange if stream is None else stream.reader if stream.is_empty else None
         if reader is not None and not reader.streaming and (json or not data):
@@ -381,6 +391,7 @@ class SessionChannel:
 
     def close(self) -> None:
         """Let go of whoever waits for the response."""
+        self._is_over = True
         if self._stream is not None:
             self._stream.detach()
         elif self._exchange is not None:
@@ -392,8 +403,23 @@ class SessionChannel:
         if self._streams:
             self._session.in_loop(self._say, jsonrpc.encode_notification(method, params))
 
+    def say(self, method: str, params: Any) -> None:
+        """Send a notification, from any thread: on the request's stream, or on what belongs to no request after it."""
+        if self._streams and self._is_open():
+            self.notify(method, params)
+        else:
+            self._session.say_anywhere(method, params)
+
+    def _is_open(self) -> bool:
+        """Tell whether the response is still to come."""
+        if self._is_over:
+            return False
+        if self._stream is not None:
+            return not self._stream.finished
+        return self._exchange is not None and not self._exchange.ended
+
     def _say(self, message: bytes) -> None:
-        if self._stream is not None or (self._exchange is not None and not self._exchange.ended):
+        if self._is_open():
             self.stream.add(message)
 
     async def room(self) -> None:

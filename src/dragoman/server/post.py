@@ -55,6 +55,8 @@ class PostChannel:
         else:
             self._exchange.loop.call_soon_threadsafe(self._flush_soon)
 
+    say = notify
+
     def _flush_soon(self) -> None:
         is_flushing = self._flushing is not None and not self._flushing.done()
         if self._waiting and not is_flushing and not self._exchange.ended:
@@ -126,6 +128,9 @@ class Listener:
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
         """Send nothing: log messages never travel on a subscription."""
+
+    def complete_elicitation(self, id: str) -> None:
+        """Send nothing: nobody who listens so was sent to a page by a request of the server."""
 
     def end(self) -> None:
         """End in good order."""

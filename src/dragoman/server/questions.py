@@ -84,7 +84,8 @@ class ElicitUrl:
     """
 
     def __init__(self, message: str, url: str, elicitation_id: str | None = None) -> None:
-        self._params = types.ElicitRequestParams(message, mode="url", url=url, elicitation_id=elicitation_id or url)
+        self.elicitation_id = elicitation_id or url
+        self._params = types.ElicitRequestParams(message, mode="url", url=url, elicitation_id=self.elicitation_id)
 
     capabilities: Sequence[Capability] = (("elicitation", "url"),)
     method = "elicitation/create"

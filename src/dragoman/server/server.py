@@ -318,6 +318,22 @@ class Server(Identity, Registration):
         """Tell every client that follows a resource, from any thread, that it changed."""
         self._tell(RESOURCE_UPDATED, uri)
 
+    def notify_elicitation_complete(self, elicitation_id: str) -> None:
+        """Tell the client whose user was sent to a page, from any thread, that the visit came to its end (2025-11-25).
+
+        Example:
+            @app.get("/signed-in")
+            def signed_in(state: str):
+                server.notify_elicitation_complete(state)
+
+        Only the client that was given this id, by `ctx.elicit_url` or `UrlElicitationRequired`, is told, and only once.
+        """
+        for connection in self.audience.members():
+            try:
+                connection.complete_elicitation(elicitation_id)
+            except Exception as error:
+                self.report(error, None, {"notification": "notifications/elicitation/complete"})
+
     def _tell(self, method: str, uri: str | None = None) -> None:
         for connection in self.audience.members():
             try:
