@@ -27,6 +27,7 @@ from dragoman.protocol.peer import Cancelled as GaveUp
 from dragoman.runtime.relay import Relay
 from dragoman.server import serving
 from dragoman.server.call import ELICITATION_COMPLETE, SILENCE, Call, Session
+from dragoman.server.instrument import observe_refusal
 from dragoman.server.notices import opened, serve_notification
 from dragoman.server.telling import announces, is_wanted, log_params
 
@@ -52,6 +53,7 @@ class Connection:
         self._peer = Peer()
         self._session = Session()
         self._running: dict[Any, Call] = {}
+        self._refusing: set[asyncio.Task[Any] | None] = set()
         self._subscriptions: dict[Subscription, asyncio.Future[None]] = {}
         self._waiting: dict[Any, bytes] = {}
         self._flushing: asyncio.Task[None] | None = None
@@ -85,8 +87,9 @@ class Connection:
 
     async def drain(self) -> None:
         """Wait until nothing is in flight."""
-        while self._running or self._relay.is_pending:
-            tasks = [call.task for call in self._running.values() if call.task is not None]
+        while self._running or self._refusing or self._relay.is_pending:
+            serving = {call.task for call in self._running.values()} | self._refusing
+            tasks = [task for task in serving if task is not None]
             await (asyncio.wait(tasks) if tasks else asyncio.sleep(0))
 
     def close(self) -> None:
@@ -257,6 +260,8 @@ class Connection:
             call = Call(request, session, self, server, server.server_context, self._loop)
             outcome = server.serve(call)
         except BaseException as error:
+            if call is None and server.settings.is_observed:
+                return self._refuse_observed(event, error)
             self._refuse(event.id, error, call)
             return None
         if isinstance(outcome, CoroutineType):
@@ -344,6 +349,18 @@ class Connection:
         else:
             self._write(_encoded_refusal(self._server, call, id, error, self._peer.send_error))
 
+    async def _refuse_observed(self, message: jsonrpc.Request, error: BaseException) -> None:
+        """Refuse a request that no handler was found for, after the hooks were told of it."""
+        task = self._relay.task
+        self._refusing.add(task)
+        try:
+            await observe_refusal(self._server, message.method, error, self._session.caller)
+            self._refuse(message.id, error, None)
+        except asyncio.CancelledError:
+            self._write(self._peer.drop(message.id))
+        finally:
+            self._refusing.discard(task)
+
     def _write(self, data: bytes | None) -> None:
         if data is not None:
             self._send(data)
@@ -417,4 +434,6 @@ async def _answer_request(server: Server, message: jsonrpc.Request, server_conte
     except BaseException as error:
         if call is not None and call.is_given_up_by(error):
             raise
+        if call is None and server.settings.is_observed:
+            await observe_refusal(server, message.method, error)
         return _encoded_refusal(server, call, message.id, error, jsonrpc.encode_error)

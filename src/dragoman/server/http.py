@@ -51,6 +51,7 @@ from dragoman.server.guard import Guard
 from dragoman.server.http_notices import HttpNotices
 from dragoman.server.http_session import HttpSession, SessionAside, SessionChannel, SessionRefused, SharedSession
 from dragoman.server.httprequest import Auth, insufficient, verify
+from dragoman.server.instrument import observe_refusal
 from dragoman.server.post import Listener, PostChannel
 from dragoman.server.replies import answer, challenge, in_use, refuse_repeated, settle
 from dragoman.server.served import STOPPED, Served, answer_stopped
@@ -221,12 +222,22 @@ class HttpService:
         if isinstance(received, InSession):
             await self._serve_in_session(exchange, admission, received, offer)
         elif isinstance(received, Rejection):
-            await exchange.reply(received.status, received.body(), JSON_HEADERS)
+            await self._reject(exchange, received)
         else:
             await self._notices.serve(
                 exchange, received, Session(_caller(admission.sent), principal=exchange.principal)
             )
         return None
+
+    async def _reject(self, exchange: Exchange, refusal: Rejection) -> None:
+        if refusal.method is not None:
+            await self._observe(refusal.method, refusal.error)
+        await exchange.reply(refusal.status, refusal.body(), JSON_HEADERS)
+
+    async def _observe(self, method: str, error: RpcError, caller: eras.Caller | None = None) -> None:
+        """Let the hooks know of a request that is refused before it is served, if there are any."""
+        if self._server.settings.is_observed:
+            await observe_refusal(self._server, method, error, caller)
 
     async def _serve_stream(self, exchange: Exchange, sessions: Sessions, sent: headers.RequestHeaders) -> None:
         """Let a client read what belongs to no request, or take up a stream that broke."""
@@ -256,7 +267,7 @@ class HttpService:
         except msgspec.DecodeError:
             return None  # arguments that are no object are refused by the tool
         except HeaderMismatch as error:
-            return Rejection(BAD_REQUEST, error, request.id)
+            return Rejection(BAD_REQUEST, error, request.id, method=request.method.name)
         return None
 
     async def _lacks_scope(self, exchange: Exchange, request: eras.Request) -> bool:
@@ -264,9 +275,9 @@ class HttpService:
         tool = self._server.registry.tools.get(request.params.name) if request.method.name == "tools/call" else None
         if tool is None or exchange.identity.scopes.issuperset(tool.scopes):
             return False
-        refused = jsonrpc.encode_error(request.id, InsufficientScope(tool.scopes))
         self._challenge_for(exchange, tool.scopes)
-        await exchange.reply(FORBIDDEN, refused, JSON_HEADERS)
+        error = InsufficientScope(tool.scopes)
+        await self._reject(exchange, Rejection(FORBIDDEN, error, request.id, method=request.method.name))
         return True
 
     def _challenge_for(self, exchange: Exchange, scopes: Iterable[str]) -> None:
@@ -287,6 +298,7 @@ class HttpService:
             try:
                 request = eras.open(message, self._server.offer, _caller(sent))
             except RpcError as error:
+                await self._observe(message.method, error)
                 await answer(exchange, taken, OK, jsonrpc.encode_error(message.id, error))
                 return
             if exchange.identity is None or not await self._lacks_scope(exchange, request):
@@ -311,7 +323,9 @@ class HttpService:
             if session is None:
                 session = await sessions.find(sent.session_id, principal, exchange.address)
         except SessionRefused as refused:
-            refused.id = message.id if isinstance(message, jsonrpc.Request) and not messages.batch else None
+            if isinstance(message, jsonrpc.Request) and not messages.batch:
+                refused.id = message.id
+                await self._observe(message.method, refused.error)
             raise
         if messages.batch:
             await self._serve_batch(exchange, session, messages.messages, taken)
@@ -370,6 +384,7 @@ class HttpService:
         try:
             request = eras.open(message, offer, session.data.caller)
         except RpcError as error:
+            await self._observe(message.method, error, session.data.caller)
             await answer(exchange, taken, OK, jsonrpc.encode_error(message.id, error))
             return
         if exchange.identity is not None and await self._lacks_scope(exchange, request):
@@ -449,7 +464,7 @@ class HttpService:
         listens = request.method.name == "subscriptions/listen"
         streams = taken.sse and (request.caller.version.stateless or not self._json_response)
         if listens and (refusal := self._refuse_listening(request, streams=streams)) is not None:
-            await exchange.reply(refusal.status, refusal.body(), JSON_HEADERS)
+            await self._reject(exchange, refusal)
             return
         channel = PostChannel(self._server, self._listeners, exchange, can_stream=streams)
         call = self._call(request, Session(principal=exchange.principal), channel, exchange.identity)
@@ -490,10 +505,10 @@ class HttpService:
     def _refuse_listening(self, request: eras.Request, *, streams: bool) -> Rejection | None:
         if not streams:
             error: RpcError = InvalidRequest("The Accept header must admit text/event-stream")
-            return Rejection(NOT_ACCEPTABLE, error, request.id)
+            return Rejection(NOT_ACCEPTABLE, error, request.id, method=request.method.name)
         if self._max_subscriptions is not None and len(self._listeners) >= self._max_subscriptions:
             error = InternalError("There are too many subscriptions; try again later")
-            return Rejection(UNAVAILABLE, error, request.id)
+            return Rejection(UNAVAILABLE, error, request.id, method=request.method.name)
         return None
 
     async def _answer_alone(
@@ -513,6 +528,7 @@ class HttpService:
         try:
             call = self._call(eras.open(message, self._server.offer, data.caller), data, identity=identity)
         except RpcError as error:
+            await self._observe(message.method, error, data.caller)
             return jsonrpc.encode_error(message.id, error)
         call.task = asyncio.current_task(call.loop)
         running[message.id] = call
