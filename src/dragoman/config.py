@@ -24,7 +24,8 @@ class Configuration(Struct, kw_only=True):
     `exception_reporter(error, info)` is told of every error that was not meant for the client; `info` has the
     `request`, or the `notification` that failed. `around_request(data, call_next)` is an `async def` that
     must await `call_next()`; `data` has `method` before, and `tool_name`, `tool_arguments`, `prompt_name`,
-    `resource_uri`, `error`, `cancel_reason` and `client` after it; only names that are registered are in it.
+    `resource_uri`, `error`, `cancel_reason` and `client` after it; only names that are registered are in it. A request
+    that is refused before it is served is seen too.
     `instrumentation_callback(data)` is called with the same and `duration` after each request; prefer `around_request`.
     `instrument_server_context` adds `server_context` to the data. `protocol_version` serves that version alone.
     `validate_tool_call_arguments` is on unless it is set to False, and `validate_tool_call_results` is off unless it is

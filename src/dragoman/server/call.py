@@ -74,6 +74,9 @@ class Session:
 class Channel(Protocol):
     """The way back to the client that sent a request, for everything but the response."""
 
+    is_mute: bool
+    """Whether the client can be told of nothing that belongs to no request."""
+
     def notify(self, method: str, params: Any) -> None:
         """Send a notification, from any thread."""
         ...
@@ -105,6 +108,8 @@ class Channel(Protocol):
 
 class Silence:
     """The channel of a request that has no way back but its response."""
+
+    is_mute = False
 
     def notify(self, method: str, params: Any) -> None:
         """Send nothing."""

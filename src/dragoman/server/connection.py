@@ -44,13 +44,15 @@ Encoded = TypeVar("Encoded", bytes, bytes | None)
 class Connection:
     """A server's end of one connection."""
 
+    is_mute = False
+
     def __init__(self, server: Server, send: Callable[[bytes], None]) -> None:
         self._server = server
         # Their method, which is quicker to call than an object.
         self._send: Callable[[bytes], None] = send.__call__  # type: ignore[operator]
         self._send_parts = getattr(send, "send_parts", None)
         self._room = getattr(send, "room", None)
-        self._peer = Peer()
+        self._peer = Peer(server.limits)
         self._session = Session()
         self._running: dict[Any, Call] = {}
         self._refusing: set[asyncio.Task[Any] | None] = set()
@@ -401,7 +403,7 @@ def _encoded_refusal(
 
 async def answer(server: Server, body: bytes, server_context: Any) -> bytes | None:
     """Answer one message that stands alone; None for what is not answered."""
-    message = jsonrpc.decode(body)
+    message = jsonrpc.decode(body, server.limits)
     context = server.server_context if server_context is None else server_context
     if isinstance(message, jsonrpc.Request):
         return await _answer_request(server, message, context)

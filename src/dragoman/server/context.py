@@ -270,9 +270,12 @@ class Context(RequestFacts):
         Raises:
             MethodNotFound: this protocol version has no ping.
             Timeout: it did not answer.
+            InvalidParams: what it answered is no object.
         """
+        from dragoman.server.questions import check_empty
+
         self._refuse_ping()
-        await self._call.ask_client("ping", {}, timeout)
+        check_empty(await self._call.ask_client("ping", {}, timeout))
 
     @overload
     async def elicit(

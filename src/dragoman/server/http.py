@@ -42,10 +42,10 @@ from dragoman.protocol.exchange import (
     handler_status,
     receive,
 )
-from dragoman.protocol.versions import ASSUMED_OVER_HTTP, find_version, version_names
+from dragoman.protocol.versions import find_version, version_names
 from dragoman.runtime.tasks import OwnTask
 from dragoman.server import serving
-from dragoman.server.admission import Admission, Entrance
+from dragoman.server.admission import Admission, Entrance, caller_of
 from dragoman.server.call import SILENCE, Call, Channel, Session
 from dragoman.server.guard import Guard
 from dragoman.server.http_notices import HttpNotices
@@ -80,6 +80,8 @@ CLOSE_SECONDS = 5.0
 class HttpService:
     """Serves the exchanges of one server."""
 
+    _serves_listeners = True
+
     def __init__(
         self,
         server: Server,
@@ -91,7 +93,6 @@ class HttpService:
         auth: Auth | None = None,
         path: str = "/mcp",
         max_subscriptions: int | None = None,
-        limits: jsonrpc.Limits = jsonrpc.DEFAULT_LIMITS,
     ) -> None:
         self._server = server
         self._entrance = Entrance(guard or Guard())
@@ -101,7 +102,7 @@ class HttpService:
         self._path = path
         self._max_subscriptions = max_subscriptions
         self._json_response = json_response
-        self._limits = limits
+        self._limits = server.limits
         self._listeners: set[Listener] = set()
         self._serving = Served()
         self._notices = HttpNotices(server, self._serving, self._call)
@@ -139,7 +140,7 @@ class HttpService:
             return False
         if exchange.method == "POST":
             return True
-        await self._serve_other(exchange, admission.sent)
+        await self._serve_other(exchange, admission)
         return False
 
     async def _fail(self, exchange: Exchange, error: Exception, place: str) -> None:
@@ -150,28 +151,34 @@ class HttpService:
         else:
             await exchange.reply(INTERNAL_ERROR, failure, JSON_HEADERS)
 
-    async def _serve_other(self, exchange: Exchange, sent: headers.RequestHeaders) -> None:
+    async def _serve_other(self, exchange: Exchange, admission: Admission) -> None:
         match exchange.method, self._sessions:
             case "GET", Sessions() as sessions:
-                await self._serve_stream(exchange, sessions, self._checked(sent))
+                await self._serve_stream(
+                    exchange, await self._session_of(exchange, sessions, admission), admission.sent
+                )
             case "DELETE", Sessions() as sessions:
-                await sessions.end(self._checked(sent).session_id, exchange.principal, exchange.address)
+                await self._session_of(exchange, sessions, admission)
+                await sessions.end(admission.sent.session_id, exchange.principal, exchange.address)
                 await exchange.reply(OK)
             case _:
                 await self._refuse_method(exchange)
 
-    def _checked(self, sent: headers.RequestHeaders) -> headers.RequestHeaders:
-        """Return the headers of what has no body.
+    async def _session_of(self, exchange: Exchange, sessions: Sessions, admission: Admission) -> HttpSession:
+        """Return the session of what has no body.
 
         Raises:
-            SessionRefused: they cannot be served.
+            SessionRefused: its headers cannot be served, or name no session of this client.
         """
+        sent = admission.sent
         if sent.repeated is not None:
             refuse_repeated(sent.repeated)
         versions = self._server.offer.versions
         if sent.protocol_version is not None and find_version(sent.protocol_version) not in versions:
             raise SessionRefused(BAD_REQUEST, UnsupportedVersion(sent.protocol_version, version_names(versions)))
-        return sent
+        session = await sessions.find(sent.session_id, exchange.principal, exchange.address)
+        session.require_origin(admission.origin)
+        return session
 
     async def _refuse_method(self, exchange: Exchange) -> None:
         allowed = b"POST" if self._sessions is None else b"GET, POST, DELETE"
@@ -225,7 +232,7 @@ class HttpService:
             await self._reject(exchange, received)
         else:
             await self._notices.serve(
-                exchange, received, Session(_caller(admission.sent), principal=exchange.principal)
+                exchange, received, Session(caller_of(admission.sent), principal=exchange.principal)
             )
         return None
 
@@ -239,9 +246,8 @@ class HttpService:
         if self._server.settings.is_observed:
             await observe_refusal(self._server, method, error, caller)
 
-    async def _serve_stream(self, exchange: Exchange, sessions: Sessions, sent: headers.RequestHeaders) -> None:
+    async def _serve_stream(self, exchange: Exchange, session: HttpSession, sent: headers.RequestHeaders) -> None:
         """Let a client read what belongs to no request, or take up a stream that broke."""
-        session = await sessions.find(sent.session_id, exchange.principal, exchange.address)
         if not acceptable(sent.accept).sse:
             raise SessionRefused(NOT_ACCEPTABLE, InvalidRequest("The Accept header must admit text/event-stream"))
         if sent.last_event_id is None:
@@ -293,10 +299,10 @@ class HttpService:
             refusal = Rejection(400, InvalidRequest("Batches need a session, and this server keeps none"))
             await exchange.reply(refusal.status, refusal.body(), JSON_HEADERS)
         elif not isinstance(message, jsonrpc.Request):
-            await self._notices.serve(exchange, message, Session(_caller(sent), principal=exchange.principal))
+            await self._notices.serve(exchange, message, Session(caller_of(sent), principal=exchange.principal))
         else:
             try:
-                request = eras.open(message, self._server.offer, _caller(sent))
+                request = eras.open(message, self._server.offer, caller_of(sent))
             except RpcError as error:
                 await self._observe(message.method, error)
                 await answer(exchange, taken, OK, jsonrpc.encode_error(message.id, error))
@@ -317,11 +323,13 @@ class HttpService:
                 refuse_repeated(sent.repeated)
             if messages.is_initialize:
                 await sessions.refuse_second(sent.session_id, principal, exchange.address)
-                await self._begin_session(exchange, sessions, message, taken)
+                await self._begin_session(exchange, sessions, message, admission)
                 return
             session = sessions.find_here(sent.session_id, principal)
             if session is None:
                 session = await sessions.find(sent.session_id, principal, exchange.address)
+            if admission.origin:
+                session.require_origin(admission.origin)
         except SessionRefused as refused:
             if isinstance(message, jsonrpc.Request) and not messages.batch:
                 refused.id = message.id
@@ -336,13 +344,14 @@ class HttpService:
             await self._notices.serve(exchange, message, session.data, SessionAside(session))
 
     async def _begin_session(
-        self, exchange: Exchange, sessions: Sessions, message: jsonrpc.Message, taken: Acceptable
+        self, exchange: Exchange, sessions: Sessions, message: jsonrpc.Message, admission: Admission
     ) -> None:
         data = SharedSession(principal=exchange.principal)
+        data.origin = admission.origin
         reply = await self._answer_alone(message, data)
         if data.caller is not None:
             exchange.extra_headers += ((b"mcp-session-id", sessions.begin(data, exchange.address).encode()),)
-        await answer(exchange, taken, OK, reply)
+        await answer(exchange, admission.taken, OK, reply)
 
     async def _serve_batch(
         self, exchange: Exchange, session: HttpSession, messages: list[jsonrpc.Message], taken: Acceptable
@@ -466,7 +475,8 @@ class HttpService:
         if listens and (refusal := self._refuse_listening(request, streams=streams)) is not None:
             await self._reject(exchange, refusal)
             return
-        channel = PostChannel(self._server, self._listeners, exchange, can_stream=streams)
+        is_mute = not (self._serves_listeners and request.caller.version.stateless)
+        channel = PostChannel(self._server, self._listeners, exchange, can_stream=streams, is_mute=is_mute)
         call = self._call(request, Session(principal=exchange.principal), channel, exchange.identity)
         call.task = exchange.task
         exchange.may_stream = streams
@@ -584,8 +594,3 @@ class HttpService:
         if self._sessions is not None:
             await self._sessions.close()
         await self._workers.close()
-
-
-def _caller(sent: headers.RequestHeaders) -> eras.Caller:
-    """Return who sends a message that stands alone, as far as its headers say."""
-    return eras.Caller(find_version(sent.protocol_version) or ASSUMED_OVER_HTTP)

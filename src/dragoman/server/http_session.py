@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dragoman.server.holders import Holder
     from dragoman.server.server import Server
 
+FORBIDDEN = 403
 _ENDED = InternalError("The session was ended before the request was done; it may have run in part")
 _cancelled = msgspec.json.Decoder(types.CancelledNotificationParams)
 
@@ -53,10 +54,12 @@ class SessionRefused(DragomanError):
 class SharedSession(Session):
     """What a session remembers, and what of it the other processes have not been told."""
 
-    __slots__ = ("unshared",)
+    __slots__ = ("origin", "unshared")
 
     def __init__(self, caller: eras.Caller | None = None, id: str | None = None, principal: str | None = None) -> None:
         super().__init__(caller, id, principal)
+        self.origin = b""
+        """The fingerprint of the page's origin that it began with; empty if there was none."""
         self.unshared: list[Changed] = []
 
     def set_level(self, level: types.LoggingLevel) -> None:
@@ -117,6 +120,15 @@ class HttpSession:
     def is_busy(self) -> bool:
         """Whether something is served, or a client reads a stream."""
         return bool(self.running) or any(stream.reader is not None for stream in self._open())
+
+    def require_origin(self, origin: bytes) -> None:
+        """See that a page does not use the session of another page; what is no page names no origin.
+
+        Raises:
+            SessionRefused: it is a page of another origin than the one that began the session.
+        """
+        if origin and self.data.origin and origin != self.data.origin:
+            raise SessionRefused(FORBIDDEN, InvalidRequest("The session belongs to a page of another origin"))
 
     def open_stream(self) -> EventStream:
         """Return a new stream, which is kept from when it has a name."""
@@ -200,7 +212,7 @@ class HttpSession:
 
     def take_here(self, data: bytes) -> None:
         """Take a message that came to another process, if it concerns this one."""
-        message = jsonrpc.decode(data)
+        message = jsonrpc.decode(data, self._server.limits)
         if isinstance(message, jsonrpc.Notification):
             self._cancel(message.params)
         else:
@@ -331,6 +343,7 @@ class SessionAside(Silence):
 class SessionChannel:
     """The way back to the client of one request in a session: the request's own stream, once anything needs it."""
 
+    is_mute = False
     __slots__ = ("_exchange", "_is_over", "_session", "_stream", "_streams")
 
     def __init__(self, session: HttpSession, exchange: Exchange, *, streams: bool) -> None:

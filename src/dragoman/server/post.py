@@ -32,7 +32,16 @@ class PostChannel:
     _flushing: asyncio.Task[None] | None = None
     _listener: Listener | None = None
 
-    def __init__(self, server: Server, listeners: set[Listener], exchange: Exchange, *, can_stream: bool) -> None:
+    def __init__(
+        self,
+        server: Server,
+        listeners: set[Listener],
+        exchange: Exchange,
+        *,
+        can_stream: bool,
+        is_mute: bool = False,
+    ) -> None:
+        self.is_mute = is_mute
         self._server = server
         self._listeners = listeners
         self._exchange = exchange

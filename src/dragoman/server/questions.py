@@ -217,6 +217,15 @@ def _decode(raw: Raw, kind: type[T]) -> T:
         raise InvalidParams(f"The answer is malformed: {error}") from None
 
 
+def check_empty(raw: Raw) -> None:
+    """See that an answer without content is one.
+
+    Raises:
+        InvalidParams: it is no object.
+    """
+    _decode(raw, types.Result)
+
+
 def _offered(tool: Any) -> types.Tool:
     from dragoman.server.results import wire_object
 

@@ -12,7 +12,7 @@ from dragoman import types
 from dragoman.config import PROCESS, Configuration, is_async
 from dragoman.errors import DefinitionError, InternalError, RpcError, ToolError
 from dragoman.protocol import eras
-from dragoman.protocol.jsonrpc import encode
+from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits, encode
 from dragoman.protocol.listen import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.protocol.methods import METHODS, Method
 from dragoman.protocol.versions import Version
@@ -55,6 +55,8 @@ class Server(Identity, Registration):
 
         server.run()
 
+    `max_message_bytes` is the size of the largest message that is read, on every carrier.
+
     Raises:
         DefinitionError: what is registered cannot be served; the message says why.
     """
@@ -81,12 +83,14 @@ class Server(Identity, Registration):
         cache_scope: types.CacheScope | None = None,
         secret: str | bytes | Iterable[str | bytes] | None = None,
         strict_arguments: bool = False,
+        max_message_bytes: int = DEFAULT_LIMITS.message_bytes,
     ) -> None:
         texts = {"title": title, "description": description, "website_url": website_url}
         Identity.__init__(self, implementation(name, version, icons, **texts))
         self.instructions = instructions
         self.server_context = server_context
         self._strict_arguments = strict_arguments
+        self.limits = _limits(max_message_bytes)
         self._configuration = _checked_configuration(configuration)
         self._settings = self._put_together(self._configuration)
         Registration.__init__(self, Registry(self._require_carried))
@@ -570,6 +574,12 @@ def _described(call: Call | None) -> types.Json | None:
         return None
     request = call.request
     return {"id": request.id, "method": request.method.name, "params": readable(request.raw_params)}
+
+
+def _limits(max_message_bytes: int) -> Limits:
+    if type(max_message_bytes) is not int or max_message_bytes < 1:
+        raise DefinitionError(f"max_message_bytes must be an integer of at least 1, not {max_message_bytes!r}")
+    return Limits(max_message_bytes)
 
 
 def _cache_hints(ttl_ms: int | None, cache_scope: str | None) -> tuple[int | None, Any]:

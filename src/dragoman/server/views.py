@@ -48,6 +48,8 @@ class HttpReply(Struct, frozen=True):
 class View(HttpService):
     """Serves exchanges that cannot stream, with a context of their own."""
 
+    _serves_listeners = False
+
     def __init__(self, server: Server, *, guard: Guard, server_context: Any = None) -> None:
         super().__init__(server, guard=guard, json_response=True)
         self._server_context = server_context
@@ -130,7 +132,7 @@ class _WsgiService:
         """Return the answer to a request, blocking."""
         try:
             # One byte more than is accepted is enough to be refused.
-            body = request.read(jsonrpc.DEFAULT_LIMITS.message_bytes + 1)
+            body = request.read(self._server.limits.message_bytes + 1)
         except UnreadableBody as error:
             return _failure(error.status, InvalidRequest(str(error)))
         try:
