@@ -151,8 +151,9 @@ def check_options(options: Mapping[str, Any]) -> None:
 def _check_number(name: str, value: Any) -> None:
     least = _LEAST[name]
     if type(value) is not int or value < least:
+        kind = "" if type(value) is int else "an integer of "
         none = ", or None for no limit" if name in _OPTIONAL else ""
-        raise DefinitionError(f"{name} must be an integer of at least {least}{none}, not {value!r}")
+        raise DefinitionError(f"{name} must be {kind}at least {least}{none}, not {value!r}")
     if name == "port" and value > _HIGHEST_PORT:
         raise DefinitionError(f"port must be at most {_HIGHEST_PORT}, not {value!r}")
 
