@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 from msgspec import Struct
@@ -119,7 +119,19 @@ class Process:
 PROCESS = Process()
 
 
-def configure(**options: Any) -> None:
+class ConfigurationOptions(TypedDict, total=False):
+    """The options of `configure`: the fields of `Configuration`."""
+
+    exception_reporter: Reporter | None
+    around_request: Around | None
+    instrumentation_callback: Callback | None
+    instrument_server_context: bool | None
+    protocol_version: str | None
+    validate_tool_call_arguments: bool | None
+    validate_tool_call_results: bool | None
+
+
+def configure(**options: Unpack[ConfigurationOptions]) -> None:
     """Set defaults for every server of the process; None takes one back.
 
     Example:
