@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 from msgspec import Struct
@@ -24,7 +24,8 @@ class Configuration(Struct, kw_only=True):
     `exception_reporter(error, info)` is told of every error that was not meant for the client; `info` has the
     `request`, or the `notification` that failed. `around_request(data, call_next)` is an `async def` that
     must await `call_next()`; `data` has `method` before, and `tool_name`, `tool_arguments`, `prompt_name`,
-    `resource_uri`, `error`, `cancel_reason` and `client` after it; only names that are registered are in it.
+    `resource_uri`, `error`, `cancel_reason` and `client` after it; only names that are registered are in it. A request
+    that is refused before it is served is seen too.
     `instrumentation_callback(data)` is called with the same and `duration` after each request; prefer `around_request`.
     `instrument_server_context` adds `server_context` to the data. `protocol_version` serves that version alone.
     `validate_tool_call_arguments` is on unless it is set to False, and `validate_tool_call_results` is off unless it is
@@ -118,7 +119,19 @@ class Process:
 PROCESS = Process()
 
 
-def configure(**options: Any) -> None:
+class ConfigurationOptions(TypedDict, total=False):
+    """The options of `configure`: the fields of `Configuration`."""
+
+    exception_reporter: Reporter | None
+    around_request: Around | None
+    instrumentation_callback: Callback | None
+    instrument_server_context: bool | None
+    protocol_version: str | None
+    validate_tool_call_arguments: bool | None
+    validate_tool_call_results: bool | None
+
+
+def configure(**options: Unpack[ConfigurationOptions]) -> None:
     """Set defaults for every server of the process; None takes one back.
 
     Example:

@@ -12,6 +12,7 @@ from uvicorn.server import ServerState
 from budgets.test_calls import CALLS, MARGIN, functions_passed
 from budgets.test_garbage import INITIALIZE, left_by, message, sums
 from dragoman.stores import Memory
+from dragoman.transports import http1
 from dragoman.transports.http1 import Http1Connection
 
 MEASURED = {"stateless": 63, "handshake": 63}
@@ -81,7 +82,7 @@ class Caller:
 
 
 @pytest.mark.parametrize("era", ["stateless", "handshake"])
-def test_a_call_passes_few_functions_in_one_task_and_one_write(era):
+def test_a_call_passes_few_functions_in_one_task_and_one_write(era, monkeypatch):
     async def measure() -> tuple[list[str], int]:
         caller = Caller(era)
         await caller.begin()
@@ -89,13 +90,15 @@ def test_a_call_passes_few_functions_in_one_task_and_one_write(era):
             await caller.call()
         tasks: list[Any] = []
 
-        def note(loop: asyncio.AbstractEventLoop, work: Any, **_: Any) -> Any:
+        def note(work: Any, *, loop: asyncio.AbstractEventLoop, **_: Any) -> Any:
             tasks.append(work)
             return loop.create_future()
 
-        asyncio.get_running_loop().set_task_factory(note)
-        begun = functions_passed(lambda: caller.connection.data_received(caller.request))
-        asyncio.get_running_loop().set_task_factory(None)
+        with monkeypatch.context() as patched:
+            asyncio.get_running_loop().set_task_factory(lambda loop, work, **_: note(work, loop=loop))
+            patched.setattr(http1, "OwnTask", note)
+            begun = functions_passed(lambda: caller.connection.data_received(caller.request))
+            asyncio.get_running_loop().set_task_factory(None)
         (work,) = tasks
         served = functions_passed(lambda: next(iter(work.__await__()), None))
         assert b'"text":"3"' in b"".join(caller.transport.writes)

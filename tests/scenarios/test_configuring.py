@@ -3,6 +3,7 @@
 import asyncio
 import logging
 
+import msgspec
 import pytest
 
 import dragoman
@@ -18,8 +19,11 @@ from dragoman import (
     ToolError,
     types,
 )
+from dragoman.auth import Identity
 from dragoman.config import PROCESS
+from dragoman.protocol.jsonrpc import encode
 from dragoman.testing import WirePeer
+from scenarios.http_peer import BATCHING, NEWEST, STATELESS, HttpPeer, serve
 
 DEADLINE = 30
 ERAS = pytest.mark.parametrize("era", ["handshake", "stateless"])
@@ -351,6 +355,118 @@ def test_a_failure_has_one_of_few_labels(method, params, label, era):
     server, sightings = observing(exception_reporter=Reports())
     ask(server, method, params, era)
     assert sightings[-1].get("error") == label
+
+
+WRONG_VERSION = ("unsupported_version", "invalid_params")
+UNKNOWN = ("acme/unknown", {}, "unsupported_method", "method_not_found")
+REFUSED = [
+    UNKNOWN,
+    ("tools/call", {"name": 7}, "tools/call", "invalid_params"),
+    ("tools/list", {"_meta": {"io.modelcontextprotocol/protocolVersion": "1999-01-01"}}, "tools/list", None),
+    ("resources/subscribe", {"uri": "docs://x"}, "resources/subscribe", "method_not_found"),
+]
+
+
+@ERAS
+@pytest.mark.covers("CFG-19")
+@pytest.mark.parametrize(("method", "params", "named", "label"), REFUSED)
+def test_a_request_that_no_handler_is_found_for_is_observed_too(method, params, named, label, era):
+    ended, reports = [], Reports()
+    server, sightings = observing(exception_reporter=reports, instrumentation_callback=ended.append)
+    assert "error" in ask(server, method, params, era)
+    assert sightings[-2:] == [
+        {"method": named},
+        {name: value for name, value in ended[-1].items() if name != "duration"},
+    ]
+    assert ended[-1]["method"] == named
+    assert ended[-1]["error"] == label or (label is None and ended[-1]["error"] in WRONG_VERSION)
+    assert ended[-1].get("client") == (CLIENT if era == "handshake" else None)
+    assert ended[-1]["duration"] >= 0
+    assert reports == []
+
+
+@pytest.mark.covers("CFG-19")
+@pytest.mark.parametrize("carrier", ["handle", "asgi", "session", "alone", "batch", "view"])
+def test_a_refusal_is_observed_once_on_every_carrier(carrier):
+    ended = []
+    server, _ = observing(instrumentation_callback=ended.append)
+    message = {"jsonrpc": "2.0", "id": 1, "method": "acme/unknown", "params": {}}
+
+    async def talk():
+        version = {"asgi": STATELESS, "view": STATELESS, "batch": BATCHING}.get(carrier, NEWEST)
+        peer = HttpPeer(serve(server, sessions=carrier in {"session", "batch"}), version)
+        if carrier in {"session", "batch"}:
+            await peer.initialize()
+            ended.clear()
+        if carrier == "handle":
+            return await server.handle_async(message)
+        if carrier == "batch":
+            return (await peer.post([message]).end()).json[0]
+        if carrier == "view":
+            headers = {"content-type": "application/json", "mcp-protocol-version": STATELESS}
+            headers["mcp-method"] = "acme/unknown"
+            body = encode(message | {"params": {"_meta": peer.meta()}})
+            return msgspec.json.decode((await server.handle_http_async("POST", headers, body)).body)
+        return (await peer.request("acme/unknown")).json
+
+    assert run(talk())["error"]["code"] == -32601
+    assert [(one["method"], one["error"]) for one in ended] == [("unsupported_method", "method_not_found")]
+
+
+@pytest.mark.covers("CFG-19")
+@pytest.mark.parametrize("kind", ["session", "scope", "header"])
+def test_what_http_refuses_is_observed_with_its_label(kind):
+    ended = []
+    server, _ = observing(instrumentation_callback=ended.append)
+
+    @server.tool(scopes=["admin"])
+    async def guarded() -> None: ...
+
+    async def talk():
+        app = serve(server, auth=lambda _: Identity("me", scopes=["user"]) if kind == "scope" else "me")
+        peer = HttpPeer(app, NEWEST if kind == "session" else STATELESS)
+        if kind == "session":
+            return (await peer.request("tools/list")).status
+        wrong = {"mcp-method": "tools/list"} if kind == "header" else {}
+        return (await peer.call("guarded", headers=wrong).end()).status
+
+    status, method, label = {
+        "session": (400, "tools/list", "invalid_request"),
+        "scope": (403, "tools/call", "insufficient_scope"),
+        "header": (400, "tools/call", "header_mismatch"),
+    }[kind]
+    assert run(talk()) == status
+    assert [(one["method"], one["error"]) for one in ended] == [(method, label)]
+
+
+@pytest.mark.covers("CFG-19")
+def test_a_hook_that_fails_on_a_refusal_is_reported_and_the_refusal_answered():
+    reports = Reports()
+
+    async def around(data, call_next):
+        raise LookupError("hook")
+
+    server = serving(around_request=around, exception_reporter=reports)
+    assert ask(server, "acme/unknown")["error"]["code"] == -32601
+    assert [str(error) for error, _ in reports][-1] == "hook"
+
+
+@pytest.mark.covers("CFG-19")
+def test_a_refusal_whose_hook_waits_is_answered_at_the_end_of_the_input():
+    async def around(data, call_next):
+        await asyncio.sleep(0.01)
+        await call_next()
+
+    async def talk():
+        written = []
+        connection = serving(around_request=around).connect(written.append)
+        connection.receive(b'{"jsonrpc": "2.0", "id": 1, "method": "acme/unknown"}\n')
+        connection.receive_end()
+        await connection.drain()
+        connection.close()
+        return written
+
+    assert b"-32601" in run(talk())[0]
 
 
 @pytest.mark.covers("CFG-11")

@@ -15,6 +15,8 @@ from scenarios.http_peer import BATCHING, NEWEST, STATELESS, Exchange, HttpPeer,
 from scenarios.http_travels import session, text, travels
 
 PAGE = "https://app.example"
+OTHER_PAGE = "https://other.example"
+NOTE = {"jsonrpc": "2.0", "method": "notifications/initialized", "params": {}}
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 VERSIONS = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
 EXPOSED = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
@@ -320,3 +322,39 @@ async def test_who_is_no_page_is_granted_nothing():
         assert not [name for name in exchange.headers if name.startswith("access-control")]
     own = await pages().send("OPTIONS", b"", {"origin": "http://localhost:8000"}).end()
     assert own.status == 405
+
+
+@pytest.mark.covers("SHT-30")
+@pytest.mark.parametrize("process", ["the same", "another"])
+@pytest.mark.parametrize(
+    ("began", "comes", "expected"),
+    [
+        (PAGE, PAGE, 200),
+        (PAGE, PAGE.upper(), 200),
+        (PAGE, None, 200),
+        (None, PAGE, 200),
+        (PAGE, OTHER_PAGE, 403),
+    ],
+)
+@scenario
+async def test_a_session_belongs_to_the_origin_that_it_began_with(process, began, comes, expected):
+    server = travels()
+    peer = pages(PAGE, OTHER_PAGE, server=server)
+    peer.version = NEWEST
+    introduction = {"protocolVersion": NEWEST, "capabilities": {}, "clientInfo": {"name": "p", "version": "1"}}
+    begun = await peer.request("initialize", introduction, {"origin": began})
+    if process == "another":
+        peer = pages(PAGE, OTHER_PAGE, server=travels())
+        peer.version = NEWEST
+    peer.session = begun.headers["mcp-session-id"]
+    answers = [await peer.request("ping", headers={"origin": comes}), await peer.post(NOTE, {"origin": comes}).end()]
+    assert [answer.status for answer in answers] == [expected, 202 if expected == 200 else 403]
+    stream = peer.send("GET", headers={"origin": comes, "content-type": None})
+    await stream.until(lambda exchange: exchange.messages)
+    assert stream.status == expected
+    stream.leave()
+    await stream.end()
+    assert (await peer.send("DELETE", headers={"origin": comes}).end()).status == expected
+    if expected == 403:
+        assert answers[0].json["error"]["message"] == "The session belongs to a page of another origin"
+        assert (await peer.request("ping", headers={"origin": began})).status == 200

@@ -32,6 +32,8 @@ from dragoman import (
     types,
 )
 from dragoman.testing import WirePeer
+from scenarios.http_carriers import carrier
+from scenarios.http_peer import SECRET, HttpPeer, serve
 
 DEADLINE = 30
 ERAS = ["2025-11-25", "2026-07-28"]
@@ -219,6 +221,29 @@ def test_a_handler_that_ends_itself_is_answered_and_logged(make, era, caplog):
     assert [record.getMessage().partition(" (")[0] for record in caplog.records] == [
         "Unexpected error in tools/call of 'get'"
     ]
+
+
+# In the stateless era a mounted application runs in a task of its carrier, which alone knows who cancelled it.
+@pytest.mark.parametrize(
+    ("carried_by", "era"), [("connection", "2025-11-25"), ("connection", "2026-07-28"), ("asgi", "2025-11-25")]
+)
+@pytest.mark.parametrize("make", [cancels_itself, cancels_itself_later, exits, exits_in_a_thread])
+def test_a_handler_that_ends_itself_is_answered_and_logged_over_http(make, carried_by, era, caplog):
+    async def talk() -> types.Json:
+        carrier.set(carried_by)
+        server = Server("ends", secret=SECRET)
+        server.tool(make())
+        peer = HttpPeer(serve(server), era)
+        if era != "2026-07-28":
+            await peer.initialize()
+        answers = [await peer.call("get").end() for _ in range(2)]
+        return [answer.json["result"] for answer in answers]
+
+    for result in asyncio.run(asyncio.wait_for(talk(), DEADLINE)):
+        assert {name: result[name] for name in INTERNAL} == INTERNAL
+    assert [record.getMessage().partition(" (")[0] for record in caplog.records] == [
+        "Unexpected error in tools/call of 'get'"
+    ] * 2
 
 
 @pytest.mark.parametrize("inline", [False, True])

@@ -4,7 +4,7 @@ import pytest
 
 import dragoman
 from dragoman import Configuration, DefinitionError
-from dragoman.config import PROCESS, PROTOCOL_VERSIONS, is_async
+from dragoman.config import PROCESS, PROTOCOL_VERSIONS, ConfigurationOptions, is_async
 from dragoman.protocol.versions import VERSIONS, version_names
 
 
@@ -102,3 +102,7 @@ def test_functions_methods_objects_and_partials_may_be_async(function):
 @pytest.mark.parametrize("function", [report, Callable(), partial(report, None), print])
 def test_others_are_not(function):
     assert not is_async(function)
+
+
+def test_configure_takes_the_fields_of_a_configuration():
+    assert tuple(ConfigurationOptions.__annotations__) == Configuration.__struct_fields__

@@ -43,6 +43,8 @@ class Rejection(Struct, frozen=True):
     id: RequestId | None = None
     null_id: bool = False
     """An unknown id is null, as the client's version wants it."""
+    method: str | None = None
+    """What was asked for, where it is a request that is refused."""
 
     def body(self) -> bytes:
         """Return the JSON-RPC error."""
@@ -110,7 +112,8 @@ def receive(
             case _:
                 return _receive_response(sent, message, offer)
     except RpcError as error:
-        return _reject(rejection_status(error), error, sent, _id_to_echo(message))
+        method = message.method if isinstance(message, jsonrpc.Request) else None
+        return _reject(rejection_status(error), error, sent, _id_to_echo(message), method)
 
 
 def _id_to_echo(message: jsonrpc.Message | jsonrpc.Batch) -> RequestId | None:
@@ -122,9 +125,11 @@ def _id_to_echo(message: jsonrpc.Message | jsonrpc.Batch) -> RequestId | None:
             return None
 
 
-def _reject(status: int, error: RpcError, sent: RequestHeaders, id: RequestId | None = None) -> Rejection:
+def _reject(
+    status: int, error: RpcError, sent: RequestHeaders, id: RequestId | None = None, method: str | None = None
+) -> Rejection:
     version = _BY_HEADER.get(sent.protocol_version)
-    return Rejection(status, error, id, null_id=version is not None and not version.omits_unknown_id)
+    return Rejection(status, error, id, version is not None and not version.omits_unknown_id, method)
 
 
 def rejection_status(error: RpcError) -> int:

@@ -70,7 +70,7 @@ def _from_base64(text: str) -> bytes | None:
 
 
 def digest(text: str | None) -> bytes:
-    """Return a short fingerprint of a principal, for binding a token to it."""
+    """Return a short fingerprint of a principal or an origin, for binding a token to it."""
     return b"" if text is None else hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:12]
 
 
@@ -101,6 +101,7 @@ class _Session(Struct, array_like=True):
     nonce: bytes
     name: str | None = None
     client_version: str | None = None
+    origin: bytes = b""
 
 
 class OpenedSession(Struct, frozen=True):
@@ -109,6 +110,8 @@ class OpenedSession(Struct, frozen=True):
     caller: Caller
     expires_at: int
     """The last second in which it opens, since the epoch."""
+    origin: bytes = b""
+    """The fingerprint of the page's origin that it began with; empty if there was none."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -119,8 +122,8 @@ class SessionTokens:
     """Session ids that carry the session: any process with the key ring can take a session up.
 
     An id holds the protocol version, the client's name and version (cut to 256 and 64 characters), the capabilities
-    that servers act on, the time of issue and a digest of the principal. It opens only for the same server, path and
-    principal, and only until it is `max_age` seconds old. It never has more than 2,048 bytes.
+    that servers act on, the time of issue and digests of the principal and of the page's origin. It opens only for the
+    same server, path and principal, and only until it is `max_age` seconds old. It never has more than 2,048 bytes.
     """
 
     def __init__(self, ring: KeyRing, *, server: str, path: str, max_age: int = 86_400) -> None:
@@ -128,7 +131,7 @@ class SessionTokens:
         self._purpose = f"session {len(server)} {server} {path}"
         self.max_age = max_age
 
-    def seal(self, caller: Caller, *, principal: str | None, now: float, nonce: bytes) -> str:
+    def seal(self, caller: Caller, *, principal: str | None, now: float, nonce: bytes, origin: bytes = b"") -> str:
         """Return a new session id; `nonce` makes it unguessable and unique."""
         info = caller.info
         session = _Session(
@@ -139,6 +142,7 @@ class SessionTokens:
             nonce,
             _cut(info.name, _LONGEST_NAME) if info else None,
             _cut(info.version, _LONGEST_VERSION) if info else None,
+            origin,
         )
         return self._ring.seal(self._purpose, _encoder.encode(session))
 
@@ -154,7 +158,7 @@ class SessionTokens:
         name, client_version = session.name, session.client_version
         info = None if name is None or client_version is None else types.Implementation(name, client_version)
         caller = Caller(version, _capabilities(session.capabilities), info)
-        return OpenedSession(caller, session.issued_at + self.max_age)
+        return OpenedSession(caller, session.issued_at + self.max_age, session.origin)
 
     def _decode(self, token: str) -> _Session | None:
         payload = self._ring.open(self._purpose, token)

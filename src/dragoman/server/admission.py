@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from dragoman.protocol import headers
+from dragoman.protocol import eras, headers
 from dragoman.protocol.exchange import Acceptable, Rejection, acceptable, refuse_media
+from dragoman.protocol.tokens import digest
+from dragoman.protocol.versions import ASSUMED_OVER_HTTP, find_version
 from dragoman.server.guard import Guard
 from dragoman.transports.exchange import Exchange, Header
 
@@ -26,6 +28,8 @@ class Admission(Struct, frozen=True):
     unreadable: Rejection | None
     """Why the body would not be read, if there is one."""
     grants: tuple[Header, ...]
+    origin: bytes
+    """The fingerprint of the page's origin; empty if it is no page that asks."""
 
 
 class Entrance:
@@ -57,4 +61,11 @@ class Entrance:
         sent = headers.read(lines)
         barred = self._guard.refuse(lines, exchange.bound_to, exchange.http_version)
         grants = self._guard.grants(lines) if barred is None else ()
-        return Admission(sent, acceptable(sent.accept), barred, refuse_media(sent), grants)
+        origin = next((value for name, value in lines if name == b"origin"), None)
+        page = digest(None if origin is None else origin.decode("latin-1").strip().lower())
+        return Admission(sent, acceptable(sent.accept), barred, refuse_media(sent), grants, page)
+
+
+def caller_of(sent: headers.RequestHeaders) -> eras.Caller:
+    """Return who sends a message that stands alone, as far as its headers say."""
+    return eras.Caller(find_version(sent.protocol_version) or ASSUMED_OVER_HTTP)

@@ -10,7 +10,7 @@ is ended by an exception that is no `Exception`. Whatever a handler makes of eit
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -145,10 +145,13 @@ class Asking:
         raws = await self._request_all(questions.values(), timeout)
         return [question.read(raw) for question, raw in zip(questions.values(), raws, strict=True)]
 
-    async def _request_all(self, questions: Iterable[Question], timeout: float) -> list[Raw]:
+    async def _request_all(self, questions: Collection[Question], timeout: float) -> list[Raw]:
         import asyncio
 
         version = self._call.request.caller.version
+        for question in questions:
+            if isinstance(question, ElicitUrl):
+                self._call.session.elicited(question.elicitation_id)
         asked = [
             self._call.ask_client(question.method, trim(question.request().params, version) or {}, timeout)
             for question in questions
@@ -306,6 +309,8 @@ def _failed(call: Call, error: BaseException) -> tuple[InputRequired | None, Bas
         questions = asking_of(call).pages_to_visit(pages(checked))
         if questions:
             return InputRequired(questions), None
+    for entry in checked.elicitations:
+        call.session.elicited(entry["elicitationId"])
     return None, checked
 
 

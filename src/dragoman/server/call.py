@@ -11,6 +11,7 @@ from msgspec import Raw, Struct, field
 from dragoman import types
 from dragoman.errors import Cancelled, DragomanError, RpcError, TransportError
 from dragoman.protocol import eras
+from dragoman.protocol.methods import exists
 
 if TYPE_CHECKING:
     import asyncio
@@ -19,13 +20,15 @@ if TYPE_CHECKING:
     from dragoman.protocol.listen import Subscription
     from dragoman.server.asking import Asking
 
+ELICITATION_COMPLETE = "notifications/elicitation/complete"
+MOST_ELICITATIONS = 1000
 _NO_CLAIMS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Session:
     """What a connection, or a session of the handshake era, remembers: data, not a task."""
 
-    __slots__ = ("caller", "followed", "id", "log_level", "principal")
+    __slots__ = ("caller", "elicitations", "followed", "id", "log_level", "principal")
 
     def __init__(self, caller: eras.Caller | None = None, id: str | None = None, principal: str | None = None) -> None:
         self.caller = caller
@@ -35,6 +38,25 @@ class Session:
         self.log_level: types.LoggingLevel | None = None
         self.followed: set[str] = set()
         """The resources that the client asked to be told of."""
+        self.elicitations: dict[str, None] | None = None
+        """The pages that its user was sent to and that it was not told the end of, by their elicitation ids."""
+
+    def elicited(self, id: str) -> None:
+        """Note that the client's user was sent to a page; the oldest is forgotten when there are too many."""
+        if self.elicitations is None:
+            self.elicitations = {}
+        self.elicitations[id] = None
+        if len(self.elicitations) > MOST_ELICITATIONS:
+            del self.elicitations[next(iter(self.elicitations))]
+
+    def completed(self, id: str) -> types.ElicitationCompleteNotificationParams | None:
+        """Return what tells the client that a visit came to its end, if it is to be told: once, and only its own."""
+        if self.caller is None or not exists(ELICITATION_COMPLETE, self.caller.version):
+            return None
+        if not self.elicitations or id not in self.elicitations:
+            return None
+        del self.elicitations[id]
+        return types.ElicitationCompleteNotificationParams(id)
 
     def set_level(self, level: types.LoggingLevel) -> None:
         """Note from which level on the client wants log messages."""
@@ -52,8 +74,15 @@ class Session:
 class Channel(Protocol):
     """The way back to the client that sent a request, for everything but the response."""
 
+    is_mute: bool
+    """Whether the client can be told of nothing that belongs to no request."""
+
     def notify(self, method: str, params: Any) -> None:
         """Send a notification, from any thread."""
+        ...
+
+    def say(self, method: str, params: Any) -> None:
+        """Send a notification that does not need the request, from any thread: on whatever the client reads now."""
         ...
 
     async def room(self) -> None:
@@ -80,7 +109,12 @@ class Channel(Protocol):
 class Silence:
     """The channel of a request that has no way back but its response."""
 
+    is_mute = False
+
     def notify(self, method: str, params: Any) -> None:
+        """Send nothing."""
+
+    def say(self, method: str, params: Any) -> None:
         """Send nothing."""
 
     async def room(self) -> None:

@@ -14,6 +14,7 @@ from dragoman.server.results import wire_object
 if TYPE_CHECKING:
     from dragoman.server.registry import Registry
 
+_CHANGES = ("listChanged", "subscribe")
 Given = types.ServerCapabilities | Mapping[str, Any] | None
 
 
@@ -61,6 +62,15 @@ class Declaration:
             "resources": bool(registry.resources or registry.templates),
         }
         return [name for name, some in registered.items() if some and self.replaces and not getattr(self.given, name)]
+
+
+def without_changes(capabilities: types.ServerCapabilities) -> types.ServerCapabilities:
+    """Return what is declared to a client that can be told of no change."""
+    entries = msgspec.to_builtins(capabilities)
+    for name in ("tools", "prompts", "resources"):
+        if name in entries:
+            entries[name] = {key: value for key, value in entries[name].items() if key not in _CHANGES}
+    return msgspec.convert(entries, types.ServerCapabilities)
 
 
 def served_capabilities(*, completes: bool, subscribes: bool) -> types.ServerCapabilities:

@@ -26,7 +26,9 @@ from dragoman.protocol.peer import Answered, Event, Peer, Reply
 from dragoman.protocol.peer import Cancelled as GaveUp
 from dragoman.runtime.relay import Relay
 from dragoman.server import serving
-from dragoman.server.call import SILENCE, Call, Session
+from dragoman.server.call import ELICITATION_COMPLETE, SILENCE, Call, Session
+from dragoman.server.instrument import observe_refusal
+from dragoman.server.notices import opened, serve_notification
 from dragoman.server.telling import announces, is_wanted, log_params
 
 if TYPE_CHECKING:
@@ -42,15 +44,18 @@ Encoded = TypeVar("Encoded", bytes, bytes | None)
 class Connection:
     """A server's end of one connection."""
 
+    is_mute = False
+
     def __init__(self, server: Server, send: Callable[[bytes], None]) -> None:
         self._server = server
         # Their method, which is quicker to call than an object.
         self._send: Callable[[bytes], None] = send.__call__  # type: ignore[operator]
         self._send_parts = getattr(send, "send_parts", None)
         self._room = getattr(send, "room", None)
-        self._peer = Peer()
+        self._peer = Peer(server.limits)
         self._session = Session()
         self._running: dict[Any, Call] = {}
+        self._refusing: set[asyncio.Task[Any] | None] = set()
         self._subscriptions: dict[Subscription, asyncio.Future[None]] = {}
         self._waiting: dict[Any, bytes] = {}
         self._flushing: asyncio.Task[None] | None = None
@@ -84,8 +89,9 @@ class Connection:
 
     async def drain(self) -> None:
         """Wait until nothing is in flight."""
-        while self._running or self._relay.is_pending:
-            tasks = [call.task for call in self._running.values() if call.task is not None]
+        while self._running or self._refusing or self._relay.is_pending:
+            serving = {call.task for call in self._running.values()} | self._refusing
+            tasks = [task for task in serving if task is not None]
             await (asyncio.wait(tasks) if tasks else asyncio.sleep(0))
 
     def close(self) -> None:
@@ -115,6 +121,14 @@ class Connection:
     def notify(self, method: str, params: Any) -> None:
         """Send a notification to the client, from any thread."""
         self._in_loop(self._write, self._peer.send_notification(method, params))
+
+    say = notify
+
+    def complete_elicitation(self, id: str) -> None:
+        """Tell the client, from any thread, that a visit came to its end, if its user was sent there."""
+        params = self._session.completed(id)
+        if params is not None:
+            self.notify(ELICITATION_COMPLETE, params)
 
     def updated(self, uri: str) -> None:
         """Tell this client, from any thread, that a resource changed."""
@@ -237,6 +251,8 @@ class Connection:
     def _begin(self, event: Event | None) -> Coroutine[Any, Any, None] | None:
         """Take in an event, or the end of the stream, and return what is to be run for it."""
         if type(event) is not jsonrpc.Request:
+            if type(event) is jsonrpc.Notification:
+                return self._notice(event)
             self._take(event)
             return None
         call: Call | None = None
@@ -246,6 +262,8 @@ class Connection:
             call = Call(request, session, self, server, server.server_context, self._loop)
             outcome = server.serve(call)
         except BaseException as error:
+            if call is None and server.settings.is_observed:
+                return self._refuse_observed(event, error)
             self._refuse(event.id, error, call)
             return None
         if isinstance(outcome, CoroutineType):
@@ -262,12 +280,28 @@ class Connection:
                 self._cancel(id, reason)
             case Answered(waiter, outcome):
                 _reject(waiter, outcome) if isinstance(outcome, RpcError) else _resolve(waiter, outcome)
-            case jsonrpc.Notification(method):
-                self._server.notified(method)
             case None:
                 self._end()
             case _:  # progress on requests of ours, and answers that nobody waits for
                 pass
+
+    def _notice(self, message: jsonrpc.Notification) -> Coroutine[Any, Any, None] | None:
+        """Take in a notification, and return what is to be run for it."""
+        server = self._server
+        server.notified(message.method)
+        request = opened(server, message, self._session.caller)
+        if request is None:
+            return None
+        call = Call(request, self._session, self, server, server.server_context, self._loop)
+        self._running[call] = call
+        return self._serve_notice(call)
+
+    async def _serve_notice(self, call: Call) -> None:
+        call.task = self._relay.task
+        try:
+            await serve_notification(self._server, call)
+        finally:
+            self._running.pop(call, None)
 
     def _cancel(self, id: Any, reason: str | None) -> None:
         for subscription in [one for one in self._subscriptions if one.id == id]:
@@ -317,6 +351,18 @@ class Connection:
         else:
             self._write(_encoded_refusal(self._server, call, id, error, self._peer.send_error))
 
+    async def _refuse_observed(self, message: jsonrpc.Request, error: BaseException) -> None:
+        """Refuse a request that no handler was found for, after the hooks were told of it."""
+        task = self._relay.task
+        self._refusing.add(task)
+        try:
+            await observe_refusal(self._server, message.method, error, self._session.caller)
+            self._refuse(message.id, error, None)
+        except asyncio.CancelledError:
+            self._write(self._peer.drop(message.id))
+        finally:
+            self._refusing.discard(task)
+
     def _write(self, data: bytes | None) -> None:
         if data is not None:
             self._send(data)
@@ -357,25 +403,39 @@ def _encoded_refusal(
 
 async def answer(server: Server, body: bytes, server_context: Any) -> bytes | None:
     """Answer one message that stands alone; None for what is not answered."""
-    message = jsonrpc.decode(body)
+    message = jsonrpc.decode(body, server.limits)
+    context = server.server_context if server_context is None else server_context
     if isinstance(message, jsonrpc.Request):
-        return await _answer_request(server, message, server_context)
+        return await _answer_request(server, message, context)
+    if isinstance(message, jsonrpc.Notification):
+        await _take_notification(server, message, context)
     if isinstance(message, jsonrpc.Invalid) and message.answer:
         return jsonrpc.encode_error(message.id, message.error)
     return None
 
 
+async def _take_notification(server: Server, message: jsonrpc.Notification, server_context: Any) -> None:
+    request = opened(server, message, None)
+    if request is not None:
+        await serve_notification(server, _alone(server, request, server_context))
+
+
+def _alone(server: Server, request: eras.Request, server_context: Any) -> Call:
+    call = Call(request, Session(), SILENCE, server=server, server_context=server_context)
+    call.loop, call.task = asyncio.get_running_loop(), asyncio.current_task()
+    return call
+
+
 async def _answer_request(server: Server, message: jsonrpc.Request, server_context: Any) -> bytes:
     call: Call | None = None
-    context = server.server_context if server_context is None else server_context
     try:
-        request = eras.open(message, server.offer)
-        call = Call(request, Session(), SILENCE, server=server, server_context=context)
-        call.loop, call.task = asyncio.get_running_loop(), asyncio.current_task()
+        call = _alone(server, eras.open(message, server.offer), server_context)
         outcome = server.serve(call)
         result = await outcome if isinstance(outcome, CoroutineType) else outcome
         return _encoded(server, call, result)
     except BaseException as error:
         if call is not None and call.is_given_up_by(error):
             raise
+        if call is None and server.settings.is_observed:
+            await observe_refusal(server, message.method, error)
         return _encoded_refusal(server, call, message.id, error, jsonrpc.encode_error)

@@ -20,7 +20,7 @@ from dragoman.protocol import eras
 from dragoman.protocol.fields import trim
 from dragoman.protocol.methods import exists
 from dragoman.runtime.blocking import blocking
-from dragoman.server.call import Call
+from dragoman.server.call import ELICITATION_COMPLETE, Call
 from dragoman.server.telling import is_wanted, log_params
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class RequestFacts:
 
     @property
     def request_id(self) -> types.RequestId:
-        """The id of the request, as the client chose it."""
+        """The id of the request, as the client chose it; an empty string for a notification, which has none."""
         return self._call.request.id
 
     @property
@@ -172,9 +172,12 @@ class RequestFacts:
         return True
 
     def _tell_complete(self, elicitation_id: str) -> None:
-        if exists("notifications/elicitation/complete", self._call.request.caller.version):
+        call = self._call
+        if exists(ELICITATION_COMPLETE, call.request.caller.version):
+            if call.session.elicitations is not None:
+                call.session.elicitations.pop(elicitation_id, None)
             params = types.ElicitationCompleteNotificationParams(elicitation_id)
-            self._call.channel.notify("notifications/elicitation/complete", params)
+            call.channel.say(ELICITATION_COMPLETE, params)
 
     def _refuse_ping(self) -> None:
         if self._call.request.caller.version.stateless:
@@ -255,7 +258,10 @@ class Context(RequestFacts):
         await self._call.channel.close_stream()
 
     async def notify_elicitation_complete(self, elicitation_id: str) -> None:
-        """Tell the client that a url elicitation came to its end (2025-11-25 only)."""
+        """Tell the client that a url elicitation came to its end (2025-11-25 only), also after the response.
+
+        Where no context is at hand, as in the view of a page, `server.notify_elicitation_complete` does the same.
+        """
         self._tell_complete(elicitation_id)
 
     async def ping(self, timeout: float = TIMEOUT) -> None:
@@ -264,9 +270,12 @@ class Context(RequestFacts):
         Raises:
             MethodNotFound: this protocol version has no ping.
             Timeout: it did not answer.
+            InvalidParams: what it answered is no object.
         """
+        from dragoman.server.questions import check_empty
+
         self._refuse_ping()
-        await self._call.ask_client("ping", {}, timeout)
+        check_empty(await self._call.ask_client("ping", {}, timeout))
 
     @overload
     async def elicit(

@@ -163,6 +163,24 @@ def _name_of(function: Any) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
+Defined = TypeVar("Defined")
+
+
+def decorated(make: Callable[..., Defined], given: Callable[..., Any] | str | None, options: dict[str, Any]) -> Any:
+    """Return what a decorator gives: a definition of a function, or a decorator; a string names what it defines.
+
+    Raises:
+        DefinitionError: two names are given, or the function cannot be served.
+    """
+    if isinstance(given, str):
+        if options.get("name") is not None:
+            raise DefinitionError(f"Two names are given, {given!r} and {options['name']!r}; give one")
+        options, given = {**options, "name": given}, None
+    if given is None:
+        return lambda function: make(function, **options)
+    return make(given, **options)
+
+
 def _refuse_class(function: Any, kind: type[Any]) -> None:
     if isinstance(function, type):
         what = kind.__name__

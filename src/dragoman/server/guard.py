@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from typing import Any
 from urllib.parse import urlsplit
 
-from dragoman.errors import InvalidRequest
+from dragoman.errors import DefinitionError, InvalidRequest
 from dragoman.protocol.exchange import BAD_REQUEST, Rejection
 
 FORBIDDEN, MISDIRECTED, HEADERS_TOO_LARGE = 403, 421, 431
@@ -30,12 +31,16 @@ class Guard:
     Example:
         Guard(allowed_hosts=["mcp.example.com"], allowed_origins=["https://app.example.com"])
 
-    A host without a port is allowed on any port. `"*"` allows everything. What is None comes from the environment:
-    `DRAGOMAN_ALLOWED_HOSTS` and `DRAGOMAN_ALLOWED_ORIGINS`, separated by commas.
+    A host without a port is allowed on any port. `"*"` allows everything. One string is one value, or several that are
+    separated by commas. What is None comes from the environment: `DRAGOMAN_ALLOWED_HOSTS` and
+    `DRAGOMAN_ALLOWED_ORIGINS`.
+
+    Raises:
+        DefinitionError: a value is no string.
     """
 
     def __init__(
-        self, *, allowed_hosts: Iterable[str] | None = None, allowed_origins: Iterable[str] | None = None
+        self, *, allowed_hosts: str | Iterable[str] | None = None, allowed_origins: str | Iterable[str] | None = None
     ) -> None:
         self._hosts = {_bare(host) for host in _given(allowed_hosts, "DRAGOMAN_ALLOWED_HOSTS")}
         self._origins = {origin.rstrip("/") for origin in _given(allowed_origins, "DRAGOMAN_ALLOWED_ORIGINS")}
@@ -120,9 +125,14 @@ class Guard:
         return came_from is not None and came_from == asked_for
 
 
-def _given(values: Iterable[str] | None, variable: str) -> frozenset[str]:
-    chosen = os.environ.get(variable, "").split(",") if values is None else values
-    return frozenset(value.strip().lower() for value in chosen if value.strip())
+def _given(values: str | Iterable[str] | None, variable: str) -> frozenset[str]:
+    chosen = os.environ.get(variable, "") if values is None else values
+    listed: list[Any] = chosen.split(",") if isinstance(chosen, str) else list(chosen)
+    for value in listed:
+        if not isinstance(value, str):
+            option = variable.removeprefix("DRAGOMAN_").lower()
+            raise DefinitionError(f"{option} must be strings, not {value!r}")
+    return frozenset(value.strip().lower() for value in listed if value.strip())
 
 
 def _bare(host: str) -> str:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import suppress
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET
@@ -43,15 +42,18 @@ from dragoman.protocol.exchange import (
     handler_status,
     receive,
 )
-from dragoman.protocol.versions import ASSUMED_OVER_HTTP, find_version, version_names
+from dragoman.protocol.versions import find_version, version_names
 from dragoman.runtime.tasks import OwnTask
 from dragoman.server import serving
-from dragoman.server.admission import Admission, Entrance
+from dragoman.server.admission import Admission, Entrance, caller_of
 from dragoman.server.call import SILENCE, Call, Channel, Session
 from dragoman.server.guard import Guard
-from dragoman.server.http_session import HttpSession, SessionChannel, SessionRefused, SharedSession
+from dragoman.server.http_notices import HttpNotices
+from dragoman.server.http_session import HttpSession, SessionAside, SessionChannel, SessionRefused, SharedSession
 from dragoman.server.httprequest import Auth, insufficient, verify
+from dragoman.server.instrument import observe_refusal
 from dragoman.server.post import Listener, PostChannel
+from dragoman.server.replies import answer, challenge, in_use, refuse_repeated, settle
 from dragoman.server.served import STOPPED, Served, answer_stopped
 from dragoman.server.sessions import Sessions
 from dragoman.server.streams import part
@@ -61,7 +63,6 @@ from dragoman.transports.exchange import (
     JSON_HEADERS,
     Exchange,
     Gone,
-    Header,
     TooLarge,
     TooSlow,
 )
@@ -79,6 +80,8 @@ CLOSE_SECONDS = 5.0
 class HttpService:
     """Serves the exchanges of one server."""
 
+    _serves_listeners = True
+
     def __init__(
         self,
         server: Server,
@@ -90,7 +93,6 @@ class HttpService:
         auth: Auth | None = None,
         path: str = "/mcp",
         max_subscriptions: int | None = None,
-        limits: jsonrpc.Limits = jsonrpc.DEFAULT_LIMITS,
     ) -> None:
         self._server = server
         self._entrance = Entrance(guard or Guard())
@@ -100,9 +102,10 @@ class HttpService:
         self._path = path
         self._max_subscriptions = max_subscriptions
         self._json_response = json_response
-        self._limits = limits
+        self._limits = server.limits
         self._listeners: set[Listener] = set()
         self._serving = Served()
+        self._notices = HttpNotices(server, self._serving, self._call)
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one exchange to its end."""
@@ -137,7 +140,7 @@ class HttpService:
             return False
         if exchange.method == "POST":
             return True
-        await self._serve_other(exchange, admission.sent)
+        await self._serve_other(exchange, admission)
         return False
 
     async def _fail(self, exchange: Exchange, error: Exception, place: str) -> None:
@@ -148,28 +151,34 @@ class HttpService:
         else:
             await exchange.reply(INTERNAL_ERROR, failure, JSON_HEADERS)
 
-    async def _serve_other(self, exchange: Exchange, sent: headers.RequestHeaders) -> None:
+    async def _serve_other(self, exchange: Exchange, admission: Admission) -> None:
         match exchange.method, self._sessions:
             case "GET", Sessions() as sessions:
-                await self._serve_stream(exchange, sessions, self._checked(sent))
+                await self._serve_stream(
+                    exchange, await self._session_of(exchange, sessions, admission), admission.sent
+                )
             case "DELETE", Sessions() as sessions:
-                await sessions.end(self._checked(sent).session_id, exchange.principal, exchange.address)
+                await self._session_of(exchange, sessions, admission)
+                await sessions.end(admission.sent.session_id, exchange.principal, exchange.address)
                 await exchange.reply(OK)
             case _:
                 await self._refuse_method(exchange)
 
-    def _checked(self, sent: headers.RequestHeaders) -> headers.RequestHeaders:
-        """Return the headers of what has no body.
+    async def _session_of(self, exchange: Exchange, sessions: Sessions, admission: Admission) -> HttpSession:
+        """Return the session of what has no body.
 
         Raises:
-            SessionRefused: they cannot be served.
+            SessionRefused: its headers cannot be served, or name no session of this client.
         """
+        sent = admission.sent
         if sent.repeated is not None:
-            _refuse_repeated(sent.repeated)
+            refuse_repeated(sent.repeated)
         versions = self._server.offer.versions
         if sent.protocol_version is not None and find_version(sent.protocol_version) not in versions:
             raise SessionRefused(BAD_REQUEST, UnsupportedVersion(sent.protocol_version, version_names(versions)))
-        return sent
+        session = await sessions.find(sent.session_id, exchange.principal, exchange.address)
+        session.require_origin(admission.origin)
+        return session
 
     async def _refuse_method(self, exchange: Exchange) -> None:
         allowed = b"POST" if self._sessions is None else b"GET, POST, DELETE"
@@ -187,7 +196,7 @@ class HttpService:
             return False
         if isinstance(found, Denial):
             refused = jsonrpc.encode_error(None, InvalidRequest(found.reason))
-            await exchange.reply(found.status, refused, (*JSON_HEADERS, _challenge(found)))
+            await exchange.reply(found.status, refused, (*JSON_HEADERS, challenge(found)))
             return False
         exchange.principal, exchange.identity = found.principal, found
         return True
@@ -220,14 +229,25 @@ class HttpService:
         if isinstance(received, InSession):
             await self._serve_in_session(exchange, admission, received, offer)
         elif isinstance(received, Rejection):
-            await exchange.reply(received.status, received.body(), JSON_HEADERS)
+            await self._reject(exchange, received)
         else:
-            await exchange.reply(ACCEPTED)
+            await self._notices.serve(
+                exchange, received, Session(caller_of(admission.sent), principal=exchange.principal)
+            )
         return None
 
-    async def _serve_stream(self, exchange: Exchange, sessions: Sessions, sent: headers.RequestHeaders) -> None:
+    async def _reject(self, exchange: Exchange, refusal: Rejection) -> None:
+        if refusal.method is not None:
+            await self._observe(refusal.method, refusal.error)
+        await exchange.reply(refusal.status, refusal.body(), JSON_HEADERS)
+
+    async def _observe(self, method: str, error: RpcError, caller: eras.Caller | None = None) -> None:
+        """Let the hooks know of a request that is refused before it is served, if there are any."""
+        if self._server.settings.is_observed:
+            await observe_refusal(self._server, method, error, caller)
+
+    async def _serve_stream(self, exchange: Exchange, session: HttpSession, sent: headers.RequestHeaders) -> None:
         """Let a client read what belongs to no request, or take up a stream that broke."""
-        session = await sessions.find(sent.session_id, exchange.principal, exchange.address)
         if not acceptable(sent.accept).sse:
             raise SessionRefused(NOT_ACCEPTABLE, InvalidRequest("The Accept header must admit text/event-stream"))
         if sent.last_event_id is None:
@@ -253,7 +273,7 @@ class HttpService:
         except msgspec.DecodeError:
             return None  # arguments that are no object are refused by the tool
         except HeaderMismatch as error:
-            return Rejection(BAD_REQUEST, error, request.id)
+            return Rejection(BAD_REQUEST, error, request.id, method=request.method.name)
         return None
 
     async def _lacks_scope(self, exchange: Exchange, request: eras.Request) -> bool:
@@ -261,14 +281,14 @@ class HttpService:
         tool = self._server.registry.tools.get(request.params.name) if request.method.name == "tools/call" else None
         if tool is None or exchange.identity.scopes.issuperset(tool.scopes):
             return False
-        refused = jsonrpc.encode_error(request.id, InsufficientScope(tool.scopes))
         self._challenge_for(exchange, tool.scopes)
-        await exchange.reply(FORBIDDEN, refused, JSON_HEADERS)
+        error = InsufficientScope(tool.scopes)
+        await self._reject(exchange, Rejection(FORBIDDEN, error, request.id, method=request.method.name))
         return True
 
     def _challenge_for(self, exchange: Exchange, scopes: Iterable[str]) -> None:
         denial = insufficient(self._auth, scopes, exchange.scope, self._path)
-        exchange.extra_headers += (_challenge(denial),)
+        exchange.extra_headers += (challenge(denial),)
 
     async def _serve_alone(
         self, exchange: Exchange, sent: headers.RequestHeaders, messages: InSession, taken: Acceptable
@@ -279,13 +299,13 @@ class HttpService:
             refusal = Rejection(400, InvalidRequest("Batches need a session, and this server keeps none"))
             await exchange.reply(refusal.status, refusal.body(), JSON_HEADERS)
         elif not isinstance(message, jsonrpc.Request):
-            await exchange.reply(ACCEPTED)
+            await self._notices.serve(exchange, message, Session(caller_of(sent), principal=exchange.principal))
         else:
-            caller = eras.Caller(find_version(sent.protocol_version) or ASSUMED_OVER_HTTP)
             try:
-                request = eras.open(message, self._server.offer, caller)
+                request = eras.open(message, self._server.offer, caller_of(sent))
             except RpcError as error:
-                await _answer(exchange, taken, OK, jsonrpc.encode_error(message.id, error))
+                await self._observe(message.method, error)
+                await answer(exchange, taken, OK, jsonrpc.encode_error(message.id, error))
                 return
             if exchange.identity is None or not await self._lacks_scope(exchange, request):
                 await self._serve_request(exchange, request, taken)
@@ -300,16 +320,20 @@ class HttpService:
         message, principal = messages.messages[0], exchange.principal
         try:
             if sent.repeated is not None:
-                _refuse_repeated(sent.repeated)
+                refuse_repeated(sent.repeated)
             if messages.is_initialize:
                 await sessions.refuse_second(sent.session_id, principal, exchange.address)
-                await self._begin_session(exchange, sessions, message, taken)
+                await self._begin_session(exchange, sessions, message, admission)
                 return
             session = sessions.find_here(sent.session_id, principal)
             if session is None:
                 session = await sessions.find(sent.session_id, principal, exchange.address)
+            if admission.origin:
+                session.require_origin(admission.origin)
         except SessionRefused as refused:
-            refused.id = message.id if isinstance(message, jsonrpc.Request) and not messages.batch else None
+            if isinstance(message, jsonrpc.Request) and not messages.batch:
+                refused.id = message.id
+                await self._observe(message.method, refused.error)
             raise
         if messages.batch:
             await self._serve_batch(exchange, session, messages.messages, taken)
@@ -317,16 +341,17 @@ class HttpService:
             await self._serve_session_request(exchange, sessions, session, message, taken, offer)
         else:
             session.take(message)
-            await exchange.reply(ACCEPTED)
+            await self._notices.serve(exchange, message, session.data, SessionAside(session))
 
     async def _begin_session(
-        self, exchange: Exchange, sessions: Sessions, message: jsonrpc.Message, taken: Acceptable
+        self, exchange: Exchange, sessions: Sessions, message: jsonrpc.Message, admission: Admission
     ) -> None:
         data = SharedSession(principal=exchange.principal)
+        data.origin = admission.origin
         reply = await self._answer_alone(message, data)
         if data.caller is not None:
             exchange.extra_headers += ((b"mcp-session-id", sessions.begin(data, exchange.address).encode()),)
-        await _answer(exchange, taken, OK, reply)
+        await answer(exchange, admission.taken, OK, reply)
 
     async def _serve_batch(
         self, exchange: Exchange, session: HttpSession, messages: list[jsonrpc.Message], taken: Acceptable
@@ -337,16 +362,21 @@ class HttpService:
         for message in messages:
             if not isinstance(message, jsonrpc.Request | jsonrpc.Invalid):
                 session.take(message)
-        asked = [message for message in messages if isinstance(message, jsonrpc.Request | jsonrpc.Invalid)]
-        answers = await asyncio.gather(
-            *(self._answer_alone(message, session.data, session.running, exchange.identity) for message in asked)
-        )
+        answers = await asyncio.gather(*(self._serve_in_batch(exchange, session, message) for message in messages))
         given = [answer for answer in answers if answer]
         await self._share(session.data)
         if given:
-            await _answer(exchange, taken, OK, jsonrpc.encode_batch(given))
+            await answer(exchange, taken, OK, jsonrpc.encode_batch(given))
         else:
             await exchange.reply(ACCEPTED)
+
+    async def _serve_in_batch(self, exchange: Exchange, session: HttpSession, message: jsonrpc.Message) -> bytes:
+        if isinstance(message, jsonrpc.Request | jsonrpc.Invalid):
+            return await self._answer_alone(message, session.data, session.running, exchange.identity)
+        call = self._notices.begin(message, session.data, SessionAside(session), exchange.identity)
+        if call is not None:
+            await self._notices.run(call)
+        return b""
 
     async def _serve_session_request(
         self,
@@ -358,12 +388,13 @@ class HttpService:
         offer: eras.Offer,
     ) -> None:
         if message.id in session.running:
-            await _answer(exchange, Acceptable(json=True, sse=False), CONFLICT, _in_use(message.id))
+            await answer(exchange, Acceptable(json=True, sse=False), CONFLICT, in_use(message.id))
             return
         try:
             request = eras.open(message, offer, session.data.caller)
         except RpcError as error:
-            await _answer(exchange, taken, OK, jsonrpc.encode_error(message.id, error))
+            await self._observe(message.method, error, session.data.caller)
+            await answer(exchange, taken, OK, jsonrpc.encode_error(message.id, error))
             return
         if exchange.identity is not None and await self._lacks_scope(exchange, request):
             return
@@ -408,7 +439,7 @@ class HttpService:
                 del session.running[call.request.id]
                 sessions.touch(session)
             if call.cancelled:
-                await _settle()
+                await settle()
             if call.lacked is not None and channel.reader is not None:
                 self._challenge_for(channel.reader, call.lacked)
             await channel.answer(status, data, json=json)
@@ -442,9 +473,10 @@ class HttpService:
         listens = request.method.name == "subscriptions/listen"
         streams = taken.sse and (request.caller.version.stateless or not self._json_response)
         if listens and (refusal := self._refuse_listening(request, streams=streams)) is not None:
-            await exchange.reply(refusal.status, refusal.body(), JSON_HEADERS)
+            await self._reject(exchange, refusal)
             return
-        channel = PostChannel(self._server, self._listeners, exchange, can_stream=streams)
+        is_mute = not (self._serves_listeners and request.caller.version.stateless)
+        channel = PostChannel(self._server, self._listeners, exchange, can_stream=streams, is_mute=is_mute)
         call = self._call(request, Session(principal=exchange.principal), channel, exchange.identity)
         call.task = exchange.task
         exchange.may_stream = streams
@@ -476,17 +508,17 @@ class HttpService:
             self._serving.discard(call)
             exchange.on_gone = None
             if call.cancelled:
-                await _settle()
+                await settle()
             if channel.was_used:
                 await channel.close()
 
     def _refuse_listening(self, request: eras.Request, *, streams: bool) -> Rejection | None:
         if not streams:
             error: RpcError = InvalidRequest("The Accept header must admit text/event-stream")
-            return Rejection(NOT_ACCEPTABLE, error, request.id)
+            return Rejection(NOT_ACCEPTABLE, error, request.id, method=request.method.name)
         if self._max_subscriptions is not None and len(self._listeners) >= self._max_subscriptions:
             error = InternalError("There are too many subscriptions; try again later")
-            return Rejection(UNAVAILABLE, error, request.id)
+            return Rejection(UNAVAILABLE, error, request.id, method=request.method.name)
         return None
 
     async def _answer_alone(
@@ -502,10 +534,11 @@ class HttpService:
         assert isinstance(message, jsonrpc.Request)
         running = {} if running is None else running
         if message.id in running:
-            return _in_use(message.id)
+            return in_use(message.id)
         try:
             call = self._call(eras.open(message, self._server.offer, data.caller), data, identity=identity)
         except RpcError as error:
+            await self._observe(message.method, error, data.caller)
             return jsonrpc.encode_error(message.id, error)
         call.task = asyncio.current_task(call.loop)
         running[message.id] = call
@@ -561,34 +594,3 @@ class HttpService:
         if self._sessions is not None:
             await self._sessions.close()
         await self._workers.close()
-
-
-async def _settle() -> None:
-    """Take in a cancellation that was on its way when the handler ended."""
-    task = asyncio.current_task()
-    if task is not None:
-        with suppress(asyncio.CancelledError):
-            await asyncio.sleep(0)
-        task.uncancel()
-
-
-def _refuse_repeated(header: str) -> NoReturn:
-    raise SessionRefused(BAD_REQUEST, InvalidRequest(f"The header {header} is repeated; send it once"))
-
-
-def _challenge(denial: Denial) -> Header:
-    return b"www-authenticate", denial.challenge.encode("latin-1", "replace")
-
-
-def _in_use(id: types.RequestId) -> bytes:
-    return jsonrpc.encode_error(
-        id, InvalidRequest(f"The request id {id!r} is in use by a request that is still served")
-    )
-
-
-async def _answer(exchange: Exchange, taken: Acceptable, status: int, data: bytes) -> None:
-    """Answer with JSON, unless a stream has begun or the client takes nothing else."""
-    if exchange.streaming or not taken.json:
-        await exchange.stream(sse.encode(data), last=True)
-    else:
-        await exchange.reply(status, data, JSON_HEADERS)

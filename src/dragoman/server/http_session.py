@@ -24,7 +24,7 @@ from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.exchange import ACCEPTED, BAD_REQUEST, OK
 from dragoman.protocol.listen import RESOURCE_UPDATED, Subscription
 from dragoman.protocol.sse import EventId
-from dragoman.server.call import Call, Session
+from dragoman.server.call import ELICITATION_COMPLETE, Call, Session, Silence
 from dragoman.server.retention import Retention, SessionStreams
 from dragoman.server.streams import EventStream, part
 from dragoman.server.telling import announces, is_wanted, log_params
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dragoman.server.holders import Holder
     from dragoman.server.server import Server
 
+FORBIDDEN = 403
 _ENDED = InternalError("The session was ended before the request was done; it may have run in part")
 _cancelled = msgspec.json.Decoder(types.CancelledNotificationParams)
 
@@ -53,10 +54,12 @@ class SessionRefused(DragomanError):
 class SharedSession(Session):
     """What a session remembers, and what of it the other processes have not been told."""
 
-    __slots__ = ("unshared",)
+    __slots__ = ("origin", "unshared")
 
     def __init__(self, caller: eras.Caller | None = None, id: str | None = None, principal: str | None = None) -> None:
         super().__init__(caller, id, principal)
+        self.origin = b""
+        """The fingerprint of the page's origin that it began with; empty if there was none."""
         self.unshared: list[Changed] = []
 
     def set_level(self, level: types.LoggingLevel) -> None:
@@ -117,6 +120,15 @@ class HttpSession:
     def is_busy(self) -> bool:
         """Whether something is served, or a client reads a stream."""
         return bool(self.running) or any(stream.reader is not None for stream in self._open())
+
+    def require_origin(self, origin: bytes) -> None:
+        """See that a page does not use the session of another page; what is no page names no origin.
+
+        Raises:
+            SessionRefused: it is a page of another origin than the one that began the session.
+        """
+        if origin and self.data.origin and origin != self.data.origin:
+            raise SessionRefused(FORBIDDEN, InvalidRequest("The session belongs to a page of another origin"))
 
     def open_stream(self) -> EventStream:
         """Return a new stream, which is kept from when it has a name."""
@@ -200,7 +212,7 @@ class HttpSession:
 
     def take_here(self, data: bytes) -> None:
         """Take a message that came to another process, if it concerns this one."""
-        message = jsonrpc.decode(data)
+        message = jsonrpc.decode(data, self._server.limits)
         if isinstance(message, jsonrpc.Notification):
             self._cancel(message.params)
         else:
@@ -269,6 +281,12 @@ class HttpSession:
         if is_wanted(self._server, level, self.data.log_level):
             self.say("notifications/message", log_params(level, data, logger))
 
+    def complete_elicitation(self, id: str) -> None:
+        """Tell the client, from any thread, that a visit came to its end, if its user was sent there."""
+        params = self.data.completed(id)
+        if params is not None:
+            self.say_anywhere(ELICITATION_COMPLETE, params)
+
     def say(self, method: str, params: Any) -> None:
         """Send a notification that belongs to no request, from any thread, if anybody here ever read those."""
         self.say_here(jsonrpc.encode_notification(method, params))
@@ -305,16 +323,35 @@ class HttpSession:
             self._loop.call_soon_threadsafe(function, *given)
 
 
+class SessionAside(Silence):
+    """The way back to the client of a notification in a session: what belongs to no request."""
+
+    def __init__(self, session: HttpSession) -> None:
+        self._session = session
+
+    def notify(self, method: str, params: Any) -> None:
+        """Send a notification, from any thread, wherever the client reads those that belong to no request."""
+        self._session.say_anywhere(method, params)
+
+    say = notify
+
+    def updated(self, uri: str) -> None:
+        """Tell this client, from any thread, that a resource changed."""
+        self._session.say_anywhere(RESOURCE_UPDATED, types.ResourceUpdatedNotificationParams(uri))
+
+
 class SessionChannel:
     """The way back to the client of one request in a session: the request's own stream, once anything needs it."""
 
-    __slots__ = ("_exchange", "_session", "_stream", "_streams")
+    is_mute = False
+    __slots__ = ("_exchange", "_is_over", "_session", "_stream", "_streams")
 
     def __init__(self, session: HttpSession, exchange: Exchange, *, streams: bool) -> None:
         self._session = session
         self._exchange: Exchange | None = exchange
         self._streams = streams
         self._stream: EventStream | None = None
+        self._is_over = False
         if session.primes:
             exchange.opening = self._opening
 
@@ -341,6 +378,7 @@ class SessionChannel:
 
     def answer(self, status: int, data: bytes, *, json: bool) -> Coroutine[Any, Any, None]:
         """Send the response, or nothing: as one body, if the client takes that and nothing was streamed before."""
+        self._is_over = True
         stream = self._stream
         reader = self._exchange if stream is None else stream.reader if stream.is_empty else None
         if reader is not None and not reader.streaming and (json or not data):
@@ -366,6 +404,7 @@ class SessionChannel:
 
     def close(self) -> None:
         """Let go of whoever waits for the response."""
+        self._is_over = True
         if self._stream is not None:
             self._stream.detach()
         elif self._exchange is not None:
@@ -377,8 +416,23 @@ class SessionChannel:
         if self._streams:
             self._session.in_loop(self._say, jsonrpc.encode_notification(method, params))
 
+    def say(self, method: str, params: Any) -> None:
+        """Send a notification, from any thread: on the request's stream, or on what belongs to no request after it."""
+        if self._streams and self._is_open():
+            self.notify(method, params)
+        else:
+            self._session.say_anywhere(method, params)
+
+    def _is_open(self) -> bool:
+        """Tell whether the response is still to come."""
+        if self._is_over:
+            return False
+        if self._stream is not None:
+            return not self._stream.finished
+        return self._exchange is not None and not self._exchange.ended
+
     def _say(self, message: bytes) -> None:
-        if self._stream is not None or (self._exchange is not None and not self._exchange.ended):
+        if self._is_open():
             self.stream.add(message)
 
     async def room(self) -> None:

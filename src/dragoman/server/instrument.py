@@ -17,7 +17,18 @@ from msgspec import UNSET, Raw
 
 from dragoman import types
 from dragoman.config import Configuration
-from dragoman.errors import InvalidParams, MethodNotFound, ResourceNotFound, RpcError, ToolError
+from dragoman.errors import (
+    HeaderMismatch,
+    InsufficientScope,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    MissingCapability,
+    ResourceNotFound,
+    RpcError,
+    ToolError,
+    UnsupportedVersion,
+)
 from dragoman.protocol import eras
 from dragoman.server.call import Call
 from dragoman.server.serving import Handler, is_crash
@@ -25,6 +36,8 @@ from dragoman.server.serving import Handler, is_crash
 if TYPE_CHECKING:
     from dragoman.server.server import Server
 
+UNSUPPORTED = "unsupported_method"
+"""Stands for the name of a method that is not part of the protocol, nor the server's own."""
 Next = Callable[[], Awaitable[Any]]
 Middleware = Callable[[eras.Request, Next], Awaitable[Any]]
 
@@ -65,7 +78,36 @@ async def observed(server: Server, call: Call, handler: Next, configuration: Con
     data: dict[str, Any] = {"method": call.request.method.name}
     if configuration.instrument_server_context:
         data["server_context"] = call.server_context
-    observation = _Observation(call, handler, data)
+    return await _observe(server, call, handler, data, configuration)
+
+
+async def observe_refusal(server: Server, method: str, error: BaseException, caller: eras.Caller | None = None) -> None:
+    """Let the hooks know of a request that is refused before any handler is found for it."""
+    configuration = server.settings.configuration
+    # A name that a client made up would make a label of whatever it sends.
+    data: dict[str, Any] = {"method": method if method in server.offer.known else UNSUPPORTED}
+    if configuration.instrument_server_context:
+        data["server_context"] = server.server_context
+
+    async def refuse() -> None:
+        raise error
+
+    try:
+        await _observe(server, None, refuse, data, configuration, caller)
+    except BaseException as raised:
+        if raised is not error:
+            raise
+
+
+async def _observe(
+    server: Server,
+    call: Call | None,
+    handler: Next,
+    data: dict[str, Any],
+    configuration: Configuration,
+    caller: eras.Caller | None = None,
+) -> Any:
+    observation = _Observation(call, handler, data, caller)
     started = time.perf_counter()
     try:
         return await _around(server, call, observation, configuration)
@@ -78,7 +120,10 @@ async def observed(server: Server, call: Call, handler: Next, configuration: Con
 class _Observation:
     """One request: its result or its failure, whatever the hook around it makes of either."""
 
-    def __init__(self, call: Call, handler: Next, data: dict[str, Any]) -> None:
+    def __init__(
+        self, call: Call | None, handler: Next, data: dict[str, Any], caller: eras.Caller | None = None
+    ) -> None:
+        self._caller = caller
         self._call = call
         self._handler = handler
         self.data = data
@@ -98,13 +143,16 @@ class _Observation:
             self._note(error)
             raise
         finally:
-            self.data.update(_facts(self._call, is_unknown=isinstance(self.failure, ResourceNotFound)))
+            if self._call is None:
+                self.data.update(_client(self._caller))
+            else:
+                self.data.update(_facts(self._call, is_unknown=isinstance(self.failure, ResourceNotFound)))
         if isinstance(self.result, types.CallToolResult) and self.result.is_error:
             self.data["error"] = "internal_error" if is_crash(self.result) else "tool_error"
         return self.result
 
     def _note(self, error: BaseException) -> None:
-        if self._call.is_given_up_by(error):
+        if self._call is not None and self._call.is_given_up_by(error):
             self.data["error"] = "cancelled"
             if self._call.cancel_reason is not None:
                 self.data["cancel_reason"] = self._call.cancel_reason
@@ -112,14 +160,14 @@ class _Observation:
             self.data["error"] = _label(error)
 
 
-async def _around(server: Server, call: Call, observation: _Observation, configuration: Configuration) -> Any:
+async def _around(server: Server, call: Call | None, observation: _Observation, configuration: Configuration) -> Any:
     if configuration.around_request is None:
         return await observation.call_next()
     try:
         await configuration.around_request(observation.data, observation.call_next)
     except BaseException as error:
         if error is not observation.failure:
-            if call.is_given_up_by(error):
+            if (not isinstance(error, Exception)) if call is None else call.is_given_up_by(error):
                 raise
             server.report(error, call)
             observation.data["error"] = "internal_error"
@@ -131,7 +179,7 @@ async def _around(server: Server, call: Call, observation: _Observation, configu
     return await observation.call_next() if observation.result is UNSET else observation.result
 
 
-async def _attempt(server: Server, call: Call, callback: Callable[..., Any], *args: Any) -> None:
+async def _attempt(server: Server, call: Call | None, callback: Callable[..., Any], *args: Any) -> None:
     try:
         outcome = callback(*args)
         if isinstance(outcome, CoroutineType):
@@ -148,12 +196,16 @@ def readable(raw: Raw) -> Any:
         return bytes(raw).decode(errors="replace")
 
 
+def _client(caller: eras.Caller | None) -> dict[str, Any]:
+    info = None if caller is None else caller.info
+    return {} if info is None else {"client": {"name": info.name, "version": info.version}}
+
+
 def _facts(call: Call, *, is_unknown: bool) -> dict[str, Any]:
     params, caller = call.request.params, call.request.caller
     if call.request.method.name == "initialize" and call.session.caller is not None:
         caller = call.session.caller
-    info = caller.info
-    facts: dict[str, Any] = {} if info is None else {"client": {"name": info.name, "version": info.version}}
+    facts = _client(caller)
     # A name that nothing is registered under would make a label of whatever a client sends.
     match call.request.method.name:
         case "tools/call" if params.name in call.server.registry.tools:
@@ -166,19 +218,28 @@ def _facts(call: Call, *, is_unknown: bool) -> dict[str, Any]:
     return facts
 
 
+_LABELS: tuple[tuple[type[BaseException], str], ...] = (
+    (ResourceNotFound, "resource_not_found"),
+    (MethodNotFound, "method_not_found"),
+    (UnsupportedVersion, "unsupported_version"),
+    (MissingCapability, "missing_capability"),
+    (HeaderMismatch, "header_mismatch"),
+    (InsufficientScope, "insufficient_scope"),
+    (InvalidRequest, "invalid_request"),
+    (ToolError, "tool_error"),
+)
+_INVALID = {
+    "Unknown tool": "tool_not_found",
+    "Unknown prompt": "prompt_not_found",
+    "Missing required": "missing_required_arguments",
+}
+
+
 def _label(error: BaseException) -> str:
     """Return a name for a failure, of which there are few."""
-    if isinstance(error, ResourceNotFound):
-        return "resource_not_found"
-    if isinstance(error, MethodNotFound):
-        return "method_not_found"
+    known = next((label for kind, label in _LABELS if isinstance(error, kind)), None)
+    if known is not None:
+        return known
     if isinstance(error, InvalidParams):
-        beginnings = {
-            "Unknown tool": "tool_not_found",
-            "Unknown prompt": "prompt_not_found",
-            "Missing required": "missing_required_arguments",
-        }
-        return next((label for text, label in beginnings.items() if error.message.startswith(text)), "invalid_params")
-    if isinstance(error, ToolError):
-        return "tool_error"
+        return next((label for text, label in _INVALID.items() if error.message.startswith(text)), "invalid_params")
     return "rpc_error" if isinstance(error, RpcError) else "internal_error"

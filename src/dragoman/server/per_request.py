@@ -32,8 +32,8 @@ def asgi(
     factory: Factory,
     path: str = "/mcp",
     *,
-    allowed_hosts: Iterable[str] | None = None,
-    allowed_origins: Iterable[str] | None = None,
+    allowed_hosts: str | Iterable[str] | None = None,
+    allowed_origins: str | Iterable[str] | None = None,
 ) -> AsgiApp:
     """Return an ASGI application that serves each request by the server that `factory` returns for it.
 

@@ -32,7 +32,16 @@ class PostChannel:
     _flushing: asyncio.Task[None] | None = None
     _listener: Listener | None = None
 
-    def __init__(self, server: Server, listeners: set[Listener], exchange: Exchange, *, can_stream: bool) -> None:
+    def __init__(
+        self,
+        server: Server,
+        listeners: set[Listener],
+        exchange: Exchange,
+        *,
+        can_stream: bool,
+        is_mute: bool = False,
+    ) -> None:
+        self.is_mute = is_mute
         self._server = server
         self._listeners = listeners
         self._exchange = exchange
@@ -54,6 +63,8 @@ class PostChannel:
             self._exchange.loop.call_soon(self._flush_soon)
         else:
             self._exchange.loop.call_soon_threadsafe(self._flush_soon)
+
+    say = notify
 
     def _flush_soon(self) -> None:
         is_flushing = self._flushing is not None and not self._flushing.done()
@@ -126,6 +137,9 @@ class Listener:
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
         """Send nothing: log messages never travel on a subscription."""
+
+    def complete_elicitation(self, id: str) -> None:
+        """Send nothing: nobody who listens so was sent to a page by a request of the server."""
 
     def end(self) -> None:
         """End in good order."""

@@ -13,7 +13,7 @@ from dragoman import types
 from dragoman.errors import DefinitionError, InvalidParams
 from dragoman.server.call import Call
 from dragoman.server.completion import Completers
-from dragoman.server.definition import Definition, P, Parameters, R, Returned, settled_value
+from dragoman.server.definition import Definition, P, Parameters, R, Returned, decorated, settled_value
 from dragoman.server.questions import InputRequired
 from dragoman.server.results import prompt_result, wire_objects
 from dragoman.server.signature import ArgumentsRejected
@@ -126,6 +126,8 @@ class Prompt(Definition[Parameters, Returned]):
 def prompt(function: Callable[P, R], /) -> Prompt[P, R]: ...
 @overload
 def prompt(
+    given_name: str | None = None,
+    /,
     *,
     name: str | None = None,
     title: str | None = None,
@@ -135,7 +137,7 @@ def prompt(
     icons: Iterable[types.Icon | types.Json] = (),
     inline: bool = False,
 ) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
-def prompt(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+def prompt(function: Callable[..., Any] | str | None = None, /, **options: Any) -> Any:
     """Make a prompt of a function, for any server.
 
     Example:
@@ -146,6 +148,4 @@ def prompt(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
     Raises:
         DefinitionError: the function cannot be a prompt; the message says why.
     """
-    if function is None:
-        return lambda function: Prompt.define(function, **options)
-    return Prompt.define(function, **options)
+    return decorated(Prompt.define, function, options)

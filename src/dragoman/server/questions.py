@@ -84,7 +84,8 @@ class ElicitUrl:
     """
 
     def __init__(self, message: str, url: str, elicitation_id: str | None = None) -> None:
-        self._params = types.ElicitRequestParams(message, mode="url", url=url, elicitation_id=elicitation_id or url)
+        self.elicitation_id = elicitation_id or url
+        self._params = types.ElicitRequestParams(message, mode="url", url=url, elicitation_id=self.elicitation_id)
 
     capabilities: Sequence[Capability] = (("elicitation", "url"),)
     method = "elicitation/create"
@@ -214,6 +215,15 @@ def _decode(raw: Raw, kind: type[T]) -> T:
         return types.decode(raw, kind)
     except ValidationError as error:
         raise InvalidParams(f"The answer is malformed: {error}") from None
+
+
+def check_empty(raw: Raw) -> None:
+    """See that an answer without content is one.
+
+    Raises:
+        InvalidParams: it is no object.
+    """
+    _decode(raw, types.Result)
 
 
 def _offered(tool: Any) -> types.Tool:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from dragoman import types
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, MethodAlreadyDefined
 from dragoman.protocol.methods import METHODS
 from dragoman.server import serving
-from dragoman.server.definition import P, R
+from dragoman.server.definition import P, R, decorated
 from dragoman.server.hook import Hook
 from dragoman.server.instrument import Middleware
 from dragoman.server.prompts import Prompt
 from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, Registry
-from dragoman.server.resources import Resource, ResourceTemplate, resource
+from dragoman.server.resources import Resource, ResourceOptions, ResourceTemplate, resource
 from dragoman.server.schemas import InputSchema, OutputSchema
 from dragoman.server.tools import Tool
 
@@ -44,6 +44,7 @@ class Registration:
     @overload
     def tool(
         self,
+        given_name: str | None = None,
         /,
         *,
         name: str | None = None,
@@ -58,26 +59,27 @@ class Registration:
         scopes: Sequence[str] = (),
         wrap_result: bool = True,
     ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-    def tool(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    def tool(self, function: Callable[..., Any] | str | None = None, /, **options: Any) -> Any:
         """Register a function as a tool.
 
         Example:
             @server.tool(annotations={"readOnlyHint": True})
             def add(a: int, b: int) -> int: ...
 
+        `@server.tool("plus")` and `@server.tool(name="plus")` give it another name than the function's.
+
         Raises:
             DefinitionError: the function cannot be a tool; the message says why.
             ToolNotUnique: there is a tool of that name.
         """
-        if function is None:
-            return lambda function: self.add_tool(Tool.define(function, **options))
-        return self.add_tool(Tool.define(function, **options))
+        return decorated(lambda function, **options: self.add_tool(Tool.define(function, **options)), function, options)
 
     @overload
     def prompt(self, function: Callable[P, R], /) -> Prompt[P, R]: ...
     @overload
     def prompt(
         self,
+        given_name: str | None = None,
         /,
         *,
         name: str | None = None,
@@ -88,7 +90,7 @@ class Registration:
         icons: Iterable[types.Icon | types.Json] = (),
         inline: bool = False,
     ) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
-    def prompt(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    def prompt(self, function: Callable[..., Any] | str | None = None, /, **options: Any) -> Any:
         """Register a function as a prompt.
 
         Example:
@@ -99,12 +101,12 @@ class Registration:
         Raises:
             DefinitionError: the function cannot be a prompt; the message says why.
         """
-        if function is None:
-            return lambda function: self.add_prompt(Prompt.define(function, **options))
-        return self.add_prompt(Prompt.define(function, **options))
+        return decorated(
+            lambda function, **options: self.add_prompt(Prompt.define(function, **options)), function, options
+        )
 
     def resource(
-        self, uri: str, /, **options: Any
+        self, uri: str, /, **options: Unpack[ResourceOptions]
     ) -> Callable[[Callable[P, R]], Resource[P, R] | ResourceTemplate[P, R]]:
         """Register a function as the reader of a resource, or of a template when the URI has variables.
 
@@ -127,6 +129,8 @@ class Registration:
             @server.method("acme/add")
             def add(a: int, b: int) -> int:
                 return a + b
+
+        A client may also send it as a notification: the function runs, its result is dropped, and its error reported.
 
         Raises:
             MethodAlreadyDefined: the protocol or this server has a method of that name.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from types import CoroutineType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict, Unpack
 
 from msgspec import Raw
 
@@ -15,7 +15,7 @@ from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.uritemplate import UriTemplate
 from dragoman.server.call import Call
 from dragoman.server.completion import Completers
-from dragoman.server.definition import Definition, P, Parameters, R, Returned, settled_value
+from dragoman.server.definition import Definition, P, Parameters, R, Returned, settled_value, snake_case
 from dragoman.server.questions import InputRequired
 from dragoman.server.results import resource_result, wire_object
 from dragoman.server.signature import ArgumentsRejected
@@ -207,20 +207,25 @@ class ResourceTemplate(_Readable[Parameters, Returned]):
             raise ResourceNotFound(uri) from None
 
 
+class ResourceOptions(TypedDict, total=False):
+    """The options of a resource or template that is made of a function."""
+
+    name: str | None
+    title: str | None
+    description: str | None
+    mime_type: str | None
+    annotations: types.Annotations | types.Json | None
+    size: int | None
+    """How many bytes it has; for a fixed URI alone."""
+    meta: types.Json | None
+    icons: Iterable[types.Icon | types.Json]
+    inline: bool
+    unsafe_paths: bool
+    """Let variables of a template hold paths that climb out."""
+
+
 def resource(
-    uri: str,
-    /,
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    mime_type: str | None = None,
-    annotations: types.Annotations | types.Json | None = None,
-    size: int | None = None,
-    meta: types.Json | None = None,
-    icons: Iterable[types.Icon | types.Json] = (),
-    inline: bool = False,
-    unsafe_paths: bool = False,
+    uri: str, /, **options: Unpack[ResourceOptions]
 ) -> Callable[[Callable[P, R]], Resource[P, R] | ResourceTemplate[P, R]]:
     """Make a resource, or a template when the URI has variables, of a function, for any server.
 
@@ -232,21 +237,25 @@ def resource(
     Raises:
         DefinitionError: the URI or the function's parameters cannot be served.
     """
-    options: dict[str, Any] = {
-        "name": name,
-        "title": title,
-        "description": description,
-        "mime_type": mime_type,
-        "annotations": annotations,
-        "meta": meta,
-        "icons": icons,
-        "inline": inline,
-    }
+    if not isinstance(uri, str):
+        raise _without_uri(uri)
+    given: dict[str, Any] = dict(options)
+    for option in given:
+        if option not in ResourceOptions.__annotations__:
+            raise TypeError(
+                f"A resource has no option {option!r}; there are {', '.join(ResourceOptions.__annotations__)}"
+            )
+    size, unsafe_paths = given.pop("size", None), given.pop("unsafe_paths", False)
     if "{" in uri:
-        return lambda function: ResourceTemplate.define(
-            function, uri_template=uri, unsafe_paths=unsafe_paths, **options
-        )
-    return lambda function: Resource.define(function, uri=uri, size=size, **options)
+        return lambda function: ResourceTemplate.define(function, uri_template=uri, unsafe_paths=unsafe_paths, **given)
+    return lambda function: Resource.define(function, uri=uri, size=size, **given)
+
+
+def _without_uri(given: Any) -> DefinitionError:
+    name = snake_case(getattr(given, "__name__", "app"))
+    return DefinitionError(
+        f'A resource needs its URI, and {given!r} was given: write @resource("config://{name}") above the function'
+    )
 
 
 __all__ = ["Resource", "ResourceTemplate", "resource"]

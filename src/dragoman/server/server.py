@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -12,7 +12,7 @@ from dragoman import types
 from dragoman.config import PROCESS, Configuration, is_async
 from dragoman.errors import DefinitionError, InternalError, RpcError, ToolError
 from dragoman.protocol import eras
-from dragoman.protocol.jsonrpc import encode
+from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits, encode
 from dragoman.protocol.listen import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.protocol.methods import METHODS, Method
 from dragoman.protocol.versions import Version
@@ -31,6 +31,7 @@ from dragoman.server.telling import Audience, is_wanted
 
 if TYPE_CHECKING:
     from dragoman.protocol.tokens import KeyRing
+    from dragoman.server.carriers import Http, HttpOptions
     from dragoman.server.connection import Connection
     from dragoman.server.httprequest import Auth
     from dragoman.server.views import Headers, HttpReply
@@ -53,6 +54,8 @@ class Server(Identity, Registration):
             return a + b
 
         server.run()
+
+    `max_message_bytes` is the size of the largest message that is read, on every carrier.
 
     Raises:
         DefinitionError: what is registered cannot be served; the message says why.
@@ -80,12 +83,14 @@ class Server(Identity, Registration):
         cache_scope: types.CacheScope | None = None,
         secret: str | bytes | Iterable[str | bytes] | None = None,
         strict_arguments: bool = False,
+        max_message_bytes: int = DEFAULT_LIMITS.message_bytes,
     ) -> None:
         texts = {"title": title, "description": description, "website_url": website_url}
         Identity.__init__(self, implementation(name, version, icons, **texts))
         self.instructions = instructions
         self.server_context = server_context
         self._strict_arguments = strict_arguments
+        self.limits = _limits(max_message_bytes)
         self._configuration = _checked_configuration(configuration)
         self._settings = self._put_together(self._configuration)
         Registration.__init__(self, Registry(self._require_carried))
@@ -261,6 +266,10 @@ class Server(Identity, Registration):
             self._key_ring = key_ring(self._secret)
         return self._key_ring
 
+    def has_method(self, name: str) -> bool:
+        """Tell whether the server has a method of its own by that name."""
+        return name in self._custom
+
     def notified(self, method: str) -> None:
         """Take a notification that a client sent."""
         if method == "notifications/roots/list_changed":
@@ -312,6 +321,22 @@ class Server(Identity, Registration):
     def notify_resource_updated(self, uri: str) -> None:
         """Tell every client that follows a resource, from any thread, that it changed."""
         self._tell(RESOURCE_UPDATED, uri)
+
+    def notify_elicitation_complete(self, elicitation_id: str) -> None:
+        """Tell the client whose user was sent to a page, from any thread, that the visit came to its end (2025-11-25).
+
+        Example:
+            @app.get("/signed-in")
+            def signed_in(state: str):
+                server.notify_elicitation_complete(state)
+
+        Only the client that was given this id, by `ctx.elicit_url` or `UrlElicitationRequired`, is told, and only once.
+        """
+        for connection in self.audience.members():
+            try:
+                connection.complete_elicitation(elicitation_id)
+            except Exception as error:
+                self.report(error, None, {"notification": "notifications/elicitation/complete"})
 
     def _tell(self, method: str, uri: str | None = None) -> None:
         for connection in self.audience.members():
@@ -375,29 +400,26 @@ class Server(Identity, Registration):
 
         return Connection(self, send)
 
-    def run(
-        self,
-        transport: Literal["stdio", "http"] = "stdio",
-        *,
-        host: str = "127.0.0.1",
-        port: int = 8000,
-        workers: int = 1,
-        **options: Any,
-    ) -> None:
-        """Serve until the client or a signal ends it: stdin and stdout, or HTTP with the options of `asgi`.
+    @overload
+    def run(self, transport: Literal["stdio"] = "stdio") -> None: ...
+    @overload
+    def run(self, transport: Http, **options: Unpack[HttpOptions]) -> None: ...
+    def run(self, transport: str = "stdio", **options: Unpack[HttpOptions]) -> None:
+        """Serve until the client or a signal ends it: stdin and stdout, or HTTP.
 
         Example:
             server.run("http", port=8000, workers=4)
+
+        HTTP takes `host`, `port`, `workers` and the options of `asgi`; stdio takes none.
+
+        Raises:
+            DefinitionError: there is no such transport, or the value of an option makes no sense.
+            TypeError: the transport has no such option.
+            DragomanError: called where an event loop runs.
         """
-        if transport == "http":
-            from dragoman.server.serve_http import run_http
+        from dragoman.server.carriers import run
 
-            _ = self.key_ring  # made before workers are forked, so that all have the same
-            run_http(self.asgi(**options), host=host, port=port, workers=workers)
-        else:
-            from dragoman.transports.stdio import run_stdio
-
-            run_stdio(self)
+        run(self, transport, options)
 
     def asgi(
         self,
@@ -408,8 +430,8 @@ class Server(Identity, Registration):
         session_idle_timeout: float | None = 1800,
         max_sessions: int | None = 10_000,
         max_event_bytes: int = 64 * 1024 * 1024,
-        allowed_hosts: Iterable[str] | None = None,
-        allowed_origins: Iterable[str] | None = None,
+        allowed_hosts: str | Iterable[str] | None = None,
+        allowed_origins: str | Iterable[str] | None = None,
         max_subscriptions: int | None = 10_000,
         auth: Auth | None = None,
         store: Store | None = None,
@@ -423,42 +445,33 @@ class Server(Identity, Registration):
         their requests by JSON alone. `max_event_bytes` bounds the events that are kept for clients that resume their
         streams. `auth` tells who sends a request (see `Auth`). The processes that serve the same
         server on one machine find each other, unless another `store` is given.
-        """
-        from dragoman.server.guard import Guard
-        from dragoman.server.http import HttpService
-        from dragoman.server.httprequest import documents_of
-        from dragoman.server.sessions import Sessions
-        from dragoman.server.workers import Workers
-        from dragoman.stores import Local
-        from dragoman.transports.asgi import AsgiApp
 
-        workers = Workers(self, store or Local(), path=path)
-        sessions = Sessions(
-            self,
-            workers=workers,
-            path=path,
-            idle_timeout=session_idle_timeout,
-            most=max_sessions,
-            most_event_bytes=max_event_bytes,
-        )
-        service = HttpService(
-            self,
-            guard=Guard(allowed_hosts=allowed_hosts, allowed_origins=allowed_origins),
-            workers=workers,
-            sessions=None if stateless else sessions,
-            json_response=json_response,
-            auth=auth,
-            path=path,
-            max_subscriptions=max_subscriptions,
-        )
-        return AsgiApp(service, path=path, documents=documents_of(auth, path))
+        Raises:
+            DefinitionError: the value of an option makes no sense.
+        """
+        from dragoman.server.carriers import asgi_app
+
+        options: HttpOptions = {
+            "path": path,
+            "stateless": stateless,
+            "json_response": json_response,
+            "session_idle_timeout": session_idle_timeout,
+            "max_sessions": max_sessions,
+            "max_event_bytes": max_event_bytes,
+            "allowed_hosts": allowed_hosts,
+            "allowed_origins": allowed_origins,
+            "max_subscriptions": max_subscriptions,
+            "auth": auth,
+            "store": store,
+        }
+        return asgi_app(self, options)
 
     def wsgi(
         self,
         path: str = "/mcp",
         *,
-        allowed_hosts: Iterable[str] | None = None,
-        allowed_origins: Iterable[str] | None = None,
+        allowed_hosts: str | Iterable[str] | None = None,
+        allowed_origins: str | Iterable[str] | None = None,
         server_context: Any | Callable[[Environ], Any] = None,
     ) -> WsgiApp:
         """Return a WSGI application, to be served alone or mounted, that answers each request alone by JSON.
@@ -561,6 +574,12 @@ def _described(call: Call | None) -> types.Json | None:
         return None
     request = call.request
     return {"id": request.id, "method": request.method.name, "params": readable(request.raw_params)}
+
+
+def _limits(max_message_bytes: int) -> Limits:
+    if type(max_message_bytes) is not int or max_message_bytes < 1:
+        raise DefinitionError(f"max_message_bytes must be an integer of at least 1, not {max_message_bytes!r}")
+    return Limits(max_message_bytes)
 
 
 def _cache_hints(ttl_ms: int | None, cache_scope: str | None) -> tuple[int | None, Any]:

@@ -20,6 +20,7 @@ from dragoman.errors import (
     InternalError,
     InvalidParams,
     InvalidRequest,
+    MethodNotFound,
     ResourceNotFound,
     RpcError,
     ToolError,
@@ -30,6 +31,7 @@ from dragoman.protocol import eras, fields
 from dragoman.protocol.listen import Subscription, honour
 from dragoman.server.asking import explanation, settled
 from dragoman.server.call import Call
+from dragoman.server.capabilities import without_changes
 from dragoman.server.completion import Completers, completion_result
 from dragoman.server.definition import Definition, settled_value
 from dragoman.server.hook import Hook
@@ -52,14 +54,18 @@ def initialize(server: Server, call: Call) -> Any:
     if call.session.caller is not None:
         raise InvalidRequest("The session is initialized already")
     result, call.session.caller = eras.initialize(
-        call.request.params, server.offer, server.capabilities, server.info, server.instructions
+        call.request.params, server.offer, _declared(server, call), server.info, server.instructions
     )
     return result
 
 
 def discover(server: Server, call: Call) -> Any:
     """Say what the server speaks and offers."""
-    return server.seal(eras.discover(server.offer, server.capabilities, server.instructions), call)
+    return server.seal(eras.discover(server.offer, _declared(server, call), server.instructions), call)
+
+
+def _declared(server: Server, call: Call) -> types.ServerCapabilities:
+    return without_changes(server.capabilities) if call.channel.is_mute else server.capabilities
 
 
 def acknowledge(server: Server, call: Call) -> Any:
@@ -338,6 +344,8 @@ async def _seal_later(server: Server, call: Call, outcome: Any, run_again: Calla
 
 async def follow(server: Server, call: Call) -> Any:
     """Tell this client of a resource's changes from now on; the author's own function may do more."""
+    if call.channel.is_mute:
+        raise MethodNotFound("resources/subscribe is not served here: there is no stream to tell of changes")
     result = await _told(call, server.subscriber)
     call.session.follow(call.request.params.uri)
     return server.seal(result, call)

@@ -122,7 +122,7 @@ class Sessions:
         assert data.caller is not None
         now = self._wall_clock()
         sealed = self._sealed
-        id = sealed.seal(data.caller, principal=data.principal, now=now, nonce=os.urandom(12))
+        id = sealed.seal(data.caller, principal=data.principal, now=now, nonce=os.urandom(12), origin=data.origin)
         if len(encode((data.caller.info, data.caller.capabilities))) > LARGEST_INTRODUCTION:
             opened = sealed.open(id, principal=data.principal, now=now)
             data.caller = data.caller if opened is None else opened.caller
@@ -180,6 +180,7 @@ class Sessions:
             return
         self._over.pop(id, None)
         data = self._set_aside.get(id) or SharedSession(opened.caller, principal=principal)
+        data.origin = opened.origin
         for memory in living:
             data.log_level = memory.log_level or data.log_level
             data.followed.update(memory.followed)

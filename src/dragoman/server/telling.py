@@ -56,6 +56,9 @@ class Listener(Protocol):
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
         """Send a log message, from any thread."""
 
+    def complete_elicitation(self, id: str) -> None:
+        """Tell, from any thread, that a visit came to its end, if it was asked for there."""
+
 
 class Audience:
     """The connections of a server, to be told of changes from any thread."""

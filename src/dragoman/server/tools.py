@@ -14,7 +14,7 @@ from dragoman.errors import DefinitionError, ToolError, ValidationError
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import encode
 from dragoman.server.call import Call
-from dragoman.server.definition import Definition, P, Parameters, R, Returned, check_name
+from dragoman.server.definition import Definition, P, Parameters, R, Returned, check_name, decorated
 from dragoman.server.outputs import Output
 from dragoman.server.results import ToolResult, wire_object
 from dragoman.server.schemas import InputSchema, OutputSchema
@@ -181,6 +181,8 @@ def _problems(schema: InputSchema, value: Any, *, validate: bool) -> str:
 def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 @overload
 def tool(
+    given_name: str | None = None,
+    /,
     *,
     name: str | None = None,
     title: str | None = None,
@@ -194,7 +196,7 @@ def tool(
     scopes: Sequence[str] = (),
     wrap_result: bool = True,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+def tool(function: Callable[..., Any] | str | None = None, /, **options: Any) -> Any:
     """Make a tool of a function, for any server.
 
     Example:
@@ -204,12 +206,12 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
         server = Server("sums", tools=[add])
 
+    `@tool("plus")` and `@tool(name="plus")` give it another name than the function's.
+
     Raises:
         DefinitionError: the function cannot be a tool; the message says why.
     """
-    if function is None:
-        return lambda function: Tool.define(function, **options)
-    return Tool.define(function, **options)
+    return decorated(Tool.define, function, options)
 
 
 __all__ = ["Tool", "ToolResult", "tool"]

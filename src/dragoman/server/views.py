@@ -13,13 +13,13 @@ from msgspec import Struct
 
 from dragoman.errors import InternalError, InvalidRequest, MethodNotFound, RpcError
 from dragoman.protocol import eras, jsonrpc
-from dragoman.protocol.exchange import JSON, NOT_ACCEPTABLE, NOT_FOUND, Acceptable
+from dragoman.protocol.exchange import JSON, NOT_ACCEPTABLE, NOT_FOUND, Acceptable, Rejection
 from dragoman.runtime.portal import run_blocking
 from dragoman.server.call import Call
 from dragoman.server.guard import Guard
 from dragoman.server.http import METHOD_NOT_ALLOWED, HttpService
 from dragoman.transports.asgi import AsgiExchange, Message
-from dragoman.transports.exchange import Exchange, Header
+from dragoman.transports.exchange import JSON_HEADERS, Exchange
 from dragoman.transports.wsgi import Environ, UnreadableBody, WsgiApp, WsgiReply, WsgiRequest
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class HttpReply(Struct, frozen=True):
 class View(HttpService):
     """Serves exchanges that cannot stream, with a context of their own."""
 
+    _serves_listeners = False
+
     def __init__(self, server: Server, *, guard: Guard, server_context: Any = None) -> None:
         super().__init__(server, guard=guard, json_response=True)
         self._server_context = server_context
@@ -60,28 +62,18 @@ class View(HttpService):
 
     async def _refuse_method(self, exchange: Exchange) -> None:
         error = InvalidRequest(f"{exchange.method} is not served here: there are no streams and no sessions; {_REMEDY}")
-        await _refuse(exchange, METHOD_NOT_ALLOWED, error, headers=((b"allow", b"POST"),))
+        body = jsonrpc.encode_error(None, error)
+        await exchange.reply(METHOD_NOT_ALLOWED, body, (*JSON_HEADERS, (b"allow", b"POST")))
 
     async def _serve_request(self, exchange: Exchange, request: eras.Request, taken: Acceptable) -> None:
         if request.method.name == "subscriptions/listen":
             error = MethodNotFound(f"subscriptions/listen is not served here: there are no streams; {_REMEDY}")
-            await _refuse(exchange, NOT_FOUND, error, request)
+            await self._reject(exchange, Rejection(NOT_FOUND, error, request.id, method=request.method.name))
         elif not taken.json:
             refused = InvalidRequest(f"The Accept header must admit {JSON} here: there are no streams; {_REMEDY}")
-            await _refuse(exchange, NOT_ACCEPTABLE, refused, request)
+            await self._reject(exchange, Rejection(NOT_ACCEPTABLE, refused, request.id, method=request.method.name))
         else:
             await super()._serve_request(exchange, request, _JSON_ONLY)
-
-
-async def _refuse(
-    exchange: Exchange,
-    status: int,
-    error: RpcError,
-    request: eras.Request | None = None,
-    headers: Iterable[Header] = (),
-) -> None:
-    body = jsonrpc.encode_error(None if request is None else request.id, error)
-    await exchange.reply(status, body, ((b"content-type", JSON.encode()), *headers))
 
 
 class _Memory:
@@ -140,7 +132,7 @@ class _WsgiService:
         """Return the answer to a request, blocking."""
         try:
             # One byte more than is accepted is enough to be refused.
-            body = request.read(jsonrpc.DEFAULT_LIMITS.message_bytes + 1)
+            body = request.read(self._server.limits.message_bytes + 1)
         except UnreadableBody as error:
             return _failure(error.status, InvalidRequest(str(error)))
         try:
@@ -161,8 +153,8 @@ def _failure(status: int, error: RpcError) -> WsgiReply:
 def wsgi_app(
     server: Server,
     path: str,
-    allowed_hosts: Iterable[str] | None,
-    allowed_origins: Iterable[str] | None,
+    allowed_hosts: str | Iterable[str] | None,
+    allowed_origins: str | Iterable[str] | None,
     server_context: Any | Callable[[Environ], Any],
 ) -> WsgiApp:
     """Return the WSGI application of a server."""

@@ -83,6 +83,12 @@ class Sent(Struct, tag=8, array_like=True):
     message: bytes
 
 
+class Completed(Struct, tag=9, array_like=True):
+    """An elicitation that came to its end."""
+
+    elicitation: str
+
+
 class Remembered(Struct, array_like=True):
     """What a process remembers of a session."""
 
@@ -93,8 +99,8 @@ class Remembered(Struct, array_like=True):
     followed: list[str] = []
 
 
-Message = Told | Logged | Sought | Changed | Ended | Read | Said | Sent
-M = TypeVar("M", Told, Logged, Sought, Changed, Ended, Read, Said, Sent)
+Message = Told | Logged | Sought | Changed | Ended | Read | Said | Sent | Completed
+M = TypeVar("M", Told, Logged, Sought, Changed, Ended, Read, Said, Sent, Completed)
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Message)
 _remembered = msgspec.msgpack.Decoder(Remembered)
@@ -115,6 +121,7 @@ class Workers:
         self._takers: dict[type, Callable[[Any], Remembered | None]] = {
             Told: self._take_told,
             Logged: self._take_logged,
+            Completed: self._take_completed,
         }
         self._sending: set[asyncio.Task[Any]] = set()
         self._watch: AsyncGenerator[None, None] | None = None
@@ -189,6 +196,10 @@ class Workers:
         """Let the others send a log message to their clients, from any thread."""
         self._later(Logged(level, encode(data), logger))
 
+    def complete_elicitation(self, id: str) -> None:
+        """Let the others tell the client that was sent to a page, from any thread."""
+        self._later(Completed(id))
+
     def _later(self, message: Message) -> None:
         if self._has_joined and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.send, message)
@@ -202,6 +213,11 @@ class Workers:
         for listener in self._server.audience.members():
             if not isinstance(listener, Workers):
                 listener.log(logged.level, Raw(logged.data), logged.logger)
+
+    def _take_completed(self, completed: Completed) -> None:
+        for listener in self._server.audience.members():
+            if not isinstance(listener, Workers):
+                listener.complete_elicitation(completed.elicitation)
 
     async def close(self) -> None:
         """Leave the others; what is served in this loop from now on is served alone."""

@@ -30,6 +30,7 @@ from urllib.parse import unquote
 
 import httptools
 
+from dragoman.runtime.tasks import OwnTask
 from dragoman.transports.exchange import UNTIMED_BYTES, Header, Site
 from dragoman.transports.http1_exchange import Http1Exchange
 from dragoman.transports.http1_head import HEAD_END, path_and_query, problem_of
@@ -316,19 +317,18 @@ class Http1Connection(asyncio.Protocol):
 
     def _begin(self, exchange: Http1Exchange) -> None:
         self._current, self._answered = exchange, None
-        exchange.task = task = self.loop.create_task(self._serve(exchange), context=self._context.copy())
-        if not task.done():  # at once (Python 3.12: eager tasks)
-            self._state.tasks.add(task)
+        # Not by the loop's factory: it makes tasks that do not know whether a handler cancelled itself.
+        exchange.task = task = OwnTask(self._serve(exchange), loop=self.loop, context=self._context.copy())
+        self._state.tasks.add(task)
 
     async def _serve(self, exchange: Http1Exchange) -> None:
-        task = exchange.task = exchange.task or asyncio.current_task(self.loop)
-        assert task is not None
+        assert exchange.task is not None
         try:
             await self.site.serve(exchange, exchange.path)
         except Exception:
             _logger.exception("A request could not be served")
         finally:
-            self._state.tasks.discard(task)
+            self._state.tasks.discard(exchange.task)
             if not exchange.ended and not exchange.gone:
                 self._break_off(exchange)
 

@@ -184,6 +184,14 @@ def caller_of(tokens: SessionTokens, token: str, *, principal: str | None, now: 
     return None if opened is None else opened.caller
 
 
+@pytest.mark.parametrize("origin", [b"", digest("https://app.example")])
+def test_a_session_id_carries_the_origin_that_it_began_with(origin: bytes) -> None:
+    token = sessions.seal(CALLER, principal="ann", now=NOW, nonce=NONCE, origin=origin)
+    opened = sessions.open(token, principal="ann", now=NOW)
+    assert opened is not None
+    assert opened.origin == origin
+
+
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
 def test_a_session_id_carries_who_calls(version: object) -> None:
     caller = msgspec.structs.replace(CALLER, version=version)
@@ -379,7 +387,7 @@ def test_a_changed_character_anywhere_in_an_id_is_refused() -> None:
 
 
 PURPOSE = "session 7 weather /mcp"
-VALID = ["2025-11-25", int(NOW), 0, b"", NONCE, "name", "1"]
+VALID = ["2025-11-25", int(NOW), 0, b"", NONCE, "name", "1", b""]
 
 
 @pytest.mark.parametrize(
@@ -387,6 +395,7 @@ VALID = ["2025-11-25", int(NOW), 0, b"", NONCE, "name", "1"]
     [
         (VALID, True),
         ([*VALID, "a field of a later release"], True),
+        (VALID[:7], True),
         (VALID[:5], True),
         (VALID[:4], False),
         ([], False),
@@ -436,7 +445,7 @@ def test_a_client_has_a_name_and_a_version_or_neither(
         b"\x97\xa1\xff",
         b"\xdd\xff\xff\xff\xff",
         msgspec.msgpack.encode(VALID)[:-1],
-        b"\x98" + msgspec.msgpack.encode(VALID)[1:] + b"\x91" * 100_000,
+        b"\x99" + msgspec.msgpack.encode(VALID)[1:] + b"\x91" * 100_000,
     ],
 )
 def test_a_sealed_payload_that_is_no_session_does_not_open(payload: bytes) -> None:

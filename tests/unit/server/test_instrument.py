@@ -23,7 +23,7 @@ from dragoman.server.instrument import _label, readable
         (MethodNotFound("Method not found: x"), "method_not_found"),
         (InternalError("x"), "rpc_error"),
         (RpcError(-31999, "Unknown tool: x"), "rpc_error"),
-        (UnsupportedVersion("x", []), "rpc_error"),
+        (UnsupportedVersion("x", []), "unsupported_version"),
         (LookupError("Unknown tool: x"), "internal_error"),
         (SystemExit(1), "internal_error"),
     ],
