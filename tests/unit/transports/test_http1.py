@@ -416,6 +416,18 @@ async def test_a_client_that_waits_to_be_told_is_told_when_its_body_is_read(expe
     await peer.end()
 
 
+@scenario
+async def test_a_client_of_http_1_0_is_not_told_to_go_on_for_it_would_take_that_for_the_answer():
+    peer = Peer(echo)
+    head, _, _ = post(b"ping", headers="Expect: 100-continue\r\n", version="1.0").partition(b"ping")
+    peer.send(head)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    peer.send(b"ping")
+    assert await peer.heard(b"ping") == answer(b"ping", closes=True)
+    await peer.end()
+
+
 @pytest.mark.parametrize("is_busy", [False, True], ids=["alone", "behind another request"])
 @pytest.mark.parametrize("begun", [b"POST /mcp HTTP/1.1\r\nHost: a\r\nX-Long: ", b"POST /"], ids=["header", "address"])
 @scenario
