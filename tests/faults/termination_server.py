@@ -23,6 +23,7 @@ from dragoman.server import serve_http
 
 SECONDS = 0.2
 RUNS = "runs"
+_left: set[asyncio.Task[None]] = set()
 server = Server("terminated", capabilities={"tools": {"listChanged": True}})
 
 
@@ -48,6 +49,21 @@ async def wait(id: str, ctx: Context) -> str:
     _note(id)
     await ctx.report_progress(1)
     await asyncio.Event().wait()
+    return id
+
+
+@server.tool
+async def leave(id: str) -> str:
+    """Leaves a task behind, which takes a moment to end and then notes that it did."""
+
+    async def go_on() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(SECONDS)
+            _note("ended")
+
+    _left.add(asyncio.create_task(go_on()))
     return id
 
 

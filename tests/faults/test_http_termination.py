@@ -223,3 +223,15 @@ async def test_a_second_signal_ends_a_single_process_at_once(tool):
         # What a tool was interrupted in is reported.
         assert ("KeyboardInterrupt" if tool == "block" else "") in server.stderr
         client.close()
+
+
+@pytest.mark.covers("WRK-12")
+@pytest.mark.parametrize("workers", [1, 2])
+@scenario
+async def test_a_task_that_a_call_left_behind_has_a_moment_to_end(workers):
+    async with terminated("run", workers) as server:
+        client = RawClient(server.port)
+        assert await client.call("call", "leave") == "call"
+        client.close()
+        await server.end()
+        assert set(server.account.runs()) == {"ended"}

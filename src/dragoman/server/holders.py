@@ -8,6 +8,7 @@ thousands of sessions loses only its own.
 
 from __future__ import annotations
 
+import math
 import socket
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dragoman.server.http_session import HttpSession
 
+BUSY_SECONDS = 1.0
+"""When all sessions of a holder are busy, they are looked at again after so many seconds."""
 _IPV6_NETWORK_BYTES = 8
 _IPV4_IN_IPV6 = bytes(10) + b"\xff\xff"
 
@@ -28,6 +31,7 @@ class Holder:
         self.sessions: OrderedDict[str, HttpSession] = OrderedDict()
         self._unused: OrderedDict[str, HttpSession] = OrderedDict()
         """Those that were not used when they were last looked at."""
+        self._all_busy_until = -math.inf
 
     def add(self, id: str, session: HttpSession) -> None:
         """Hold a session that begins."""
@@ -38,18 +42,21 @@ class Holder:
         self.sessions.pop(id, None)
         self._unused.pop(id, None)
 
-    def first_idle(self, touch: Callable[[HttpSession], None]) -> HttpSession | None:
+    def first_idle(self, touch: Callable[[HttpSession], None], now: float) -> HttpSession | None:
         """Return the session that gives way first, if any is idle; one that is busy is touched, as it is in use."""
         while self._unused:
             id, session = next(iter(self._unused.items()))
             if not session.is_used and not session.is_busy:
                 return session
             del self._unused[id]
+        if now < self._all_busy_until:
+            return None
         for _ in range(len(self.sessions)):
             session = next(iter(self.sessions.values()))
             if not session.is_busy:
                 return session
             touch(session)
+        self._all_busy_until = now + BUSY_SECONDS
         return None
 
 
@@ -93,12 +100,12 @@ class Holders:
         while self._largest and self._largest not in self._by_count:
             self._largest -= 1
 
-    def first_idle(self, touch: Callable[[HttpSession], None]) -> HttpSession | None:
+    def first_idle(self, touch: Callable[[HttpSession], None], now: float) -> HttpSession | None:
         """Return the session that gives way first, if any is idle."""
         found = None
         if self._largest > self._share:
-            found = next(iter(self._by_count[self._largest])).first_idle(touch)
-        return found or self.everyone.first_idle(touch)
+            found = next(iter(self._by_count[self._largest])).first_idle(touch, now)
+        return found or self.everyone.first_idle(touch, now)
 
 
 def holder_name(principal: str | None, address: str | None) -> str:

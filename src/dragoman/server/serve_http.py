@@ -136,6 +136,11 @@ class _Uvicorn(uvicorn.Server):
         if is_second and not self._is_ending:
             raise KeyboardInterrupt  # into the handler that holds up the loop, which did not hear of the first signal
 
+    def _handle_outside(self, sig: int, frame: FrameType | None) -> None:
+        """Take a signal before uvicorn handles signals; those that uvicorn raises again at its end are old."""
+        if not self._is_ending:
+            self.handle_exit(sig, frame)
+
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until a signal comes; tasks that go on although they are cancelled do not hold up the end."""
         loop = (self.config.get_loop_factory() or asyncio.new_event_loop)()
@@ -148,11 +153,8 @@ class _Uvicorn(uvicorn.Server):
             loop.close()
 
     def run_quietly(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until a signal comes, which may be before the loop runs.
-
-        When it has ended, uvicorn raises the signal again; with the usual handlers that were a traceback.
-        """
-        before = {number: signal.signal(number, self.handle_exit) for number in _ENDING}
+        """Serve until a signal comes, which may be before the loop runs."""
+        before = {number: signal.signal(number, self._handle_outside) for number in _ENDING}
         if self._parent is not None:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         try:

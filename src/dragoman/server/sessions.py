@@ -36,8 +36,6 @@ LONGEST_SET_ASIDE = 1_000
 """The subscriptions of a session that gives way are remembered if they have no more characters than these."""
 SHARE = 100
 """The share of a holder is the greatest number of sessions divided by this."""
-BUSY_SECONDS = 1.0
-"""When no session is idle, the next search for one begins after so many seconds."""
 ENDED, LAPSED = True, False
 UNAVAILABLE = 503
 
@@ -74,7 +72,6 @@ class Sessions:
         self._known = self._holders.everyone.sessions
         self._set_aside: OrderedDict[str, SharedSession] = OrderedDict()
         """What is remembered of those that gave way."""
-        self._all_busy_until = -math.inf
         self._first_lapses = -math.inf
         """No session has lapsed before; it may be later, since those that are used lapse later."""
         self._over: OrderedDict[str, bool] = OrderedDict()
@@ -236,10 +233,7 @@ class Sessions:
         Raises:
             SessionRefused: all are in use.
         """
-        session = None
-        if now >= self._all_busy_until:
-            session = self._holders.first_idle(self.touch)
-            self._all_busy_until = now + BUSY_SECONDS if session is None else -math.inf
+        session = self._holders.first_idle(self.touch, now)
         if session is None:
             raise SessionRefused(UNAVAILABLE, RpcError(-32603, "There are too many sessions; try again later"))
         data = session.data

@@ -32,6 +32,7 @@ import httptools
 
 from dragoman.runtime.tasks import OwnTask
 from dragoman.transports.exchange import UNTIMED_BYTES, Header, Site
+from dragoman.transports.http1_chunks import ChunkedBody
 from dragoman.transports.http1_exchange import Http1Exchange
 from dragoman.transports.http1_head import HEAD_END, path_and_query, problem_of
 
@@ -43,6 +44,8 @@ MOST_HEAD_BYTES = 131_072
 """More than is accepted, so that what is only a little too large is refused with its reason."""
 MOST_FRAMING = 16
 """Bytes of framing for each byte of a body, beyond so many."""
+MOST_IN_LINE = 16
+"""So many requests wait in line; what comes behind them waits as it came, which takes less memory and time."""
 MOST_DROPPED_BYTES = 64 * 1024 * 1024
 """How much is read that nobody wants, so that a client which is still sending gets to its response."""
 _BAD_REQUEST, _HEAD_TOO_LARGE, _FAILED = 400, 431, 500
@@ -53,7 +56,6 @@ _METHODS = {b"POST": "POST", b"GET": "GET", b"DELETE": "DELETE"}
 _FRAMING = (b"content-length", b"transfer-encoding")
 _LINE_ENDS = b"\r\n\0"
 _BLANK_LINES = re.compile(rb"[\r\n]*")
-_REST_OF_END = len(HEAD_END) - 1
 _logger = logging.getLogger("dragoman.transports")
 
 
@@ -82,13 +84,13 @@ class Http1Connection(asyncio.Protocol):
         self._url = b""
         self._headers: list[Header] = []
         self._begun = b""
-        """What came of a head that is not whole."""
+        """What came of a head that is not whole, or behind requests that wait in line."""
         self._is_old = False
         """Whether the head that is being parsed is one of HTTP/1.0."""
-        self._body_left: int | None = 0
-        """How much of the incoming body is to come; None if it is chunked."""
-        self._tail = b""
-        """What a chunked body ended with so far."""
+        self._body_left = 0
+        """How much of the incoming body is to come, if it has a length."""
+        self._chunked: ChunkedBody | None = None
+        """The incoming body, if it has none."""
         self._dropped_bytes = 0
         self._incoming: Http1Exchange | None = None
         self._current: Http1Exchange | None = None
@@ -161,7 +163,9 @@ class Http1Connection(asyncio.Protocol):
             self._in_line.clear()
             self._take_apart(data)
         elif self._incoming is not None:
-            self._expect_body(self._incoming, data)
+            self._expect_body(self._incoming)
+            if self._chunked is not None:
+                self._chunked.end(data, data.index(HEAD_END) + len(HEAD_END))
 
     def _take_apart(self, data: bytes) -> None:
         """Give the parser one head, or a part of one body, at a time, so that each head is looked at before."""
@@ -171,6 +175,10 @@ class Http1Connection(asyncio.Protocol):
 
     def _take_head(self, data: bytes, at: int) -> int:
         """Take a head, and return where it ends."""
+        if len(self._in_line) >= MOST_IN_LINE:
+            self._begun = data[at:]
+            self.pause_reading()
+            return len(data)
         blank = _BLANK_LINES.match(data, at)
         at = at if blank is None else blank.end()
         end = data.find(HEAD_END, at) + len(HEAD_END)
@@ -188,38 +196,38 @@ class Http1Connection(asyncio.Protocol):
             self._expect_body(self._incoming)
         return end
 
-    def _expect_body(self, exchange: Http1Exchange, taken: bytes = b"") -> None:
+    def _expect_body(self, exchange: Http1Exchange) -> None:
         """Note how the body of a request is framed, of which something may have been taken."""
         length = next((value for name, value in exchange.given_headers if name.lower() == b"content-length"), None)
-        self._body_left = None if length is None else int(length) - exchange.size
-        self._tail = taken[-_REST_OF_END:]
+        if length is None:
+            self._chunked = ChunkedBody()
+        else:
+            self._chunked, self._body_left = None, int(length) - exchange.size
 
     def _take_body(self, exchange: Http1Exchange, data: bytes, at: int) -> int:
         """Take what belongs to a body, or some of it, and return where that ends."""
-        if self._body_left is not None:
+        if self._chunked is None:
             part = data[at : at + self._body_left]
             self._body_left -= len(part)
             self._feed(part)
             is_lost = self._body_left == 0 and self._incoming is exchange
         else:
-            # A chunked body ends with an empty line, and nothing else is known of its end.
-            part = data[at : self._next_empty_line(data, at)]
-            self._tail = (self._tail + part[-_REST_OF_END:])[-_REST_OF_END:]
+            part = data[at : self._chunked.end(data, at)]
             self._feed(part)
             exchange.framed_size += len(part)
-            most = MOST_HEAD_BYTES + (MOST_FRAMING + 1) * exchange.size
-            is_lost = exchange.framed_size > most and self._incoming is exchange
+            is_lost = self._is_lost(exchange, self._chunked)
         if is_lost:
             self._hear_no_more(_BAD_REQUEST)
         return at + len(part)
 
-    def _next_empty_line(self, data: bytes, at: int) -> int:
-        """Return where an empty line ends, which may have begun before; or where the data ends."""
-        begun = (self._tail + data[at : at + _REST_OF_END]).find(HEAD_END)
-        if begun >= 0:
-            return at + begun + len(HEAD_END) - len(self._tail)
-        found = data.find(HEAD_END, at)
-        return len(data) if found < 0 else found + len(HEAD_END)
+    def _is_lost(self, exchange: Http1Exchange, body: ChunkedBody) -> bool:
+        """Tell whether there is too much framing, or the parser sees the end of a chunked body elsewhere."""
+        if self._parser is None:
+            return False
+        is_too_much = exchange.framed_size > MOST_HEAD_BYTES + (MOST_FRAMING + 1) * exchange.size
+        if self._incoming is exchange:
+            return is_too_much or body.has_ended
+        return not body.has_ended or self._incoming is not None or bool(self._url)
 
     def _feed(self, data: bytes) -> None:
         if self._parser is not None:
@@ -317,6 +325,8 @@ class Http1Connection(asyncio.Protocol):
 
     def _begin(self, exchange: Http1Exchange) -> None:
         self._current, self._answered = exchange, None
+        if self._begun and not self._in_line:
+            self._take_apart(self._begun)
         # Not by the loop's factory: it makes tasks that do not know whether a handler cancelled itself.
         exchange.task = task = OwnTask(self._serve(exchange), loop=self.loop, context=self._context.copy())
         self._state.tasks.add(task)

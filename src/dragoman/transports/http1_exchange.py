@@ -128,7 +128,7 @@ class Http1Exchange(Exchange):
             TooSlow: it did not come in time.
             Gone: the client went away.
         """
-        if not self.is_whole and not self.size and self._expects_continue():
+        if not self.is_whole and not self.size and self.http_version == "1.1" and self._expects_continue():
             self._connection.write(_CONTINUE)
         while not self.is_whole and self.size <= limit and not self.gone:
             self._connection.resume_reading()

@@ -6,7 +6,7 @@ from dragoman import Server
 from dragoman.protocol.eras import Caller
 from dragoman.protocol.versions import find_version
 from dragoman.server import sessions as room
-from dragoman.server.holders import holder_name
+from dragoman.server.holders import BUSY_SECONDS, holder_name
 from dragoman.server.http_session import HttpSession, SessionRefused, SharedSession
 from dragoman.server.sessions import Sessions
 from scenarios.http_peer import SECRET, scenario
@@ -114,12 +114,25 @@ async def test_when_all_are_in_use_they_are_looked_at_once_a_second():
         with pytest.raises(SessionRefused, match="too many sessions"):
             house.sessions.begin(SharedSession(Caller(NEWEST)))
     assert house.looks <= 2 * 50
-    house.now += room.BUSY_SECONDS
+    house.now += BUSY_SECONDS
     with pytest.raises(SessionRefused):
         house.sessions.begin(SharedSession(Caller(NEWEST)))
     assert house.looks <= 4 * 50
     await house.sessions.end(next(iter(house.sessions._known)))
     house.begin()
+
+
+@scenario
+async def test_when_all_of_one_holder_are_in_use_they_are_looked_at_once_a_second_though_others_are_idle():
+    house = House(most=100)
+    for _ in range(50):
+        await house.occupy(house.begin())
+    for number in range(50):
+        house.begin(f"2.2.2.{number}")
+    house.looks = 0
+    for number in range(20):
+        house.sessions.begin(SharedSession(Caller(NEWEST)), f"3.3.3.{number}")
+    assert house.looks <= 3 * 50
 
 
 @scenario

@@ -17,7 +17,7 @@ from uvicorn.server import ServerState
 from dragoman.transports.asgi import AsgiApp
 from dragoman.transports.ending import EndingConnection
 from dragoman.transports.exchange import Exchange, Gone, Pace, TooLarge, TooSlow
-from dragoman.transports.http1 import MOST_DROPPED_BYTES, MOST_HEAD_BYTES, Http1Connection
+from dragoman.transports.http1 import MOST_DROPPED_BYTES, MOST_HEAD_BYTES, MOST_IN_LINE, Http1Connection
 from dragoman.transports.http1_exchange import HIGH_WATER_BYTES
 from scenarios.http_peer import DEADLINE, scenario
 
@@ -185,6 +185,28 @@ async def test_requests_wait_in_line_while_one_is_served_and_reading_pauses():
     may_go.set()
     assert await peer.heard(b"3") == answer(b"1") + answer(b"2") + answer(b"3")
     assert not peer.transport.paused
+    await peer.end()
+
+
+@scenario
+async def test_many_requests_behind_one_that_is_served_wait_as_they_came_and_are_answered_in_order():
+    may_go = asyncio.Event()
+
+    async def serve(exchange: Exchange) -> None:
+        await may_go.wait()
+        await echo(exchange)
+
+    bodies = [b"<%d>" % number for number in range(1000)]
+    peer = Peer(serve)
+    peer.send(b"".join(map(post, bodies)) + post(b"last")[:-2])
+    await asyncio.sleep(0)
+    assert len(peer.connection._in_line) <= MOST_IN_LINE
+    assert peer.transport.paused
+    may_go.set()
+    assert await peer.heard(bodies[-1]) == b"".join(map(answer, bodies))
+    await peer.until(lambda: not peer.transport.paused)
+    peer.send(b"st")
+    assert await peer.heard(b"last") == answer(b"last")
     await peer.end()
 
 
@@ -413,6 +435,18 @@ async def test_a_client_that_waits_to_be_told_is_told_when_its_body_is_read(expe
     assert await peer.heard() == b"HTTP/1.1 100 Continue\r\n\r\n"
     peer.send(b"ping" + body)
     assert await peer.heard(b"ping") == answer(b"ping")
+    await peer.end()
+
+
+@scenario
+async def test_a_client_of_http_1_0_is_not_told_to_go_on_for_it_would_take_that_for_the_answer():
+    peer = Peer(echo)
+    head, _, _ = post(b"ping", headers="Expect: 100-continue\r\n", version="1.0").partition(b"ping")
+    peer.send(head)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    peer.send(b"ping")
+    assert await peer.heard(b"ping") == answer(b"ping", closes=True)
     await peer.end()
 
 
