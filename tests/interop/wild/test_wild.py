@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -142,17 +142,25 @@ def test_our_client_uses_a_server_of_others(name, tmp_path):
         assert "Error" in outcome, f"it works now: {outcome}"
 
 
+@pytest.mark.parametrize("mode", ["auto", "handshake"])
 @pytest.mark.parametrize("name", PEERS["bridges"])
-def test_our_client_uses_our_server_across_a_bridge_of_others(name, tmp_path):
+def test_our_client_uses_our_server_across_a_bridge_of_others(name, mode, tmp_path):
     peer = PEERS["bridges"][name]
     port = free_port()
-    if "{url}" in peer["command"]:
-        with (
-            listening([*OURS, str(port)], port, tmp_path) as url,
-            Client(filled(peer["command"], peer, url=url)) as client,
-        ):
-            assert client.call_tool("add", {"a": 2, "b": 3}).text == "5"
+    with ExitStack() as stack:
+        if "{url}" in peer["command"]:
+            url = stack.enter_context(listening([*OURS, str(port)], port, tmp_path))
+            target: Any = filled(peer["command"], peer, url=url)
+        else:
+            command = filled(peer["command"], peer, server=shlex.join(OURS), port=port)
+            target = stack.enter_context(listening(command, port, tmp_path))
+
+        def use() -> Any:
+            with Client(target, mode=mode) as client:
+                return client.call_tool("add", {"a": 2, "b": 3}).structured
+
+        outcome = attempt(use)
+    if peer["connects"] == WORKS:
+        assert outcome == 5
     else:
-        command = filled(peer["command"], peer, server=shlex.join(OURS), port=port)
-        with listening(command, port, tmp_path) as url, Client(url) as client:
-            assert client.call_tool("add", {"a": 2, "b": 3}).text == "5"
+        assert isinstance(outcome, str), f"it works now: {outcome}"
