@@ -64,7 +64,7 @@ def unchecked_answer() -> Callable[[bytes], bytes]:
         else:
             total = arguments.a + arguments.b
             content = [Text("text", str(total))]
-            structured = total if stateless else {"result": total}
+            structured = {"result": total}
         if stateless:
             return encode(Response("2.0", request.id, StatelessResult(content, structured, SERVER_INFO, "complete")))
         return encode(Response("2.0", request.id, Result(content, structured)))
