@@ -44,6 +44,11 @@ class Finished:
         return json.loads(self.out)
 
 
+def options(provider):
+    """Return how a chat is pointed at a provider of the tests."""
+    return ["--base-url", provider.openai_url, "--api-key", "test-key-0001"]
+
+
 def words(*arguments):
     return [sys.executable, "-m", "dragoman", *map(str, arguments)]
 

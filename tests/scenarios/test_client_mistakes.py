@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from dragoman import AsyncClient, AsyncClients, Client, Clients, Server
+from dragoman.client.credentials import Credentials
+from dragoman.client.target import Surroundings, way_to
 from dragoman.errors import ConnectError, HttpError, ServerCrashed, TransportError
 from scenarios.http_peer import scenario
 from scenarios.raw_http import answering, reply
@@ -65,14 +67,14 @@ def test_an_address_without_a_scheme_is_no_command(target, transport):
 
 @pytest.mark.parametrize("target", ["python3.11", "my-server", "uvx example.com/mcp", "./example.com"])
 def test_a_command_is_no_address(target):
-    Client(target)
+    assert way_to(target, Surroundings(Credentials())).key == ("process", target, "None")
 
 
 def test_a_program_whose_path_looks_like_an_address_is_a_program(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("example.com").mkdir()
     Path("example.com/mcp").touch()
-    Client("example.com/mcp")
+    assert way_to("example.com/mcp", Surroundings(Credentials())).key == ("process", "example.com/mcp", "None")
 
 
 @pytest.mark.parametrize("target", ["no_such_server.py", "./folder/no_such_server.py", Path("no_such_server.py")])

@@ -249,8 +249,9 @@ def answer(m):
 
 
 @pytest.mark.covers("CLF-11")
+@pytest.mark.parametrize("refusal", [f"-32022, data={{'supported': ['{STATELESS}']}}", "-32602"])
 @scenario
-async def test_a_slow_stateless_server_that_refuses_initialize_is_probed_once_more(tmp_path, monkeypatch):
+async def test_a_slow_stateless_server_that_refuses_initialize_is_probed_once_more(tmp_path, monkeypatch, refusal):
     monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
     code = f"""
 PROBES = []
@@ -258,7 +259,7 @@ def answer(m):
     if m["method"] == "server/discover":
         PROBES.append(1)
         if len(PROBES) > 1: discovered(m, "{STATELESS}")
-    elif m["method"] == "initialize": error(m, -32022, data={{"supported": ["{STATELESS}"]}})
+    elif m["method"] == "initialize": error(m, {refusal})
 """
     script = Script(tmp_path, code)
     assert await spoken(script) == STATELESS
@@ -397,21 +398,6 @@ async def test_a_server_of_one_stateless_version_that_starts_slowly_is_spoken_to
     async with AsyncClient(program) as client:
         assert client.protocol_version == STATELESS
         assert await client.ping()
-
-
-@pytest.mark.covers("CLF-11")
-@scenario
-async def test_an_initialize_that_is_refused_as_malformed_leads_back_to_the_probe(tmp_path, monkeypatch):
-    monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
-    code = f"""
-PROBES = []
-def answer(m):
-    if m["method"] == "server/discover":
-        PROBES.append(1)
-        if len(PROBES) > 1: discovered(m, "{STATELESS}")
-    elif m["method"] == "initialize": error(m, -32602)
-"""
-    assert await spoken(Script(tmp_path, code)) == STATELESS
 
 
 @pytest.mark.covers("CLF-14")

@@ -7,7 +7,7 @@ import textwrap
 import pytest
 
 from chat.provider import Fail, Provider, Say
-from scenarios.command_line import TRAVEL, AtTerminal, dragoman
+from scenarios.command_line import TRAVEL, AtTerminal, dragoman, options
 
 SHED = """
     from dragoman import Server
@@ -32,10 +32,6 @@ def shed(tmp_path):
     path = tmp_path / "shed.py"
     path.write_text(textwrap.dedent(SHED))
     return path
-
-
-def options(provider):
-    return ["--base-url", provider.openai_url, "--api-key", "test-key-0001"]
 
 
 def told(asked):

@@ -10,7 +10,7 @@ import pytest
 
 from chat.provider import Provider, Say
 from dragoman.cli.terminal import Asking
-from scenarios.command_line import AtTerminal, dragoman
+from scenarios.command_line import AtTerminal, dragoman, options
 
 ASKING = """
     import asyncio
@@ -70,10 +70,6 @@ def asking(tmp_path):
     path = tmp_path / "asking.py"
     path.write_text(textwrap.dedent(ASKING))
     return path
-
-
-def options(provider):
-    return ["--base-url", provider.openai_url, "--api-key", "test-key-0001"]
 
 
 def wanted(name, arguments, id="1"):

@@ -179,10 +179,11 @@ async def test_a_request_does_not_wait_for_slow_functions_longer_than_its_own_ti
     async def hear(message):
         await asyncio.wait_for(going_on.wait(), DEADLINE)
 
-    server = ScriptedServer({"tools/call": {"content": []}})
+    server = ScriptedServer({"tools/call": {"content": [{"type": "text", "text": "answered"}]}})
     async with AsyncClient(server, on_log=hear) as client:
         server.say("notifications/message", {"level": "info", "data": "slow"})
-        await asyncio.wait_for(client.call_tool("t", timeout=0.1), DEADLINE / 2)
+        result = await asyncio.wait_for(client.call_tool("t", timeout=0.1), DEADLINE / 2)
+        assert result.text == "answered"
         going_on.set()
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -156,7 +158,7 @@ async def test_a_stream_without_an_end_is_told_to_end():
     peer.send(post())
     await peer.heard(b"a\r\n")
     peer.connection.shutdown()
-    await peer.heard(b"0\r\n\r\n")
+    assert await peer.heard(b"0\r\n\r\n") == b"1\r\nb\r\n0\r\n\r\n"
     await peer.end()
 
 
@@ -198,13 +200,20 @@ async def test_at_the_end_what_is_served_is_answered_and_what_waits_behind_it_is
     await peer.end()
 
 
-@scenario
-async def test_a_connection_on_which_something_waits_to_be_read_is_not_closed_yet(monkeypatch):
+@contextmanager
+def over_a_socket(monkeypatch) -> Iterator[tuple[EndingPeer, socket.socket]]:
+    """Give a client whose connection has a real socket, and the other end of that socket."""
     peer = EndingPeer(echo)
     ours, theirs = socket.socketpair()
     extra: dict[str, Any] = {"socket": ours}
     monkeypatch.setattr(peer.transport, "get_extra_info", lambda name, default=None: extra.get(name, default))
     with ours, theirs:
+        yield peer, theirs
+
+
+@scenario
+async def test_a_connection_on_which_something_waits_to_be_read_is_not_closed_yet(monkeypatch):
+    with over_a_socket(monkeypatch) as (peer, theirs):
         theirs.send(b"something")
         peer.connection.shutdown()
         await asyncio.sleep(3 * LINGER)
@@ -216,11 +225,9 @@ async def test_a_connection_on_which_something_waits_to_be_read_is_not_closed_ye
 
 @scenario
 async def test_a_connection_on_which_nothing_waits_to_be_read_is_closed(monkeypatch):
-    peer = EndingPeer(echo)
-    ours, theirs = socket.socketpair()
-    extra: dict[str, Any] = {"socket": ours}
-    monkeypatch.setattr(peer.transport, "get_extra_info", lambda name, default=None: extra.get(name, default))
-    with ours, theirs:
+    with over_a_socket(monkeypatch) as (peer, _):
         peer.connection.shutdown()
+        assert not peer.transport.closed
         await peer.until(lambda: peer.transport.closed)
+        assert (peer.transport.written, peer.transport.aborted) == (b"", False)
     await peer.end()
