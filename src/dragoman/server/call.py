@@ -11,7 +11,7 @@ from msgspec import Raw, Struct, field
 from dragoman import types
 from dragoman.errors import Cancelled, DragomanError, RpcError, TransportError
 from dragoman.protocol import eras
-from dragoman.protocol.methods import exists
+from dragoman.protocol.extensions import CORE
 
 if TYPE_CHECKING:
     import asyncio
@@ -51,7 +51,7 @@ class Session:
 
     def completed(self, id: str) -> types.ElicitationCompleteNotificationParams | None:
         """Return what tells the client that a visit came to its end, if it is to be told: once, and only its own."""
-        if self.caller is None or not exists(ELICITATION_COMPLETE, self.caller.version):
+        if self.caller is None or not CORE.exists(ELICITATION_COMPLETE, self.caller.version):
             return None
         if not self.elicitations or id not in self.elicitations:
             return None

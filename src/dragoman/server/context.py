@@ -17,8 +17,8 @@ from msgspec import UNSET
 from dragoman import types
 from dragoman.errors import Cancelled, DragomanError, MethodNotFound
 from dragoman.protocol import eras
+from dragoman.protocol.extensions import CORE
 from dragoman.protocol.fields import trim
-from dragoman.protocol.methods import exists
 from dragoman.runtime.blocking import blocking
 from dragoman.server.call import ELICITATION_COMPLETE, Call
 from dragoman.server.telling import is_wanted, log_params
@@ -173,7 +173,7 @@ class RequestFacts:
 
     def _tell_complete(self, elicitation_id: str) -> None:
         call = self._call
-        if exists(ELICITATION_COMPLETE, call.request.caller.version):
+        if CORE.exists(ELICITATION_COMPLETE, call.request.caller.version):
             if call.session.elicitations is not None:
                 call.session.elicitations.pop(elicitation_id, None)
             params = types.ElicitationCompleteNotificationParams(elicitation_id)

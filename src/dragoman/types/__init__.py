@@ -14,6 +14,7 @@ from dragoman.types.capabilities import (
     RootsCapability,
     SamplingCapability,
     ServerCapabilities,
+    canonical_extension,
 )
 from dragoman.types.completion import (
     CompleteRequestParams,
@@ -256,5 +257,6 @@ __all__ = [
     "ToolUseContent",
     "UnknownContent",
     "UnsubscribeRequestParams",
+    "canonical_extension",
     "decode",
 ]
