@@ -65,7 +65,7 @@ class Arguments:
         Raises:
             UsageError: a value is not of the type that the schema names.
         """
-        from dragoman.client.inlining import inline
+        from dragoman.schema.inline import inline
 
         tree = inline(schema)
         fields = _fields(tree)
@@ -123,7 +123,7 @@ def _json(text: str, where: str) -> Any:
 
 def _types(tree: Json) -> list[str]:
     """Return the types that a value may have; none if any."""
-    from dragoman.client.inlining import type_of
+    from dragoman.schema.inline import type_of
 
     if "type" in tree:
         return list(tree["type"])

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from dragoman import types
-from dragoman.client.dialects import for_openai
-from dragoman.client.inlining import inline, mapping
-from dragoman.client.naming import LONGEST_NAME, property_alias, safe_name
+from dragoman.schema.dialects import for_openai
+from dragoman.schema.inline import inline, mapping
+from dragoman.schema.naming import LONGEST_NAME, property_alias, safe_name
 
 LONGEST_DESCRIPTION = 1024
 Problem = tuple[str, str]

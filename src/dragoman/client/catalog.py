@@ -20,10 +20,10 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct
 
 from dragoman import types
-from dragoman.client.branching import Branching
 from dragoman.errors import DefinitionError, ValidationError
 from dragoman.protocol.fields import is_wrapped
 from dragoman.protocol.headers import HeaderPlan
+from dragoman.schema.branching import Branching
 
 Kind = Literal["tools", "prompts", "resources", "resource_templates"]
 KINDS: tuple[Kind, ...] = ("tools", "prompts", "resources", "resource_templates")

@@ -20,10 +20,10 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
-from dragoman.client.branching import Branching
 from dragoman.client.calling import LOGGER, Places, handler
 from dragoman.errors import InvalidParams, ValidationError
 from dragoman.protocol import jsonrpc
+from dragoman.schema.branching import Branching
 
 MAX_CONCURRENT = 8
 MOST_VIOLATIONS = 20

@@ -20,8 +20,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import astuple
 
 from dragoman.errors import DefinitionError, DragomanError
-from dragoman.server import docstrings
-from dragoman.server.annotations import (
+from dragoman.schema.python import docstrings
+from dragoman.schema.python.annotations import (
     Unresolved,
     UnsupportedAnnotation,
     Walk,
@@ -29,8 +29,8 @@ from dragoman.server.annotations import (
     describe,
     with_default,
 )
-from dragoman.server.metadata import is_field, read_metadata
-from dragoman.server.shapes import Problem, Shape, decode_hook, is_accepted, problem_of, union_of
+from dragoman.schema.python.constraints import is_field, read_metadata
+from dragoman.schema.python.shapes import Problem, Shape, decode_hook, is_accepted, problem_of, union_of
 from dragoman.types import Json
 
 __all__ = ["ArgumentsRejected", "ContextParameter", "Parameter", "Problem", "Signature"]

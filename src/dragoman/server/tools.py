@@ -13,12 +13,12 @@ from dragoman import types
 from dragoman.errors import DefinitionError, ToolError, ValidationError
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import encode
+from dragoman.schema.compile import InputSchema, OutputSchema
+from dragoman.schema.python.shapes import Shape
 from dragoman.server.call import Call
 from dragoman.server.definition import Definition, P, Parameters, R, Returned, check_name, decorated
 from dragoman.server.outputs import Output
 from dragoman.server.results import ToolResult, wire_object
-from dragoman.server.schemas import InputSchema, OutputSchema
-from dragoman.server.shapes import Shape
 from dragoman.server.signature import ArgumentsRejected
 
 _NO_ARGUMENTS = Raw(b"{}")

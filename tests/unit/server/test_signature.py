@@ -38,9 +38,9 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
 from dragoman.errors import DefinitionError
-from dragoman.server.annotations import Unresolved
+from dragoman.schema.python.annotations import Unresolved
+from dragoman.schema.python.shapes import Problem
 from dragoman.server.context import BlockingContext, Context
-from dragoman.server.shapes import Problem
 from dragoman.server.signature import ArgumentsRejected, ContextParameter, Signature
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from dragoman.client.inlining import mapping, names_of, resolve, same, sequence, type_of, types_of
-from dragoman.client.naming import property_alias
+from dragoman.schema.inline import mapping, names_of, resolve, same, sequence, type_of, types_of
+from dragoman.schema.naming import property_alias
 from dragoman.types import Json
 
 MOST_STEPS = 20_000

@@ -23,9 +23,18 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType, structs
 
 from dragoman.errors import DefinitionError, ValidationError
-from dragoman.server import models, records
-from dragoman.server.metadata import Facts, constrained, is_for_pydantic, read_metadata
-from dragoman.server.shapes import Shape, encode_hook, first_fit, is_accepted, lookup, made_type, to_builtins, union_of
+from dragoman.schema.python import pydantic_types, records
+from dragoman.schema.python.constraints import Facts, constrained, is_for_pydantic, read_metadata
+from dragoman.schema.python.shapes import (
+    Shape,
+    encode_hook,
+    first_fit,
+    is_accepted,
+    lookup,
+    made_type,
+    to_builtins,
+    union_of,
+)
 from dragoman.types import Json
 
 __all__ = ["Codec", "Unresolved", "UnsupportedAnnotation", "Walk", "describe", "encode_hook", "to_builtins"]
@@ -295,7 +304,7 @@ class Walk:
     def _class(self, annotation: Any, origin: type) -> Shape:
         if issubclass(origin, enum.Enum):
             return self._enumeration(origin)
-        if models.is_of_pydantic(origin):
+        if pydantic_types.is_of_pydantic(origin):
             return self._foreign(annotation)
         if (read := records.reader_for(origin, for_output=self._for_output)) is not None:
             return self._record(annotation, origin, read)
@@ -356,7 +365,7 @@ class Walk:
         if key in self._known:
             return self._known[key]
         try:
-            shape = models.read(annotation, self.definitions, for_output=self._for_output)
+            shape = pydantic_types.read(annotation, self.definitions, for_output=self._for_output)
         except Exception as error:
             _refuse(annotation, f"pydantic says: {error}")
         if shape.fields is not None and "$ref" not in shape.schema:

@@ -14,8 +14,8 @@ import msgspec
 import pydantic
 import pytest
 
-from dragoman.server.annotations import Walk
-from dragoman.server.shapes import Problem, Shape, encode_hook, lookup, problem_of, to_builtins
+from dragoman.schema.python.annotations import Walk
+from dragoman.schema.python.shapes import Problem, Shape, encode_hook, lookup, problem_of, to_builtins
 
 
 class Color(enum.Enum):

@@ -13,7 +13,7 @@ from typing import Annotated, Any, cast
 
 from msgspec import UNSET, Meta, Struct
 
-from dragoman.server.shapes import Shape, is_accepted
+from dragoman.schema.python.shapes import Shape, is_accepted
 from dragoman.types import Json
 
 _NUMERIC = {

@@ -1,6 +1,6 @@
 import pytest
 
-from dragoman.client.inlining import MOST_NODES, inline, merge, resolve
+from dragoman.schema.inline import MOST_NODES, inline, merge, resolve
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from dragoman import types
-from dragoman.client.inlining import (
+from dragoman.schema.coerce import restore
+from dragoman.schema.inline import (
     HIGHEST,
     LOWEST,
     common_types,
@@ -29,8 +30,7 @@ from dragoman.client.inlining import (
     type_of,
     types_of,
 )
-from dragoman.client.naming import property_alias, safe_name, tool_names
-from dragoman.client.restoring import restore
+from dragoman.schema.naming import property_alias, safe_name, tool_names
 from dragoman.types import Json
 
 __all__ = [

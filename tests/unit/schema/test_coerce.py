@@ -1,7 +1,7 @@
 import pytest
 
 from chat.dialect_rules import NASTY, UNION, assert_gemini
-from dragoman.client.dialects import for_anthropic, for_gemini, restore
+from dragoman.schema.dialects import for_anthropic, for_gemini, restore
 
 
 def test_nulls_that_a_dialect_forced_are_dropped_and_those_of_the_schema_kept():

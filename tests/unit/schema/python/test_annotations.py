@@ -20,7 +20,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from typing_extensions import TypeAliasType
 
 from dragoman.errors import DefinitionError, ValidationError
-from dragoman.server.annotations import Codec, Unresolved, UnsupportedAnnotation, Walk, describe, with_default
+from dragoman.schema.python.annotations import Codec, Unresolved, UnsupportedAnnotation, Walk, describe, with_default
 
 T = TypeVar("T")
 INTEGER = {"type": "integer"}

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.server.shapes import Problem, Shape, made_type
+from dragoman.schema.python.shapes import Problem, Shape, made_type
 from dragoman.types import Json
 
 _MAPS = ("properties", "patternProperties", "dependentSchemas", "$defs")
