@@ -1,208 +1,214 @@
-"""Arguments as a tool's schema wants them, of arguments as a model wrote them.
+"""What a model sent, as a schema wants it.
 
-Theory of operation: what fits the schema is left alone. What does not is repaired where the schema says how: JSON text
-is parsed where no string is wanted, null is dropped where a property may be absent and not null, and a property has
-its name back. To fit here means not to contradict what a schema says of types, choices, names and items, so whatever
-is valid fits. The number of steps has a bound, beyond which a value stays as it is.
+Models send text that holds JSON, and 3.0 for 3. A value that fits the schema is left alone. One that does not is
+repaired where the schema says how: JSON text is parsed where no string fits, and an integral number becomes an integer
+where only integers fit. Arguments for a schema that was put into a dialect (`restore`) are also what that dialect made
+of them: null is dropped where a property may be absent and not null, text is parsed where only what it holds fits, and
+a property has its name back.
+
+To fit here means not to contradict what a schema says of types, choices, names and items, so whatever is valid fits.
+The number of steps has a bound, beyond which a value stays as it is.
+
+Each value is gone through once for each schema that it may be of: a step returns the repaired value and whether it
+fits, and the very same object where nothing was repaired. To ask first whether a value fits, and to repair it then, was
+rejected: it goes through each value once for every level above it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import is_
 from typing import Any
 
 import msgspec
 
-from dragoman.schema.inline import mapping, names_of, resolve, same, sequence, type_of, types_of
+from dragoman.schema import walk
 from dragoman.schema.naming import property_alias
 from dragoman.types import Json
 
-MOST_STEPS = 20_000
+MOST_STEPS = 200_000
+"""What is done in about a quarter of a second."""
 MOST_LEVELS = 100
 
 
+def coerce(value: Any, schema: Any) -> Any:
+    """Return a value as a schema wants it; what cannot be repaired stays.
+
+    Example:
+        coerce({"days": "3"}, {"properties": {"days": {"type": "integer"}}})  # {"days": 3}
+    """
+    return _Coercion(schema).value(value, schema, 0)[0]
+
+
 def restore(arguments: Mapping[str, Any], schema: Json) -> Json:
-    """Return a model's arguments as the original schema of a tool wants them; what cannot be repaired stays.
+    """Return a model's arguments as the original schema of a tool wants them, also where a dialect renamed properties.
 
     Example:
         schema = {"properties": {"tags": {"type": "array"}, "days": {"type": "integer"}}}
         restore({"tags": '["a", "b"]', "days": None}, schema)  # {"tags": ["a", "b"]}
     """
-    restored = _Restorer(schema).whole(dict(arguments))
-    return restored if isinstance(restored, dict) else dict(arguments)
+    given = dict(arguments)
+    coercion = _Coercion(schema, undoes_dialect=True)
+    if any(property_alias(name) != name for part in walk.objects(schema) for name in walk.mapping(part, "properties")):
+        given = coercion.renamed(given, schema, 0)
+    restored = coercion.value(given, schema, 0)[0]
+    return restored if isinstance(restored, dict) else given
 
 
-class _Restorer:
-    def __init__(self, root: Json) -> None:
-        self._root = root
+class _Part:
+    """What one schema says by itself: of types, choices, names and items."""
+
+    def __init__(self, schema: Json) -> None:
+        self._choices, self._types, kinds = walk.choices_of(schema), walk.types_of(schema), walk.kinds_of(schema)
+        self._kinds = None if kinds is None else frozenset(kinds)
+        self._admits_integers_only = kinds is not None and "integer" in kinds and "number" not in kinds
+        self.properties = walk.mapping(schema, "properties")
+        self.required = walk.names_of(schema, "required")
+        has_patterns = bool(walk.mapping(schema, "patternProperties"))
+        self._others = True if has_patterns else schema.get("additionalProperties", True)
+        self._items = walk.items_of(schema)
+        self.unions = [branches for key in ("anyOf", "oneOf") if (branches := walk.sequence(schema, key))]
+
+    def integral(self, value: Any) -> Any:
+        """Return an integral number as an integer where there is room for integers and not for other numbers."""
+        is_integral = self._admits_integers_only and isinstance(value, float) and value.is_integer()
+        return int(value) if is_integral else value
+
+    def has(self, value: Any) -> bool:
+        """Tell whether a value is of the types and choices."""
+        if self._choices is not None and not any(walk.same(value, choice) for choice in self._choices):
+            return False
+        if self._types is None:
+            return True
+        kind = walk.type_of(value)
+        return kind in self._types or (kind == "integer" and "number" in self._types)
+
+    def admits(self, kind: str) -> bool:
+        """Tell whether there is room for a value of a type."""
+        if self._kinds is None or kind in self._kinds:
+            return True
+        return kind in ("integer", "number") and not self._kinds.isdisjoint(("integer", "number"))
+
+    def of_property(self, name: str) -> Any:
+        """Return what is said of a property: True if nothing, False if it is forbidden."""
+        return self.properties.get(name, self._others)
+
+    def of_item(self, place: int) -> Any:
+        """Return what is said of an item of a list."""
+        places, rest = self._items
+        return places[place] if place < len(places) else rest
+
+
+class _Coercion:
+    def __init__(self, root: Any, *, undoes_dialect: bool = False) -> None:
+        self._references = walk.References(root)
+        self._undoes_dialect = undoes_dialect
         self._steps = 0
+        self._known: dict[int, list[_Part]] = {}
 
-    def whole(self, arguments: Json) -> Any:
-        """Return arguments as the whole schema wants them."""
-        if _has_aliases(self._root):
-            arguments = self._named(arguments, self._root, 0)
-        return self._value(arguments, self._root, 0)
-
-    def _exhausted(self, level: int) -> bool:
+    def _is_exhausted(self, level: int) -> bool:
         self._steps += 1
         return self._steps > MOST_STEPS or level > MOST_LEVELS
 
-    def _parts(self, schema: Any) -> list[Json]:
+    def _parts(self, schema: Any) -> list[_Part]:
         """Return the schemas all of which a schema stands for: itself, what it refers to, and those of `allOf`."""
-        parts: list[Json] = []
-        pending = [schema]
+        if not isinstance(schema, dict):
+            return _NOTHING if schema is False else []
+        if (known := self._known.get(id(schema))) is not None:
+            return known
+        found: dict[int, _Part] = {}
+        pending: list[Any] = [schema]
         while pending:
             part = pending.pop()
             if part is False:
-                parts.append({"enum": []})
-            if not isinstance(part, dict) or any(part is known for known in parts):
-                continue
-            parts.append(part)
-            if isinstance(reference := part.get("$ref"), str):
-                pending.append(resolve(reference, self._root))
-            pending += sequence(part, "allOf")
-        return parts
+                found[id(part)] = _NOTHING[0]
+            if isinstance(part, dict) and id(part) not in found:
+                found[id(part)] = _Part(part)
+                pending += [self._references.target(part.get("$ref")), *walk.sequence(part, "allOf")]
+        self._known[id(schema)] = list(found.values())
+        return self._known[id(schema)]
 
-    def _fits(self, value: Any, schema: Any, level: int) -> bool:
-        if self._exhausted(level):
-            return True
-        return all(
-            _is_of_type(value, part)
-            and self._fits_inside(value, part, level + 1)
-            and all(any(self._fits(value, branch, level + 1) for branch in branches) for branches in _unions(part))
-            for part in self._parts(schema)
-        )
-
-    def _fits_inside(self, value: Any, part: Json, level: int) -> bool:
-        if isinstance(value, dict):
-            return value.keys() >= set(names_of(part, "required")) and all(
-                self._fits(item, _of_property(part, name), level) for name, item in value.items()
-            )
-        if isinstance(value, list):
-            return all(self._fits(item, _of_item(part, place), level) for place, item in enumerate(value))
-        return True
-
-    def _admits(self, kind: str, schema: Any, level: int) -> bool:
-        """Whether a schema has room for a value of a type."""
-        if self._exhausted(level):
-            return True
-        return all(
-            _admits_type(kind, part)
-            and all(any(self._admits(kind, branch, level + 1) for branch in branches) for branches in _unions(part))
-            for part in self._parts(schema)
-        )
-
-    def _value(self, value: Any, schema: Any, level: int) -> Any:
-        if self._fits(value, schema, level) or self._exhausted(level):
-            return value
-        if isinstance(value, str):
-            return self._parsed(value, schema, level)
+    def value(self, value: Any, schema: Any, level: int) -> tuple[Any, bool]:
+        """Return a value as a schema wants it, and whether it fits."""
+        if self._is_exhausted(level):
+            return value, True
+        given, fits = value, True
         for part in self._parts(schema):
+            value = part.integral(value)
+            outcomes = [part.has(value)]
             if isinstance(value, dict):
-                value = self._object(value, part, level + 1)
+                value, is_fitting = self._object(value, part, level + 1)
+                outcomes.append(is_fitting)
             elif isinstance(value, list):
-                value = [self._value(item, _of_item(part, place), level + 1) for place, item in enumerate(value)]
-            for branches in _unions(part):
-                value = self._either(value, branches, level + 1)
-        return value
+                value, is_fitting = self._array(value, part, level + 1)
+                outcomes.append(is_fitting)
+            for branches in part.unions:
+                value, is_fitting = self._either(value, branches, level + 1)
+                outcomes.append(is_fitting)
+            fits = fits and all(outcomes)
+        return self._parsed(given, schema, level) if isinstance(given, str) and not fits else (value, fits)
 
-    def _parsed(self, text: str, schema: Any, level: int) -> Any:
+    def _object(self, value: Json, part: _Part, level: int) -> tuple[Json, bool]:
+        fits = all(name in value for name in part.required)
+        found: Json = {}
+        for name, item in value.items():
+            coerced, is_fitting = self.value(item, part.of_property(name), level)
+            if item is not None or is_fitting or name in part.required or not self._undoes_dialect:
+                found[name] = coerced
+                fits = fits and is_fitting
+        is_same = len(found) == len(value) and all(found[name] is item for name, item in value.items())
+        return value if is_same else found, fits
+
+    def _array(self, value: list[Any], part: _Part, level: int) -> tuple[list[Any], bool]:
+        outcomes = [self.value(item, part.of_item(place), level) for place, item in enumerate(value)]
+        found = [item for item, _ in outcomes]
+        is_same = all(map(is_, found, value))
+        return value if is_same else found, all(is_fitting for _, is_fitting in outcomes)
+
+    def _either(self, value: Any, branches: list[Any], level: int) -> tuple[Any, bool]:
+        """Return a value as the first branch wants it that it fits: before all, as it is."""
+        fitting = []
+        for branch in branches:
+            coerced, is_fitting = self.value(value, branch, level)
+            if is_fitting and coerced is value:
+                return value, True
+            fitting += [coerced] if is_fitting else []
+        return (fitting[0], True) if fitting else (value, False)
+
+    def _parsed(self, text: str, schema: Any, level: int) -> tuple[Any, bool]:
         try:
             parsed = msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-            return text
+            return text, False
         if isinstance(parsed, str):
-            return text
-        value = self._value(parsed, schema, level + 1)
-        wanted = not self._admits("string", schema, level) and self._admits(type_of(parsed), schema, level)
-        return value if wanted or self._fits(value, schema, level) else text
+            return text, False
+        value, fits = self.value(parsed, schema, level + 1)
+        is_wanted = (fits and self._undoes_dialect) or not self._admits("string", schema, level)
+        is_meant = is_wanted and (fits or self._admits(walk.type_of(value), schema, level))
+        return (value, fits) if is_meant else (text, False)
 
-    def _object(self, value: Json, part: Json, level: int) -> Json:
-        required = names_of(part, "required")
-        restored: Json = {}
-        for name, item in value.items():
-            schema = _of_property(part, name)
-            if item is not None or name in required or self._fits(None, schema, level):
-                restored[name] = self._value(item, schema, level)
-        return restored
+    def _admits(self, kind: str, schema: Any, level: int) -> bool:
+        """Tell whether a schema has room for a value of a type."""
+        return self._is_exhausted(level) or all(
+            part.admits(kind)
+            and all(any(self._admits(kind, branch, level + 1) for branch in branches) for branches in part.unions)
+            for part in self._parts(schema)
+        )
 
-    def _either(self, value: Any, branches: list[Any], level: int) -> Any:
-        for branch in branches:
-            candidate = self._value(value, branch, level)
-            if self._fits(candidate, branch, level):
-                return candidate
-        return value
-
-    def _named(self, value: Any, schema: Any, level: int) -> Any:
-        """Return a value whose properties have the names of the schema."""
-        if self._exhausted(level):
+    def renamed(self, value: Any, schema: Any, level: int) -> Any:
+        """Return a value whose properties have the names of the schema again."""
+        if self._is_exhausted(level):
             return value
         for part in self._parts(schema):
             if isinstance(value, dict):
-                properties = mapping(part, "properties")
-                names = {property_alias(name): name for name in properties if name not in value}
-                value = {name if name in properties else names.get(name, name): item for name, item in value.items()}
-                value = {name: self._named(item, _of_property(part, name), level + 1) for name, item in value.items()}
+                names = {property_alias(name): name for name in part.properties if name not in value}
+                value = {name if name in part.properties else names.get(name, name): value[name] for name in value}
+                value = {name: self.renamed(item, part.of_property(name), level + 1) for name, item in value.items()}
             elif isinstance(value, list):
-                value = [self._named(item, _of_item(part, place), level + 1) for place, item in enumerate(value)]
-            for branch in [branch for branches in _unions(part) for branch in branches]:
-                value = self._named(value, branch, level + 1)
+                value = [self.renamed(item, part.of_item(place), level + 1) for place, item in enumerate(value)]
+            for branch in [branch for branches in part.unions for branch in branches]:
+                value = self.renamed(value, branch, level + 1)
         return value
 
 
-def _has_aliases(schema: Any) -> bool:
-    pending = [schema]
-    while pending:
-        found = pending.pop()
-        if isinstance(found, list):
-            pending += found
-        elif isinstance(found, dict):
-            if any(property_alias(name) != name for name in mapping(found, "properties")):
-                return True
-            pending += found.values()
-    return False
-
-
-def _unions(part: Json) -> list[list[Any]]:
-    return [branches for key in ("anyOf", "oneOf") if (branches := sequence(part, key))]
-
-
-def _is_of_type(value: Any, part: Json) -> bool:
-    if "const" in part and not same(value, part["const"]):
-        return False
-    enum = part.get("enum")
-    if isinstance(enum, list) and not any(same(value, known) for known in enum):
-        return False
-    named, kind = types_of(part), type_of(value)
-    if named is None or kind in named or (kind == "integer" and "number" in named):
-        return True
-    return "integer" in named and isinstance(value, float) and value.is_integer()
-
-
-def _admits_type(kind: str, part: Json) -> bool:
-    named = types_of(part)
-    if named is None and isinstance(enum := part.get("enum", [part["const"]] if "const" in part else None), list):
-        named = [type_of(value) for value in enum]
-    return named is None or kind in named or (kind in ("integer", "number") and bool({"integer", "number"} & {*named}))
-
-
-def _of_property(part: Json, name: str) -> Any:
-    """Return what a schema says of a property: True if nothing, False if it forbids it."""
-    properties = mapping(part, "properties")
-    if name in properties:
-        return properties[name]
-    return True if mapping(part, "patternProperties") else part.get("additionalProperties", True)
-
-
-def _of_item(part: Json, place: int) -> Any:
-    """Return what a schema says of an item of a list."""
-    items = part.get("items", True)
-    places, rest = (
-        (items, part.get("additionalItems", True))
-        if isinstance(items, list)
-        else (
-            sequence(part, "prefixItems"),
-            items,
-        )
-    )
-    return places[place] if place < len(places) else rest
+_NOTHING = [_Part({"enum": []})]

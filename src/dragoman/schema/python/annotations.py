@@ -23,6 +23,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType, structs
 
 from dragoman.errors import DefinitionError, ValidationError
+from dragoman.schema.coerce import coerce
 from dragoman.schema.python import pydantic_types, records
 from dragoman.schema.python.constraints import Facts, constrained, is_for_pydantic, read_metadata
 from dragoman.schema.python.shapes import (
@@ -35,6 +36,7 @@ from dragoman.schema.python.shapes import (
     to_builtins,
     union_of,
 )
+from dragoman.schema.walk import objects, type_of
 from dragoman.types import Json
 
 __all__ = ["Codec", "Unresolved", "UnsupportedAnnotation", "Walk", "describe", "encode_hook", "to_builtins"]
@@ -69,7 +71,7 @@ _ARRAYS: dict[Any, Any] = {
 }
 _MAPPINGS = (dict, abstract.Mapping, abstract.MutableMapping)
 _USE_ANOTHER = "use a type that has a JSON form"
-_JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+_SCALARS = (str, int, float, bool, type(None))
 
 
 class UnsupportedAnnotation(DefinitionError):
@@ -414,7 +416,7 @@ class Codec:
         try:
             return self._shape.convert(value)
         except msgspec.ValidationError:
-            mended = self._shape.mended(value)
+            mended = coerce(value, self.schema)
         try:
             return self._shape.convert(mended)
         except msgspec.ValidationError:
@@ -436,18 +438,10 @@ def rooted(schema: Json, definitions: Json) -> Json:
         # Protocol versions before 2026-07-28 want to see at the root that a result is an object.
         name = schema["$ref"].rpartition("/")[2]
         whole = definitions[name] | {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
-        if not _mentions(definitions, schema["$ref"]):
+        if not any(part.get("$ref") == schema["$ref"] for part in objects(definitions)):
             definitions = {other: definition for other, definition in definitions.items() if other != name}
         schema = whole
     return {**schema, "$defs": definitions} if definitions else schema
-
-
-def _mentions(node: Any, reference: str) -> bool:
-    if isinstance(node, list):
-        return any(_mentions(part, reference) for part in node)
-    if isinstance(node, dict):
-        return node.get("$ref") == reference or any(_mentions(part, reference) for part in node.values())
-    return False
 
 
 def with_default(schema: Json, default: Any) -> Json:
@@ -504,7 +498,7 @@ def _is_union_accepted(kind: Any, arms: Sequence[Shape]) -> bool:
 
 
 def _choices(annotation: Any, values: list[Any]) -> Json:
-    kinds = {next((name for kind, name in _JSON_TYPES.items() if type(value) is kind), None) for value in values}
+    kinds = {type_of(value) if type(value) in _SCALARS else None for value in values}
     if not kinds or None in kinds:
         _refuse(annotation, "its values must be strings, numbers, booleans or None")
     return ({"type": kinds.pop()} if len(kinds) == 1 else {}) | {"enum": values}
