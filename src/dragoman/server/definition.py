@@ -20,10 +20,10 @@ from dragoman import types
 from dragoman.errors import DefinitionError, ValidationError
 from dragoman.protocol.jsonrpc import encode
 from dragoman.schema.python import docstrings
+from dragoman.schema.python.signature import Signature
 from dragoman.server.call import Call
 from dragoman.server.context import BlockingContext, Context
 from dragoman.server.results import wire_objects
-from dragoman.server.signature import Signature
 
 P = ParamSpec("P")
 R = TypeVar("R")

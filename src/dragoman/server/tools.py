@@ -15,11 +15,11 @@ from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import encode
 from dragoman.schema.coerce import coerce
 from dragoman.schema.compile import InputSchema, OutputSchema
+from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.call import Call
 from dragoman.server.definition import Definition, P, Parameters, R, Returned, check_name, decorated
 from dragoman.server.outputs import Output
 from dragoman.server.results import ToolResult, wire_object
-from dragoman.server.signature import ArgumentsRejected
 
 _NO_ARGUMENTS = Raw(b"{}")
 _NULL = Raw(b"null")

@@ -494,7 +494,7 @@ def test_unresolved_names_have_attributes_but_no_special_ones():
 def test_neither_pydantic_nor_anything_heavy_is_loaded():
     code = (
         "import sys\n"
-        "import dragoman.server.signature as signature\n"
+        "import dragoman.schema.python.signature as signature\n"
         "signature.Signature.of(lambda a, b=1: a)\n"
         "heavy = {'pydantic', 'annotated_types', 'jsonschema_rs', 'dataclasses', 'pathlib', 'asyncio', 'socket'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
