@@ -23,7 +23,7 @@ from dragoman import types
 from dragoman.errors import DefinitionError, ValidationError
 from dragoman.protocol.fields import is_wrapped
 from dragoman.protocol.headers import HeaderPlan
-from dragoman.schema.compile import PeerSchema
+from dragoman.schema.branching import PeerSchema
 
 Kind = Literal["tools", "prompts", "resources", "resource_templates"]
 KINDS: tuple[Kind, ...] = ("tools", "prompts", "resources", "resource_templates")

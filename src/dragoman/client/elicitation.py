@@ -22,7 +22,8 @@ from dragoman import types
 from dragoman.client.calling import LOGGER, Places, handler
 from dragoman.errors import InvalidParams, ValidationError
 from dragoman.protocol import jsonrpc
-from dragoman.schema.compile import MASK, PeerSchema, refuse
+from dragoman.schema.branching import PeerSchema
+from dragoman.schema.compile import MASK, refuse
 from dragoman.schema.walk import mapping
 
 MAX_CONCURRENT = 8

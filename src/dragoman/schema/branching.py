@@ -1,4 +1,4 @@
-"""How much work it is to compare a value with a schema that a server wrote.
+"""Schemas that a peer wrote, and how much work it is to compare a value with one.
 
 A short schema can make a validator walk 2^40 ways, by subschemas that refer to the next one twice. A validator cannot
 be interrupted, and nothing else runs meanwhile. So the steps are counted before: each pair of a subschema and a part of
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dragoman.schema import walk
+from dragoman.schema.compile import MOST_VIOLATIONS, Violation, compiled, violations
 from dragoman.types import Json
 
 MOST_STEPS = 5_000_000
@@ -93,3 +94,21 @@ def _below(schema: Json, value: Any) -> Iterator[tuple[Any, Any]]:
 def _require_few(steps: int) -> None:
     if steps > MOST_STEPS:
         raise _TooManyError
+
+
+class PeerSchema:
+    """A schema that a peer wrote.
+
+    Raises:
+        ValueError: it is no JSON Schema; the message says where and why.
+    """
+
+    def __init__(
+        self, schema: Any, *, any_draft: bool = False, formats: bool | None = None, mask: str | None = None
+    ) -> None:
+        self._validator = compiled(schema, any_draft=any_draft, formats=formats, mask=mask)
+        self._branching = Branching(schema)
+
+    def violations(self, value: Any, most: int = MOST_VIOLATIONS) -> list[Violation] | None:
+        """Return what is wrong with a value, or None if nobody knows, because the schema branches too often."""
+        return violations(self._validator, value, most) if self._branching.is_bearable(value) else None

@@ -16,14 +16,13 @@ rejected: it goes through each value once for every level above it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import is_
 from typing import Any
 
 import msgspec
 
 from dragoman.schema import walk
-from dragoman.schema.naming import property_alias
 from dragoman.types import Json
 
 MOST_STEPS = 200_000
@@ -47,10 +46,12 @@ def restore(arguments: Mapping[str, Any], schema: Json) -> Json:
         schema = {"properties": {"tags": {"type": "array"}, "days": {"type": "integer"}}}
         restore({"tags": '["a", "b"]', "days": None}, schema)  # {"tags": ["a", "b"]}
     """
+    from dragoman.schema.naming import property_alias
+
     given = dict(arguments)
     coercion = _Coercion(schema, undoes_dialect=True)
     if any(property_alias(name) != name for part in walk.objects(schema) for name in walk.mapping(part, "properties")):
-        given = coercion.renamed(given, schema, 0)
+        given = coercion.renamed(given, schema, property_alias, 0)
     restored = coercion.value(given, schema, 0)[0]
     return restored if isinstance(restored, dict) else given
 
@@ -195,19 +196,21 @@ class _Coercion:
             for part in self._parts(schema)
         )
 
-    def renamed(self, value: Any, schema: Any, level: int) -> Any:
+    def renamed(self, value: Any, schema: Any, alias: Callable[[str], str], level: int) -> Any:
         """Return a value whose properties have the names of the schema again."""
         if self._is_exhausted(level):
             return value
         for part in self._parts(schema):
             if isinstance(value, dict):
-                names = {property_alias(name): name for name in part.properties if name not in value}
+                names = {alias(name): name for name in part.properties if name not in value}
                 value = {name if name in part.properties else names.get(name, name): value[name] for name in value}
-                value = {name: self.renamed(item, part.of_property(name), level + 1) for name, item in value.items()}
+                value = {
+                    name: self.renamed(item, part.of_property(name), alias, level + 1) for name, item in value.items()
+                }
             elif isinstance(value, list):
-                value = [self.renamed(item, part.of_item(place), level + 1) for place, item in enumerate(value)]
+                value = [self.renamed(item, part.of_item(place), alias, level + 1) for place, item in enumerate(value)]
             for branch in [branch for branches in part.unions for branch in branches]:
-                value = self.renamed(value, branch, level + 1)
+                value = self.renamed(value, branch, alias, level + 1)
         return value
 
 

@@ -3,8 +3,7 @@
 There is one compiler, `compiled`: jsonschema-rs, which is loaded when it is first needed and never fetches anything.
 The document of an author (`InputSchema`, `OutputSchema`) is kept as it was given. It is checked when it is made: it
 must be a 2020-12 schema, refer to nothing outside itself and stay within bounds. What was derived from annotations
-needs no check, and is compiled when a value is first compared with it. The document of a peer (`PeerSchema`) may be of
-any draft, and may be made to keep a validator busy for ever, which `Branching` finds out before.
+needs no check, and is compiled when a value is first compared with it. Schemas of peers are in `branching`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from dragoman.errors import DefinitionError, ValidationError
-from dragoman.schema.branching import Branching
 from dragoman.schema.walk import REFERENCES, mapping, subschemas
 from dragoman.types import Json
 
@@ -85,24 +83,6 @@ def refuse(found: Sequence[Violation], opening: str = "") -> None:
     """
     if found:
         raise ValidationError(opening + "; ".join(map(str, found)), found[0].path)
-
-
-class PeerSchema:
-    """A schema that a peer wrote.
-
-    Raises:
-        ValueError: it is no JSON Schema; the message says where and why.
-    """
-
-    def __init__(
-        self, schema: Any, *, any_draft: bool = False, formats: bool | None = None, mask: str | None = None
-    ) -> None:
-        self._validator = compiled(schema, any_draft=any_draft, formats=formats, mask=mask)
-        self._branching = Branching(schema)
-
-    def violations(self, value: Any, most: int = MOST_VIOLATIONS) -> list[Violation] | None:
-        """Return what is wrong with a value, or None if nobody knows, because the schema branches too often."""
-        return violations(self._validator, value, most) if self._branching.is_bearable(value) else None
 
 
 class _Schema:

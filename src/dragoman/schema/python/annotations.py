@@ -24,8 +24,8 @@ from msgspec import UNSET, Raw, UnsetType, structs
 
 from dragoman.errors import DefinitionError, ValidationError
 from dragoman.schema.coerce import coerce
-from dragoman.schema.python import pydantic_types, records
-from dragoman.schema.python.constraints import Facts, constrained, is_for_pydantic, read_metadata
+from dragoman.schema.python import records
+from dragoman.schema.python.constraints import Facts, constrained, is_for_pydantic, is_read_by_pydantic, read_metadata
 from dragoman.schema.python.shapes import (
     Shape,
     encode_hook,
@@ -306,7 +306,7 @@ class Walk:
     def _class(self, annotation: Any, origin: type) -> Shape:
         if issubclass(origin, enum.Enum):
             return self._enumeration(origin)
-        if pydantic_types.is_of_pydantic(origin):
+        if is_read_by_pydantic(origin):
             return self._foreign(annotation)
         if (read := records.reader_for(origin, for_output=self._for_output)) is not None:
             return self._record(annotation, origin, read)
@@ -362,6 +362,8 @@ class Walk:
 
     def _foreign(self, annotation: Any) -> Shape:
         """Let pydantic read an annotation; a model of fields becomes a definition like any other class."""
+        from dragoman.schema.python import pydantic_types
+
         self.is_rewritten = True
         key = _key(annotation)
         if key in self._known:

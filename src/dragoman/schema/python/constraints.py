@@ -107,6 +107,11 @@ def _read_field(field: Any, facts: Facts) -> None:
         facts.alias = field.validation_alias
 
 
+def is_read_by_pydantic(kind: type) -> bool:
+    """Tell whether a class says how pydantic reads it."""
+    return _has_its_hook(kind) or ("pydantic" in sys.modules and hasattr(kind, "__pydantic_validator__"))
+
+
 def is_for_pydantic(metadata: Iterable[Any]) -> bool:
     """Tell whether only pydantic knows what some metadata means: a validator, a discriminator, strictness."""
     return any(

@@ -15,13 +15,6 @@ from dragoman.schema.walk import with_subschemas
 from dragoman.types import Json
 
 
-def is_of_pydantic(origin: type) -> bool:
-    """Tell whether a class says how pydantic reads it."""
-    return "pydantic" in sys.modules and (
-        hasattr(origin, "__get_pydantic_core_schema__") or hasattr(origin, "__pydantic_validator__")
-    )
-
-
 def read(annotation: Any, definitions: Json, *, for_output: bool = False) -> Shape:
     """Return the shape of an annotation that pydantic reads, and add the definitions that its schema needs.
 
