@@ -31,7 +31,7 @@ from dragoman.client.options import ClientOptions
 from dragoman.client.results import CallResult
 from dragoman.client.target import Target
 from dragoman.errors import ConfigError, ConnectError, DragomanError, NotFound, Timeout
-from dragoman.schema.dialects import tool_names
+from dragoman.schema.naming import tool_names
 
 if TYPE_CHECKING:
     from typing import Self, Unpack

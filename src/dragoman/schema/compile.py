@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Self
 
 from msgspec import Struct
 
@@ -26,8 +26,6 @@ MASK = "the value"
 """What stands for a value in a message that may not tell it."""
 _OF_OBJECTS = frozenset({"properties", "required", "additionalProperties", "patternProperties", "propertyNames"})
 _ROOTS = frozenset({"type", "$ref", "oneOf", "anyOf", "allOf", "not", "if", "const", "enum"})
-
-Self = TypeVar("Self", bound="_Schema")
 
 
 class Violation(Struct, frozen=True):
@@ -99,7 +97,7 @@ class _Schema:
             _author_compiled({"anyOf": [{"pattern": pattern} for pattern in patterns]})
 
     @classmethod
-    def derived(cls: type[Self], document: Json) -> Self:
+    def derived(cls, document: Json) -> Self:
         """Take a document that was made from annotations, and compile it when it is first needed."""
         schema = cls.__new__(cls)
         schema.document = document

@@ -1,9 +1,9 @@
 """Tools as the APIs of language models take them: schemas in their dialects, names in their alphabet.
 
-Theory of operation: OpenAI and Anthropic take nearly every schema whose top is a plain object, so theirs is tidied and
-otherwise left alone. OpenAI's strict mode and Gemini take a small part of JSON Schema: there a schema first becomes a
-tree (`inlining`), and is then said again in the words of the dialect. What the dialect has no word for is said to the
-model in the description; an object of any shape becomes its JSON text. `restore` undoes in the arguments what a
+OpenAI and Anthropic take nearly every schema whose top is a plain object, so a schema for them is tidied and otherwise
+left alone. OpenAI's strict mode and Gemini take a small part of JSON Schema. For them a schema first becomes a tree
+(`inline`), which is then said in the keywords of the dialect. What the dialect has no keyword for is told to the model
+in the description, and an object of any shape becomes its JSON text. `coerce.restore` undoes in the arguments what a
 dialect did to the schema.
 """
 
@@ -15,22 +15,9 @@ from typing import Any
 
 from dragoman import types
 from dragoman.schema import walk
-from dragoman.schema.coerce import restore
 from dragoman.schema.inline import common_types, inline, merge, note, said
-from dragoman.schema.naming import property_alias, safe_name, tool_names
+from dragoman.schema.naming import property_alias, safe_name
 from dragoman.types import Json
-
-__all__ = [
-    "for_anthropic",
-    "for_gemini",
-    "for_openai",
-    "restore",
-    "safe_name",
-    "to_anthropic",
-    "to_gemini",
-    "to_openai",
-    "tool_names",
-]
 
 LONGEST_OPENAI_DESCRIPTION = 1024
 

@@ -1,9 +1,9 @@
 """A JSON Schema as a tree: no references, no compositions but `anyOf`, no conditions, no boolean schemas.
 
-Theory of operation: a reference is replaced by what it points at, the parts of `allOf` are merged into one, `oneOf`
-becomes `anyOf`, `const` an `enum` of one, and a tuple a list of either of its items. `type` is always a list. What
-such a tree cannot say stands as words at the end of the description. A cycle is cut with an object of any shape. Size
-and depth have a bound, beyond which a schema says nothing: a schema of a few lines can unfold to more than any memory.
+A reference is replaced by what it points at, the parts of `allOf` are merged into one, `oneOf` becomes `anyOf`, `const`
+an `enum` of one, and a tuple a list of either of its items. `type` is always a list. What such a tree cannot say is
+told in words at the end of the description. A cycle is cut with an object of any shape. Size and depth have a bound,
+beyond which a schema says nothing: a schema of a few lines can unfold to more than any memory holds.
 """
 
 from __future__ import annotations
