@@ -24,6 +24,7 @@ from dragoman.errors import DefinitionError, ValidationError
 from dragoman.protocol.fields import is_wrapped
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.schema.branching import PeerSchema
+from dragoman.schema.compile import compiled
 
 Kind = Literal["tools", "prompts", "resources", "resource_templates"]
 KINDS: tuple[Kind, ...] = ("tools", "prompts", "resources", "resource_templates")
@@ -58,7 +59,7 @@ class KnownTool:
         if structured is UNSET:
             return ValidationError(f"{self.tool.name!r} has an output schema, but gave no structured content")
         try:
-            self._output = self._output or PeerSchema(schema, any_draft=True)
+            self._output = self._output or PeerSchema(schema, compiled(schema, any_draft=True))
         except ValueError as error:
             return ValidationError(f"The output schema of {self.tool.name!r} is no schema: {error}")
         found = self._output.violations(structured, 1)

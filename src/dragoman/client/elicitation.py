@@ -23,7 +23,7 @@ from dragoman.client.calling import LOGGER, Places, handler
 from dragoman.errors import InvalidParams, ValidationError
 from dragoman.protocol import jsonrpc
 from dragoman.schema.branching import PeerSchema
-from dragoman.schema.compile import MASK, refuse
+from dragoman.schema.compile import MASK, compiled, refuse
 from dragoman.schema.walk import mapping
 
 MAX_CONCURRENT = 8
@@ -97,7 +97,7 @@ class ElicitationRequest:
         """The host of the page to visit, to be shown by itself."""
         try:
             # Masked, because the reasons are logged, and what a user filled in is nobody else's business.
-            self._compared = PeerSchema(self.schema, formats=True, mask=MASK)
+            self._compared = PeerSchema(self.schema, compiled(self.schema, formats=True, mask=MASK))
         except ValueError as error:
             raise ValidationError(f"The requestedSchema is no JSON Schema: {error}", "$.requestedSchema") from None
 

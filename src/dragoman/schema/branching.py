@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dragoman.schema import walk
-from dragoman.schema.compile import MOST_VIOLATIONS, Violation, compiled, violations
+from dragoman.schema.compile import MOST_VIOLATIONS, Violation, violations
 from dragoman.types import Json
 
 MOST_STEPS = 5_000_000
@@ -97,16 +97,10 @@ def _require_few(steps: int) -> None:
 
 
 class PeerSchema:
-    """A schema that a peer wrote.
+    """A schema that a peer wrote, and what compares values with it: `compiled(schema)`."""
 
-    Raises:
-        ValueError: it is no JSON Schema; the message says where and why.
-    """
-
-    def __init__(
-        self, schema: Any, *, any_draft: bool = False, formats: bool | None = None, mask: str | None = None
-    ) -> None:
-        self._validator = compiled(schema, any_draft=any_draft, formats=formats, mask=mask)
+    def __init__(self, schema: Any, validator: Any) -> None:
+        self._validator = validator
         self._branching = Branching(schema)
 
     def violations(self, value: Any, most: int = MOST_VIOLATIONS) -> list[Violation] | None:

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from dragoman.schema.branching import Branching
+from dragoman.schema.branching import Branching, PeerSchema
+from dragoman.schema.compile import MASK, compiled
 
 DEEP = 40
 
@@ -84,3 +85,34 @@ def test_what_people_write_is_compared(schema, value):
 def test_a_reference_that_leads_nowhere_is_not_followed(reference):
     schema = {"allOf": [{"$ref": reference}, {"$ref": "#/allOf"}]}
     assert Branching(schema).is_bearable({}) == (reference == 5)
+
+
+def compared(schema, value, **options):
+    return PeerSchema(schema, compiled(schema, **options)).violations(value)
+
+
+def test_what_a_schema_of_a_peer_forbids_is_listed_with_its_place():
+    [found] = compared({"properties": {"a": {"items": {"type": "integer"}}}}, {"a": [1, "x"]})
+    assert (found.path, str(found)) == ("$.a[1]", 'a[1]: "x" is not of type "integer"')
+    assert compared({"type": "object"}, {}) == []
+
+
+def test_a_schema_of_a_peer_that_takes_for_ever_is_not_compared():
+    assert compared(doubling(), {}) is None
+
+
+def test_formats_are_compared_and_values_hidden_where_that_is_wanted():
+    assert compared({"format": "date"}, "soon") == []
+    [found] = compared({"format": "date"}, "soon", formats=True, mask=MASK)
+    assert str(found) == 'the value is not a "date"'
+
+
+def test_the_draft_that_a_schema_names_may_count():
+    older = {"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"type": "integer"}]}
+    assert len(compared(older, ["x"], any_draft=True)) == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"any_draft": True}])
+def test_what_is_no_schema_says_where_and_why(options):
+    with pytest.raises(ValueError, match=r"^properties\.a\.type: "):
+        compiled({"properties": {"a": {"type": "nonsense"}}}, **options)

@@ -28,7 +28,6 @@ from dragoman.schema.python import records
 from dragoman.schema.python.constraints import Facts, constrained, is_for_pydantic, is_read_by_pydantic, read_metadata
 from dragoman.schema.python.shapes import (
     Shape,
-    encode_hook,
     first_fit,
     is_accepted,
     lookup,
@@ -38,8 +37,6 @@ from dragoman.schema.python.shapes import (
 )
 from dragoman.schema.walk import objects, type_of
 from dragoman.types import Json
-
-__all__ = ["Codec", "Unresolved", "UnsupportedAnnotation", "Walk", "describe", "encode_hook", "to_builtins"]
 
 _LEAVES: dict[Any, Json] = {
     Any: {},
