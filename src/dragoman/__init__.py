@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         ValidationError,
     )
     from dragoman.runtime.network import Network
+    from dragoman.schema.compile import InputSchema, OutputSchema
     from dragoman.server.context import BlockingContext, Context
     from dragoman.server.httprequest import HttpRequest
     from dragoman.server.loghandler import LogHandler
@@ -76,7 +77,6 @@ if TYPE_CHECKING:
     from dragoman.server.questions import Elicit, ElicitResult, ElicitUrl, InputRequired, ListRoots, Sample
     from dragoman.server.resources import Resource, ResourceTemplate, resource
     from dragoman.server.results import Audio, Image, ToolResult
-    from dragoman.server.schemas import InputSchema, OutputSchema
     from dragoman.server.server import Server
     from dragoman.server.tools import Tool, tool
     from dragoman.server.views import HttpReply
@@ -115,7 +115,7 @@ _HOMES = {
     "dragoman.server.prompts": "Prompt prompt",
     "dragoman.server.resources": "Resource ResourceTemplate resource",
     "dragoman.server.results": "Audio Image ToolResult",
-    "dragoman.server.schemas": "InputSchema OutputSchema",
+    "dragoman.schema.compile": "InputSchema OutputSchema",
     "dragoman.server.server": "Server",
     "dragoman.server.tools": "Tool tool",
     "dragoman.server.views": "HttpReply",

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from dragoman.chat.messages import Delta, Media, Message, Text, ToolCall, ToolCallDelta, ToolSpec, Usage
-from dragoman.client import dialects
+from dragoman.schema import dialects
 from dragoman.types import Json
 
 ANTHROPIC = frozenset({"anthropic", "azureanthropic", "vertexaianthropic"})

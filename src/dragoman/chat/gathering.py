@@ -10,7 +10,7 @@ import msgspec
 
 from dragoman import types
 from dragoman.chat.messages import Delta, ToolCall, Usage
-from dragoman.client.naming import safe_name
+from dragoman.schema.naming import safe_name
 
 
 class Gathered:

@@ -9,9 +9,9 @@ from typing import Any
 from dragoman.chat.messages import ToolCall, ToolSpec
 from dragoman.client.bound import AsyncBoundTool
 from dragoman.client.client import AsyncClient
-from dragoman.client.naming import tool_names
-from dragoman.client.restoring import restore
 from dragoman.errors import DragomanError
+from dragoman.schema.coerce import restore
+from dragoman.schema.naming import tool_names
 
 Source = AsyncBoundTool | AsyncClient | Any
 _logger = logging.getLogger("dragoman.chat")

@@ -98,19 +98,19 @@ class ToolView(View[types.Tool]):
 
     def to_openai(self, *, name: str | None = None, strict: bool = False) -> types.Json:
         """Return the tool as OpenAI's APIs take it, for whoever brings their own model."""
-        from dragoman.client.dialects import to_openai
+        from dragoman.schema.dialects import to_openai
 
         return to_openai(self.definition, name=name, strict=strict)
 
     def to_anthropic(self, *, name: str | None = None) -> types.Json:
         """Return the tool as Anthropic's API takes it, for whoever brings their own model."""
-        from dragoman.client.dialects import to_anthropic
+        from dragoman.schema.dialects import to_anthropic
 
         return to_anthropic(self.definition, name=name)
 
     def to_gemini(self, *, name: str | None = None) -> types.Json:
         """Return the tool as Google's Gemini API takes it, for whoever brings their own model."""
-        from dragoman.client.dialects import to_gemini
+        from dragoman.schema.dialects import to_gemini
 
         return to_gemini(self.definition, name=name)
 

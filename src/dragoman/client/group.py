@@ -24,7 +24,6 @@ from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBou
 from dragoman.client.catalog import Kind
 from dragoman.client.client import AsyncClient
 from dragoman.client.config import load
-from dragoman.client.dialects import tool_names
 from dragoman.client.expansion import Inputs
 from dragoman.client.face import Blocks
 from dragoman.client.members import F, Member, Members, Servers, ServerStatus, matches
@@ -32,6 +31,7 @@ from dragoman.client.options import ClientOptions
 from dragoman.client.results import CallResult
 from dragoman.client.target import Target
 from dragoman.errors import ConfigError, ConnectError, DragomanError, NotFound, Timeout
+from dragoman.schema.naming import tool_names
 
 if TYPE_CHECKING:
     from typing import Self, Unpack

@@ -17,6 +17,8 @@ from msgspec import Struct
 
 from dragoman.errors import DefinitionError, HeaderMismatch, ValidationError
 from dragoman.protocol.jsonrpc import encode
+from dragoman.schema.walk import subschemas
+from dragoman.types import Json
 
 PARAM_PREFIX = "mcp-param-"
 ANNOTATION = "x-mcp-header"
@@ -226,7 +228,7 @@ class HeaderPlan(Struct, frozen=True):
         """
         params: dict[str, MirroredParam] = {}
         try:
-            annotated = [found for found in _subschemas(input_schema, ()) if ANNOTATION in found[0]]
+            annotated = list(_annotated(input_schema, ()))
         except RecursionError:
             raise DefinitionError("The input schema is nested too deeply") from None
         for schema, path in annotated:
@@ -260,27 +262,15 @@ class HeaderPlan(Struct, frozen=True):
             param.check(param.find(arguments), headers.get(param.key))
 
 
-_VALUE_KEYWORDS = frozenset({"const", "enum", "default", "examples", "dependentRequired"})
-_NAMED_SCHEMAS = frozenset(
-    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
-)
-
-
-def _subschemas(
-    schema: Any, path: tuple[str, ...] | None
-) -> Iterator[tuple[Mapping[str, Any], tuple[str, ...] | None]]:
-    """Every schema in a schema, with its path in the arguments where a chain of `properties` leads there."""
-    if isinstance(schema, Mapping):
+def _annotated(schema: Any, path: tuple[str, ...] | None) -> Iterator[tuple[Json, tuple[str, ...] | None]]:
+    """Yield every annotated schema, with its path in the arguments where a chain of `properties` leads there."""
+    if not isinstance(schema, dict):
+        return
+    if ANNOTATION in schema:
         yield schema, path
-        for key, value in schema.items():
-            if key in _NAMED_SCHEMAS and isinstance(value, Mapping):
-                for name, named in value.items():
-                    yield from _subschemas(named, None if path is None or key != "properties" else (*path, name))
-            elif key not in _VALUE_KEYWORDS:
-                yield from _subschemas(value, None)
-    elif isinstance(schema, list):
-        for item in schema:
-            yield from _subschemas(item, None)
+    for keyword, name, part in subschemas(schema):
+        is_chain = keyword == "properties" and isinstance(name, str)
+        yield from _annotated(part, (*path, str(name)) if path is not None and is_chain else None)
 
 
 def _mirrored(schema: Mapping[str, Any], path: tuple[str, ...]) -> MirroredParam:

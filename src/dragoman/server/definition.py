@@ -19,11 +19,11 @@ from msgspec import Raw, UnsetType
 from dragoman import types
 from dragoman.errors import DefinitionError, ValidationError
 from dragoman.protocol.jsonrpc import encode
-from dragoman.server import docstrings
+from dragoman.schema.python import docstrings
+from dragoman.schema.python.signature import Signature
 from dragoman.server.call import Call
 from dragoman.server.context import BlockingContext, Context
 from dragoman.server.results import wire_objects
-from dragoman.server.signature import Signature
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from types import CoroutineType
 from typing import Any
 
+from dragoman.schema.python.signature import Signature
 from dragoman.server.call import Call
 from dragoman.server.context import BlockingContext, Context
-from dragoman.server.signature import Signature
 
 _TAKES_VALUES = (
     inspect.Parameter.POSITIONAL_ONLY,

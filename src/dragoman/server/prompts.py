@@ -11,12 +11,12 @@ from msgspec import UNSET, Raw, UnsetType
 
 from dragoman import types
 from dragoman.errors import DefinitionError, InvalidParams
+from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.call import Call
 from dragoman.server.completion import Completers
 from dragoman.server.definition import Definition, P, Parameters, R, Returned, decorated, settled_value
 from dragoman.server.questions import InputRequired
 from dragoman.server.results import prompt_result, wire_objects
-from dragoman.server.signature import ArgumentsRejected
 
 
 class Prompt(Definition[Parameters, Returned]):

@@ -15,8 +15,8 @@ from msgspec import MsgspecError, Raw, Struct, convert, to_builtins
 
 from dragoman import types
 from dragoman.errors import DefinitionError, InvalidParams, UrlElicitationRequired, ValidationError
-from dragoman.server.annotations import Codec
-from dragoman.server.forms import filled_in, form_schema
+from dragoman.schema.forms import filled_in, form_schema
+from dragoman.schema.python.annotations import Codec
 
 T = TypeVar("T")
 
@@ -199,7 +199,7 @@ class InputRequired:
 
 
 def _reader(schema: types.Json) -> Callable[[types.Json], types.Json]:
-    from dragoman.server.schemas import InputSchema
+    from dragoman.schema.compile import InputSchema
 
     checked = InputSchema(schema)
 

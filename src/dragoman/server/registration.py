@@ -9,6 +9,7 @@ from dragoman import types
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, MethodAlreadyDefined
 from dragoman.protocol.methods import METHODS
+from dragoman.schema.compile import InputSchema, OutputSchema
 from dragoman.server import serving
 from dragoman.server.definition import P, R, decorated
 from dragoman.server.hook import Hook
@@ -16,7 +17,6 @@ from dragoman.server.instrument import Middleware
 from dragoman.server.prompts import Prompt
 from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, Registry
 from dragoman.server.resources import Resource, ResourceOptions, ResourceTemplate, resource
-from dragoman.server.schemas import InputSchema, OutputSchema
 from dragoman.server.tools import Tool
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -13,12 +13,12 @@ from dragoman import types
 from dragoman.errors import DefinitionError, ResourceNotFound
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.uritemplate import UriTemplate
+from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.call import Call
 from dragoman.server.completion import Completers
 from dragoman.server.definition import Definition, P, Parameters, R, Returned, settled_value, snake_case
 from dragoman.server.questions import InputRequired
 from dragoman.server.results import resource_result, wire_object
-from dragoman.server.signature import ArgumentsRejected
 
 _DRIVE = re.compile(r"[A-Za-z]:/")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.+", re.DOTALL)

@@ -29,6 +29,7 @@ from dragoman.errors import (
 )
 from dragoman.protocol import eras, fields
 from dragoman.protocol.listen import Subscription, honour
+from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.asking import explanation, settled
 from dragoman.server.call import Call
 from dragoman.server.capabilities import without_changes
@@ -38,7 +39,6 @@ from dragoman.server.hook import Hook
 from dragoman.server.listing import paginate, read_cursor
 from dragoman.server.questions import InputRequired
 from dragoman.server.results import resource_result, wire_object
-from dragoman.server.signature import ArgumentsRejected
 from dragoman.server.tools import Tool, error_result, failure
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from dragoman import types
 from dragoman.errors import DefinitionError, ToolError, ValidationError
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import encode
+from dragoman.schema.coerce import coerce
+from dragoman.schema.compile import InputSchema, OutputSchema
+from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.call import Call
 from dragoman.server.definition import Definition, P, Parameters, R, Returned, check_name, decorated
 from dragoman.server.outputs import Output
 from dragoman.server.results import ToolResult, wire_object
-from dragoman.server.schemas import InputSchema, OutputSchema
-from dragoman.server.shapes import Shape
-from dragoman.server.signature import ArgumentsRejected
 
 _NO_ARGUMENTS = Raw(b"{}")
 _NULL = Raw(b"null")
@@ -141,7 +141,7 @@ def _fitting(schema: InputSchema, arguments: Raw | UnsetType, *, validate: bool)
     if not schema.missing(value):
         if not validate or _fits(schema, value):
             return given
-        value = _mended(schema, value)
+        value = coerce(value, schema.document)
         if _fits(schema, value):
             return Raw(msgspec.json.encode(value))
     raise ValidationError(_problems(schema, value, validate=validate))
@@ -153,16 +153,6 @@ def _fits(schema: InputSchema, value: Any) -> bool:
     except ValidationError:
         return False
     return True
-
-
-def _mended(schema: InputSchema, value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    kinds = {name: kind for name, kind in schema.document.get("properties", {}).items() if isinstance(kind, dict)}
-    return {
-        name: Shape(kind=Any, schema=kinds[name]).mended(part) if name in kinds else part
-        for name, part in value.items()
-    }
 
 
 def _problems(schema: InputSchema, value: Any, *, validate: bool) -> str:

@@ -6,8 +6,8 @@ import pydantic
 import pytest
 
 from dragoman.errors import ValidationError
-from dragoman.server import models
-from dragoman.server.annotations import Codec
+from dragoman.schema.python import pydantic_types
+from dragoman.schema.python.annotations import Codec
 
 
 class Cat(pydantic.BaseModel):
@@ -36,7 +36,7 @@ def test_definitions_whose_name_is_taken_are_numbered():
         pets: list[Cat]
 
     definitions = {"Cat": {"type": "string"}, "Cat_2": {"type": "null"}}
-    schema = models.read(Owner, definitions).schema
+    schema = pydantic_types.read(Owner, definitions).schema
     assert schema["properties"]["pets"]["items"] == {"$ref": "#/$defs/Cat_3"}
     assert definitions["Cat_3"]["required"] == ["kind"]
 
@@ -49,7 +49,7 @@ def test_a_discriminator_chooses_the_model():
 
 
 def test_what_fits_has_no_problems():
-    shape = models.read(Cat, {})
+    shape = pydantic_types.read(Cat, {})
     assert shape.find_problems({"kind": "cat"}) == []
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from chat.dialect_rules import NASTY, TREE, UNION, assert_gemini, assert_lenient, assert_strict
 from dragoman import types
-from dragoman.client.dialects import for_anthropic, for_gemini, for_openai, to_anthropic, to_gemini, to_openai
+from dragoman.schema.dialects import for_anthropic, for_gemini, for_openai, to_anthropic, to_gemini, to_openai
 
 
 @pytest.mark.covers("LMT-09", "LMT-10")

@@ -1,7 +1,107 @@
+"""What models send, as schemas want it."""
+
+import dataclasses
+import datetime as dt
+import enum
+import time
+from typing import Annotated, Literal
+
+import pydantic
 import pytest
 
 from chat.dialect_rules import NASTY, UNION, assert_gemini
-from dragoman.client.dialects import for_anthropic, for_gemini, restore
+from dragoman.schema.coerce import coerce, restore
+from dragoman.schema.dialects import for_anthropic, for_gemini
+from dragoman.schema.python.annotations import Codec
+
+
+class Color(enum.Enum):
+    RED = "red"
+    HALF = 0.5
+
+
+class Kitten(pydantic.BaseModel):
+    kind: Literal["kitten"]
+
+
+class Puppy(pydantic.BaseModel):
+    kind: Literal["puppy"]
+
+
+class Model(pydantic.BaseModel):
+    when: dt.date
+
+
+@dataclasses.dataclass
+class Node:
+    value: int
+    nodes: "list[Node] | None" = None
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "repaired"),
+    [
+        (int, "5", 5),
+        (int, "5.0", 5),
+        (int, 5.0, 5),
+        (int, 5.5, 5.5),
+        (int, 1e300, int(1e300)),
+        (float, 5.0, 5.0),
+        (float, "5", 5),
+        (int | float, 5.0, 5.0),
+        (int | None, "5", 5),
+        (int | None, "null", None),
+        (int | str, "5", "5"),
+        (object, "5", "5"),
+        (Literal[5, 6], "5", 5),
+        (Literal[5, 6], 5.0, 5),
+        (Literal[5, "6"], "5", "5"),
+        (Literal[5, None], "null", None),
+        (Color, "0.5", "0.5"),
+        (int, "five", "five"),
+        (int, '"5"', '"5"'),
+        (int, "[1]", "[1]"),
+        (list, "[" * 5000, "[" * 5000),
+        (list, "[" * 5000 + "]" * 5000, "[" * 5000 + "]" * 5000),
+        (list, "[1]", [1]),
+        (list[int], '["1", 2.0]', [1, 2]),
+        (tuple[str, int], ["1", "2", "3"], ["1", 2, "3"]),
+        (dict[str, int], {"a": "1"}, {"a": 1}),
+        (dict, {"a": "1"}, {"a": "1"}),
+        (list[int] | list[bool], ["true"], [True]),
+        (list[int] | list[bool], ["x"], ["x"]),
+        (Node, {"value": "1", "nodes": '[{"value": "2"}]', "x": "3"}, {"value": 1, "nodes": [{"value": 2}], "x": "3"}),
+        (int, None, None),
+        (int, True, True),
+        (Model, '{"when": "2026-01-01"}', {"when": "2026-01-01"}),
+        (Annotated[Kitten | Puppy, pydantic.Field(discriminator="kind")], "5", "5"),
+    ],
+)
+def test_a_value_is_repaired_where_it_is_plain_what_was_meant(annotation, value, repaired):
+    found = coerce(value, Codec(annotation, "a value").schema)
+    assert (type(found), found) == (type(repaired), repaired)
+
+
+def test_what_fits_is_the_very_same_object():
+    value = {"a": [1, {"b": "3"}], "c": None}
+    schema = {"properties": {"a": {"items": {"anyOf": [{"type": "integer"}, {"type": "object"}]}}}}
+    assert coerce(value, schema) is value
+    assert restore(value, schema) == value
+
+
+def test_a_null_that_no_dialect_forced_stays():
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
+    assert coerce({"a": None, "b": "1"}, schema) == {"a": None, "b": 1}
+
+
+def test_values_of_many_levels_are_gone_through_once():
+    value, schema = ["1"] * 100, {"type": "array", "items": {"type": "integer"}}
+    for _ in range(40):
+        value, schema = [value], {"type": "array", "items": schema}
+    began = time.monotonic()
+    for _ in range(20):
+        coerce(value, schema)
+    assert time.monotonic() - began < 2
 
 
 def test_nulls_that_a_dialect_forced_are_dropped_and_those_of_the_schema_kept():

@@ -8,14 +8,14 @@ from collections import OrderedDict, deque
 from decimal import Decimal
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 import pydantic
 import pytest
 
-from dragoman.server.annotations import Walk
-from dragoman.server.shapes import Problem, Shape, encode_hook, lookup, problem_of, to_builtins
+from dragoman.schema.python.annotations import Walk
+from dragoman.schema.python.shapes import Problem, Shape, encode_hook, lookup, problem_of, to_builtins
 
 
 class Color(enum.Enum):
@@ -134,50 +134,6 @@ def test_what_cannot_be_in_a_set_does_not_fit():
 class Node:
     value: int
     nodes: "list[Node] | None" = None
-
-
-@pytest.mark.parametrize(
-    ("annotation", "value", "mended"),
-    [
-        (int, "5", 5),
-        (int, "5.0", 5),
-        (int, 5.0, 5),
-        (int, 5.5, 5.5),
-        (int, 1e300, int(1e300)),
-        (float, 5.0, 5.0),
-        (float, "5", 5),
-        (int | float, 5.0, 5.0),
-        (int | None, "5", 5),
-        (int | None, "null", None),
-        (int | str, "5", "5"),
-        (object, "5", "5"),
-        (Literal[5, 6], "5", 5),
-        (Literal[5, 6], 5.0, 5),
-        (Literal[5, "6"], "5", "5"),
-        (Literal[5, None], "null", None),
-        (Color, "0.5", "0.5"),
-        (int, "five", "five"),
-        (int, '"5"', '"5"'),
-        (int, "[1]", "[1]"),
-        (list, "[" * 5000, "[" * 5000),
-        (list, "[" * 5000 + "]" * 5000, "[" * 5000 + "]" * 5000),
-        (list, "[1]", [1]),
-        (list[int], '["1", 2.0]', [1, 2]),
-        (tuple[str, int], ["1", "2", "3"], ["1", 2, "3"]),
-        (dict[str, int], {"a": "1"}, {"a": 1}),
-        (dict, {"a": "1"}, {"a": "1"}),
-        (list[int] | list[bool], ["true"], [True]),
-        (list[int] | list[bool], ["x"], ["x"]),
-        (Node, {"value": "1", "nodes": '[{"value": "2"}]', "x": "3"}, {"value": 1, "nodes": [{"value": 2}], "x": "3"}),
-        (int, None, None),
-        (int, True, True),
-        (Model, '{"when": "2026-01-01"}', {"when": "2026-01-01"}),
-        (Annotated[Kitten | Puppy, pydantic.Field(discriminator="kind")], "5", "5"),
-    ],
-)
-def test_a_value_is_mended_where_it_is_plain_what_was_meant(annotation, value, mended):
-    found = Walk().shape(annotation).mended(value)
-    assert (type(found), found) == (type(mended), mended)
 
 
 @pytest.mark.parametrize(

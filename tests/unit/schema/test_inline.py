@@ -1,6 +1,6 @@
 import pytest
 
-from dragoman.client.inlining import MOST_NODES, inline, merge, resolve
+from dragoman.schema.inline import MOST_NODES, inline, merge
 
 
 @pytest.mark.parametrize(
@@ -54,26 +54,6 @@ def test_types_that_contradict_each_other_are_told():
     tree = inline({"allOf": [{"type": "string"}, {"type": "integer"}]})
     assert tree["type"] == ["string"]
     assert "contradicts itself" in tree["description"]
-
-
-@pytest.mark.parametrize(
-    ("reference", "found"),
-    [
-        ("#", "root"),
-        ("#/$defs/a~1b", 1),
-        ("#/$defs/c%20d", 2),
-        ("#/list/1", 4),
-        ("#/list/7", None),
-        ("#/list/x", None),
-        ("#/gone", None),
-        ("#here", {"$anchor": "here"}),
-        ("#nowhere", None),
-        ("other.json#/a", None),
-    ],
-)
-def test_a_reference_leads_to_a_part_of_the_schema_or_nowhere(reference, found):
-    root = {"$defs": {"a/b": 1, "c d": 2, "e": {"$anchor": "here"}}, "list": [3, 4]}
-    assert resolve(reference, root) == (root if found == "root" else found)
 
 
 def test_a_cycle_over_several_references_is_cut():

@@ -21,8 +21,8 @@ from typing import (
 import msgspec
 from msgspec import NODEFAULT, UNSET, Struct
 
-from dragoman.server.docstrings import parse
-from dragoman.server.shapes import Shape, decode_hook
+from dragoman.schema.python.docstrings import parse
+from dragoman.schema.python.shapes import Shape, decode_hook
 from dragoman.types import Json
 
 _PLAIN_FACTORIES = (list, dict, set, frozenset, tuple)

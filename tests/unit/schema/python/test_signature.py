@@ -38,10 +38,10 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
 from dragoman.errors import DefinitionError
-from dragoman.server.annotations import Unresolved
+from dragoman.schema.python.annotations import Unresolved
+from dragoman.schema.python.shapes import Problem
+from dragoman.schema.python.signature import ArgumentsRejected, ContextParameter, Signature
 from dragoman.server.context import BlockingContext, Context
-from dragoman.server.shapes import Problem
-from dragoman.server.signature import ArgumentsRejected, ContextParameter, Signature
 
 if TYPE_CHECKING:
     from somewhere import Missing

@@ -10,9 +10,9 @@ import typing_extensions
 from msgspec import UNSET, Struct, field
 
 from dragoman.errors import ValidationError
-from dragoman.server.annotations import Codec
-from dragoman.server.records import Member, hints_of, reader_for, substituted
-from dragoman.server.shapes import to_builtins
+from dragoman.schema.python.annotations import Codec
+from dragoman.schema.python.records import Member, hints_of, reader_for, substituted
+from dragoman.schema.python.shapes import to_builtins
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.client.dialects import safe_name, tool_names
+from dragoman.schema.naming import safe_name, tool_names
 
 EXAMPLES = settings(
     max_examples=int(os.environ.get("DRAGOMAN_EXAMPLES", "50")),

@@ -12,8 +12,8 @@ import pytest
 import typing_extensions
 from msgspec import UNSET, Meta
 
-from dragoman.server.annotations import UnsupportedAnnotation, Walk
-from dragoman.server.metadata import is_field, is_for_pydantic, read_metadata
+from dragoman.schema.python.annotations import UnsupportedAnnotation, Walk
+from dragoman.schema.python.constraints import is_field, is_for_pydantic, read_metadata
 
 
 @dataclass

@@ -13,7 +13,7 @@ from typing import Annotated, Any, cast
 
 from msgspec import UNSET, Meta, Struct
 
-from dragoman.server.shapes import Shape, is_accepted
+from dragoman.schema.python.shapes import Shape, is_accepted
 from dragoman.types import Json
 
 _NUMERIC = {
@@ -105,6 +105,11 @@ def _read_field(field: Any, facts: Facts) -> None:
         facts.default = field.default_factory()
     if isinstance(field.validation_alias, str):
         facts.alias = field.validation_alias
+
+
+def is_read_by_pydantic(kind: type) -> bool:
+    """Tell whether a class says how pydantic reads it."""
+    return _has_its_hook(kind) or ("pydantic" in sys.modules and hasattr(kind, "__pydantic_validator__"))
 
 
 def is_for_pydantic(metadata: Iterable[Any]) -> bool:

@@ -1,9 +1,9 @@
 """Tools as the APIs of language models take them: schemas in their dialects, names in their alphabet.
 
-Theory of operation: OpenAI and Anthropic take nearly every schema whose top is a plain object, so theirs is tidied and
-otherwise left alone. OpenAI's strict mode and Gemini take a small part of JSON Schema: there a schema first becomes a
-tree (`inlining`), and is then said again in the words of the dialect. What the dialect has no word for is said to the
-model in the description; an object of any shape becomes its JSON text. `restore` undoes in the arguments what a
+OpenAI and Anthropic take nearly every schema whose top is a plain object, so a schema for them is tidied and otherwise
+left alone. OpenAI's strict mode and Gemini take a small part of JSON Schema. For them a schema first becomes a tree
+(`inline`), which is then said in the keywords of the dialect. What the dialect has no keyword for is told to the model
+in the description, and an object of any shape becomes its JSON text. `coerce.restore` undoes in the arguments what a
 dialect did to the schema.
 """
 
@@ -14,45 +14,15 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from dragoman import types
-from dragoman.client.inlining import (
-    HIGHEST,
-    LOWEST,
-    common_types,
-    distinct,
-    inline,
-    mapping,
-    merge,
-    names_of,
-    note,
-    resolve,
-    said,
-    type_of,
-    types_of,
-)
-from dragoman.client.naming import property_alias, safe_name, tool_names
-from dragoman.client.restoring import restore
+from dragoman.schema import walk
+from dragoman.schema.inline import common_types, inline, merge, note, said
+from dragoman.schema.naming import property_alias, safe_name
 from dragoman.types import Json
-
-__all__ = [
-    "for_anthropic",
-    "for_gemini",
-    "for_openai",
-    "restore",
-    "safe_name",
-    "to_anthropic",
-    "to_gemini",
-    "to_openai",
-    "tool_names",
-]
 
 LONGEST_OPENAI_DESCRIPTION = 1024
 
 _COMPOSITIONS = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "enum", "const", "dependentSchemas")
-_NAMED_SCHEMAS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-_LISTED_SCHEMAS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
-_SCHEMAS = frozenset({"items", "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems"})
-_FLAGS = frozenset({"additionalProperties", "unevaluatedProperties"})
-_DROPPED = frozenset({"$schema", "$comment", "nullable", "additionalItems", "type", "required", "items"})
+_DROPPED = frozenset({"$schema", "$comment", "nullable", "additionalItems", "type", "required", "items", "prefixItems"})
 _DEFINITION = re.compile(r"#(/(\$defs|definitions)/[^/]+)?")
 
 
@@ -147,23 +117,16 @@ def _lenient(schema: Any, alias: Callable[[str], str]) -> Json:
 def _must_inline(schema: Json, alias: Callable[[str], str]) -> bool:
     if any(key in schema for key in _COMPOSITIONS):
         return True
-    pending: list[Any] = [schema]
-    while pending:
-        found = pending.pop()
-        if isinstance(found, list):
-            pending += found
-        elif isinstance(found, dict):
-            reference = found.get("$ref")
-            if isinstance(reference, str) and not (_DEFINITION.fullmatch(reference) and _leads(reference, schema)):
-                return True
-            if any(alias(name) != name for name in mapping(found, "properties")):
-                return True
-            pending += found.values()
+    references = walk.References(schema)
+    for part in walk.objects(schema):
+        reference = part.get("$ref")
+        if isinstance(reference, str) and not (
+            _DEFINITION.fullmatch(reference) and isinstance(references.target(reference), dict | bool)
+        ):
+            return True
+        if any(alias(name) != name for name in walk.mapping(part, "properties")):
+            return True
     return False
-
-
-def _leads(reference: str, root: Json) -> bool:
-    return isinstance(resolve(reference, root), dict | bool)
 
 
 def _one_object(tree: Json) -> Json:
@@ -192,7 +155,7 @@ def _may_be_object(tree: Json) -> bool:
 
 
 def _any_of(trees: list[Json]) -> Json:
-    different = distinct(trees)
+    different = walk.distinct(trees)
     return different[0] if len(different) == 1 else {"anyOf": different}
 
 
@@ -201,7 +164,7 @@ def _tidy(schema: Any, alias: Callable[[str], str]) -> Json:
     if not isinstance(schema, dict):
         return {"not": {}} if schema is False else {}
     tidied: Json = {}
-    if named := types_of(schema):
+    if named := walk.types_of(schema):
         tidied["type"] = named[0] if len(named) == 1 else named
     for key, value in schema.items():
         if key not in _DROPPED and (kept := _tidied(key, value, alias)) is not None:
@@ -211,7 +174,7 @@ def _tidy(schema: Any, alias: Callable[[str], str]) -> Json:
             del tidied[limit]
             if schema[limit] and bound in tidied:
                 tidied[limit] = tidied.pop(bound)
-    if required := [alias(name) for name in names_of(schema, "required")]:
+    if required := [alias(name) for name in walk.names_of(schema, "required")]:
         tidied["required"] = required
     if "object" in (named or ()):
         tidied.setdefault("properties", {})
@@ -220,12 +183,12 @@ def _tidy(schema: Any, alias: Callable[[str], str]) -> Json:
 
 def _tidied(key: str, value: Any, alias: Callable[[str], str]) -> Any:
     """Return the tidy value of a keyword, None where the keyword is to go."""
-    if key in _NAMED_SCHEMAS:
+    if key in walk.NAMED and key != "dependencies":
         rename = alias if key == "properties" else _same_name
         return {rename(name): _tidy(part, alias) for name, part in value.items()} if isinstance(value, dict) else None
-    if key in _LISTED_SCHEMAS:
+    if key in walk.LISTED:
         return [_tidy(part, alias) for part in value] or None if isinstance(value, list) else None
-    if key in _SCHEMAS or (key in _FLAGS and isinstance(value, dict)):
+    if key in walk.SINGLE and not (key in walk.OF_EVERY_MEMBER and isinstance(value, bool)):
         return _tidy(value, alias)
     if key == "enum":
         return value if isinstance(value, list) and value else None
@@ -235,28 +198,21 @@ def _tidied(key: str, value: Any, alias: Callable[[str], str]) -> Any:
 
 
 def _tidy_items(tidied: Json, schema: Json, alias: Callable[[str], str]) -> Json:
-    items = schema.get("items")
-    if isinstance(items, list):
-        tidied["prefixItems"] = [_tidy(part, alias) for part in items]
-        items = schema.get("additionalItems")
-    if items is False and "prefixItems" in tidied:
-        tidied["maxItems"] = len(tidied["prefixItems"])
-    elif items is not None:
-        tidied["items"] = _tidy(items, alias)
-    if "array" in (types_of(schema) or ()):
+    places, rest = walk.items_of(schema)
+    if places:
+        tidied["prefixItems"] = [_tidy(part, alias) for part in places]
+    if rest is False and places:
+        tidied["maxItems"] = len(places)
+    elif rest is not None:
+        tidied["items"] = _tidy(rest, alias)
+    if "array" in (walk.types_of(schema) or ()):
         tidied.setdefault("items", {})
     return tidied
 
 
 _SCALARS = ("string", "number", "integer", "boolean")
-_OF_TYPE = {
-    "object": frozenset({"properties", "required", "additionalProperties", "minProperties", "maxProperties"}),
-    "array": frozenset({"items", "minItems", "maxItems", "uniqueItems"}),
-    "string": frozenset({"format", "pattern", "minLength", "maxLength"}),
-    "number": frozenset({"format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
-}
-_OF_TYPE["integer"] = _OF_TYPE["number"]
-_ABOUT_TYPES = frozenset().union(*_OF_TYPE.values())
+_ABOUT_TYPES = frozenset().union(*walk.OF_TYPE.values())
+_NOTED = walk.LIMITS | {"uniqueItems", "pattern", "format", "enum"}
 _OUTER = ("description", "title", "default")
 
 
@@ -265,7 +221,7 @@ def _alternatives(tree: Json) -> tuple[list[Json], bool]:
     if branches := tree.get("anyOf"):
         rest = {key: value for key, value in tree.items() if key not in ("anyOf", *_OUTER)}
         found = [_alternatives(merge(branch, rest)) for branch in branches]
-        return distinct(one for ones, _ in found for one in ones), any(null for _, null in found)
+        return walk.distinct(one for ones, _ in found for one in ones), any(null for _, null in found)
     enum, named = tree.get("enum"), _inferred(tree)
     if named is None:
         return [{key: value for key, value in tree.items() if key not in _ABOUT_TYPES}], True
@@ -275,19 +231,16 @@ def _alternatives(tree: Json) -> tuple[list[Json], bool]:
 
 
 def _inferred(tree: Json) -> list[str] | None:
-    if "type" in tree:
-        named: list[str] = tree["type"]
-        return named
-    if "enum" in tree:
-        return list(dict.fromkeys(type_of(value) for value in tree["enum"]))
-    found = [kind for kind in ("object", "array", "string", "number") if _OF_TYPE[kind] & tree.keys()]
+    if (named := walk.kinds_of(tree)) is not None:
+        return list(dict.fromkeys(named))
+    found = [kind for kind in ("object", "array", "string", "number") if walk.OF_TYPE[kind] & tree.keys()]
     return found[:1] or None
 
 
 def _of_type(tree: Json, kind: str) -> Json:
-    one = {key: value for key, value in tree.items() if key not in _ABOUT_TYPES or key in _OF_TYPE.get(kind, ())}
+    one = {key: value for key, value in tree.items() if key not in _ABOUT_TYPES or key in walk.OF_TYPE.get(kind, ())}
     if "enum" in one:
-        one["enum"] = [value for value in one["enum"] if common_types([type_of(value)], [kind])]
+        one["enum"] = [value for value in one["enum"] if common_types([walk.type_of(value)], [kind])]
     return one | {"type": kind}
 
 
@@ -303,7 +256,7 @@ class _Dialect:
         """Return a tree in this dialect."""
         alternatives, null = _alternatives(tree)
         outer = {key: tree[key] for key in _OUTER if key in tree}
-        spoken = distinct(said for one in alternatives for said in self._one(_without_outer(one, tree)))
+        spoken = walk.distinct(said for one in alternatives for said in self._one(_without_outer(one, tree)))
         null = null or (optional and self._strict)
         if not spoken:
             spoken = [{"type": "null"} if self._strict else {"type": "string", "description": "always null"}]
@@ -358,10 +311,7 @@ class _Dialect:
     def _noted(self, spoken: Json, tree: Json) -> Json:
         """Return what is said of a tree with its limits, as keywords or in words."""
         for key, value in tree.items():
-            if (
-                key in LOWEST | HIGHEST | {"multipleOf", "uniqueItems", "pattern", "format", "enum"}
-                and key not in spoken
-            ):
+            if key in _NOTED and key not in spoken:
                 if self._has_word(key, value):
                     spoken[key] = value
                 else:

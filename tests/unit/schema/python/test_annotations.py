@@ -20,7 +20,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from typing_extensions import TypeAliasType
 
 from dragoman.errors import DefinitionError, ValidationError
-from dragoman.server.annotations import Codec, Unresolved, UnsupportedAnnotation, Walk, describe, with_default
+from dragoman.schema.python.annotations import Codec, Unresolved, UnsupportedAnnotation, Walk, describe, with_default
 
 T = TypeVar("T")
 INTEGER = {"type": "integer"}
@@ -494,7 +494,7 @@ def test_unresolved_names_have_attributes_but_no_special_ones():
 def test_neither_pydantic_nor_anything_heavy_is_loaded():
     code = (
         "import sys\n"
-        "import dragoman.server.signature as signature\n"
+        "import dragoman.schema.python.signature as signature\n"
         "signature.Signature.of(lambda a, b=1: a)\n"
         "heavy = {'pydantic', 'annotated_types', 'jsonschema_rs', 'dataclasses', 'pathlib', 'asyncio', 'socket'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"

@@ -23,12 +23,20 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType, structs
 
 from dragoman.errors import DefinitionError, ValidationError
-from dragoman.server import models, records
-from dragoman.server.metadata import Facts, constrained, is_for_pydantic, read_metadata
-from dragoman.server.shapes import Shape, encode_hook, first_fit, is_accepted, lookup, made_type, to_builtins, union_of
+from dragoman.schema.coerce import coerce
+from dragoman.schema.python import records
+from dragoman.schema.python.constraints import Facts, constrained, is_for_pydantic, is_read_by_pydantic, read_metadata
+from dragoman.schema.python.shapes import (
+    Shape,
+    first_fit,
+    is_accepted,
+    lookup,
+    made_type,
+    to_builtins,
+    union_of,
+)
+from dragoman.schema.walk import objects, type_of
 from dragoman.types import Json
-
-__all__ = ["Codec", "Unresolved", "UnsupportedAnnotation", "Walk", "describe", "encode_hook", "to_builtins"]
 
 _LEAVES: dict[Any, Json] = {
     Any: {},
@@ -60,7 +68,7 @@ _ARRAYS: dict[Any, Any] = {
 }
 _MAPPINGS = (dict, abstract.Mapping, abstract.MutableMapping)
 _USE_ANOTHER = "use a type that has a JSON form"
-_JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+_SCALARS = (str, int, float, bool, type(None))
 
 
 class UnsupportedAnnotation(DefinitionError):
@@ -295,7 +303,7 @@ class Walk:
     def _class(self, annotation: Any, origin: type) -> Shape:
         if issubclass(origin, enum.Enum):
             return self._enumeration(origin)
-        if models.is_of_pydantic(origin):
+        if is_read_by_pydantic(origin):
             return self._foreign(annotation)
         if (read := records.reader_for(origin, for_output=self._for_output)) is not None:
             return self._record(annotation, origin, read)
@@ -351,12 +359,14 @@ class Walk:
 
     def _foreign(self, annotation: Any) -> Shape:
         """Let pydantic read an annotation; a model of fields becomes a definition like any other class."""
+        from dragoman.schema.python import pydantic_types
+
         self.is_rewritten = True
         key = _key(annotation)
         if key in self._known:
             return self._known[key]
         try:
-            shape = models.read(annotation, self.definitions, for_output=self._for_output)
+            shape = pydantic_types.read(annotation, self.definitions, for_output=self._for_output)
         except Exception as error:
             _refuse(annotation, f"pydantic says: {error}")
         if shape.fields is not None and "$ref" not in shape.schema:
@@ -405,7 +415,7 @@ class Codec:
         try:
             return self._shape.convert(value)
         except msgspec.ValidationError:
-            mended = self._shape.mended(value)
+            mended = coerce(value, self.schema)
         try:
             return self._shape.convert(mended)
         except msgspec.ValidationError:
@@ -427,18 +437,10 @@ def rooted(schema: Json, definitions: Json) -> Json:
         # Protocol versions before 2026-07-28 want to see at the root that a result is an object.
         name = schema["$ref"].rpartition("/")[2]
         whole = definitions[name] | {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
-        if not _mentions(definitions, schema["$ref"]):
+        if not any(part.get("$ref") == schema["$ref"] for part in objects(definitions)):
             definitions = {other: definition for other, definition in definitions.items() if other != name}
         schema = whole
     return {**schema, "$defs": definitions} if definitions else schema
-
-
-def _mentions(node: Any, reference: str) -> bool:
-    if isinstance(node, list):
-        return any(_mentions(part, reference) for part in node)
-    if isinstance(node, dict):
-        return node.get("$ref") == reference or any(_mentions(part, reference) for part in node.values())
-    return False
 
 
 def with_default(schema: Json, default: Any) -> Json:
@@ -495,7 +497,7 @@ def _is_union_accepted(kind: Any, arms: Sequence[Shape]) -> bool:
 
 
 def _choices(annotation: Any, values: list[Any]) -> Json:
-    kinds = {next((name for kind, name in _JSON_TYPES.items() if type(value) is kind), None) for value in values}
+    kinds = {type_of(value) if type(value) in _SCALARS else None for value in values}
     if not kinds or None in kinds:
         _refuse(annotation, "its values must be strings, numbers, booleans or None")
     return ({"type": kinds.pop()} if len(kinds) == 1 else {}) | {"enum": values}

@@ -1,30 +1,86 @@
-"""JSON Schemas that an author writes.
+"""Schemas that values are compared with, whoever wrote them.
 
-A document is kept as it was given. It is checked when it is made: it must be a 2020-12 schema, refer to nothing outside
-itself and stay within bounds. The validator is jsonschema-rs, which is loaded only then and never fetches anything.
-What was derived from annotations needs no check, and is compiled when a value is first compared with it.
+There is one compiler, `compiled`: jsonschema-rs, which is loaded when it is first needed and never fetches anything.
+The document of an author (`InputSchema`, `OutputSchema`) is kept as it was given. It is checked when it is made: it
+must be a 2020-12 schema, refer to nothing outside itself and stay within bounds. What was derived from annotations
+needs no check, and is compiled when a value is first compared with it. Schemas of peers are in `branching`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Self
+
+from msgspec import Struct
 
 from dragoman.errors import DefinitionError, ValidationError
+from dragoman.schema.walk import REFERENCES, mapping, subschemas
 from dragoman.types import Json
 
 DEEPEST = 64
 MOST_SUBSCHEMAS = 10_000
 MOST_VIOLATIONS = 100
 LONGEST_VIOLATION = 500
-_DATA = frozenset({"const", "default", "enum", "examples"})
-_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+MASK = "the value"
+"""What stands for a value in a message that may not tell it."""
 _OF_OBJECTS = frozenset({"properties", "required", "additionalProperties", "patternProperties", "propertyNames"})
 _ROOTS = frozenset({"type", "$ref", "oneOf", "anyOf", "allOf", "not", "if", "const", "enum"})
-_REFERENCES = ("$ref", "$dynamicRef")
 
-Self = TypeVar("Self", bound="_Schema")
+
+class Violation(Struct, frozen=True):
+    """One thing that a schema forbids: where in the value, and why."""
+
+    place: Sequence[str | int]
+    message: str
+
+    @property
+    def path(self) -> str:
+        """The place as in `$.stops[2].name`."""
+        return "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.place)
+
+    def __str__(self) -> str:
+        place = self.path[1:].removeprefix(".")
+        return f"{place}: {self.message}" if place else self.message
+
+
+def compiled(schema: Any, *, any_draft: bool = False, formats: bool | None = None, mask: str | None = None) -> Any:
+    """Return a validator for a schema of 2020-12, or of the draft that it names.
+
+    Raises:
+        ValueError: it is no JSON Schema; the message says where and why.
+    """
+    import jsonschema_rs
+
+    make = jsonschema_rs.validator_for if any_draft else jsonschema_rs.Draft202012Validator
+    try:
+        return make(schema, offline=True, validate_formats=formats, mask=mask)
+    except jsonschema_rs.ValidationError as error:
+        raise ValueError(str(Violation(error.instance_path, error.message))) from None
+
+
+def violations(validator: Any, value: Any, most: int = MOST_VIOLATIONS) -> list[Violation]:
+    """Return what is wrong with a value, up to a bound."""
+    try:
+        found = [] if validator.is_valid(value) else list(islice(validator.iter_errors(value), most + 1))
+    except ValueError as error:
+        return [Violation((), f"The value cannot be compared with the schema: {error}")]
+    listed = [Violation(error.instance_path, _shortened(error.message)) for error in found[:most]]
+    return [*listed, Violation((), "and more")] if len(found) > most else listed
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= LONGEST_VIOLATION else message[:LONGEST_VIOLATION] + "..."
+
+
+def refuse(found: Sequence[Violation], opening: str = "") -> None:
+    """Raise what is wrong with a value, if anything is.
+
+    Raises:
+        ValidationError: the message lists every place, and the path is that of the first.
+    """
+    if found:
+        raise ValidationError(opening + "; ".join(map(str, found)), found[0].path)
 
 
 class _Schema:
@@ -35,36 +91,34 @@ class _Schema:
             raise DefinitionError(f"A JSON Schema must be an object, not {type(document).__name__}")
         patterns = _checked(document)
         self.document = document
-        self._validator: Any = _compiled(document)
+        self._kept: Any = _author_compiled(document)
         if patterns:
             # jsonschema-rs does not look at patterns in definitions that nothing refers to.
-            _compiled({"anyOf": [{"pattern": pattern} for pattern in patterns]})
+            _author_compiled({"anyOf": [{"pattern": pattern} for pattern in patterns]})
 
     @classmethod
-    def derived(cls: type[Self], document: Json) -> Self:
+    def derived(cls, document: Json) -> Self:
         """Take a document that was made from annotations, and compile it when it is first needed."""
         schema = cls.__new__(cls)
         schema.document = document
-        schema._validator = None
+        schema._kept = None
         return schema
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.document!r})"
 
-    def _violations(self, value: Any) -> list[tuple[str, str]]:
-        if self._validator is None:
-            self._validator = _compiled(self.document)
-        try:
-            found = list(islice(self._validator.iter_errors(value), MOST_VIOLATIONS + 1))
-        except ValueError as error:
-            return [("", f"The value cannot be compared with the schema: {error}")]
-        listed = [(_path(error.instance_path), _shortened(error.message)) for error in found[:MOST_VIOLATIONS]]
-        return [*listed, ("", "and more")] if len(found) > MOST_VIOLATIONS else listed
+    @property
+    def _validator(self) -> Any:
+        if self._kept is None:
+            self._kept = _author_compiled(self.document)
+        return self._kept
 
-    def _refuse_violations(self, value: Any, opening: str) -> None:
-        if violations := self._violations(value):
-            listed = "; ".join(f"{path}: {message}" if path else message for path, message in violations)
-            raise ValidationError(opening + listed, _rooted(violations[0][0]))
+
+def _author_compiled(document: Json, mask: str | None = None) -> Any:
+    try:
+        return compiled(document, mask=mask)
+    except ValueError as error:
+        raise DefinitionError(f"Invalid JSON Schema: {error}") from None
 
 
 class InputSchema(_Schema):
@@ -89,7 +143,7 @@ class InputSchema(_Schema):
         Raises:
             ValidationError: they do not fit; the message lists every place.
         """
-        self._refuse_violations(value, "")
+        refuse(violations(self._validator, value))
 
     def missing(self, value: Any) -> list[str]:
         """Return the names of the required arguments that are not there."""
@@ -118,13 +172,10 @@ class OutputSchema(_Schema):
 
     def misfit(self, value: Any) -> ValidationError | None:
         """Return how plain JSON values do not fit, without the values themselves, or None if they fit."""
-        if self._validator is None:
-            self._validator = _compiled(self.document)
         if self._validator.is_valid(value):
             return None
-        error = next(_compiled(self.document, mask="the value").iter_errors(value))
-        path = _rooted(_path(error.instance_path))
-        return ValidationError(f"{path}: {_shortened(error.message)}", path)
+        [found, *_] = violations(_author_compiled(self.document, MASK), value, 1)
+        return ValidationError(f"{found.path}: {found.message}", found.path)
 
     def validate_result(self, value: Any) -> None:
         """Compare a result, as plain JSON values, with the schema.
@@ -132,19 +183,7 @@ class OutputSchema(_Schema):
         Raises:
             ValidationError: it does not fit; the message lists every place.
         """
-        self._refuse_violations(value, "Invalid result: ")
-
-
-def _compiled(document: Json, mask: str | None = None) -> Any:
-    import jsonschema_rs
-
-    try:
-        return jsonschema_rs.Draft202012Validator(document, offline=True, mask=mask)
-    except jsonschema_rs.ValidationError as error:
-        place = _path(error.instance_path)
-        raise DefinitionError(f"Invalid JSON Schema: {place + ': ' if place else ''}{error.message}") from None
-    except ValueError as error:
-        raise DefinitionError(f"Invalid JSON Schema: {error}") from None
+        refuse(violations(self._validator, value), "Invalid result: ")
 
 
 def _checked(document: Json) -> list[str]:
@@ -162,12 +201,12 @@ def _checked(document: Json) -> list[str]:
         if isinstance(schema, dict):
             _refuse_outside_references(schema)
             patterns += _patterns(schema)
-            waiting.extend((part, depth + 1) for part in _subschemas(schema))
+            waiting.extend((part, depth + 1) for _, _, part in subschemas(schema))
     return patterns
 
 
 def _refuse_outside_references(schema: Json) -> None:
-    for keyword in _REFERENCES:
+    for keyword in REFERENCES:
         target = schema.get(keyword)
         if isinstance(target, str) and not target.startswith("#"):
             raise DefinitionError(
@@ -177,30 +216,5 @@ def _refuse_outside_references(schema: Json) -> None:
 
 
 def _patterns(schema: Json) -> list[str]:
-    keys = schema.get("patternProperties")
-    found = [schema.get("pattern"), *(keys if isinstance(keys, dict) else ())]
+    found = [schema.get("pattern"), *mapping(schema, "patternProperties")]
     return [pattern for pattern in found if isinstance(pattern, str)]
-
-
-def _subschemas(schema: Json) -> Iterator[Any]:
-    for keyword, value in schema.items():
-        if keyword in _DATA:
-            continue
-        if isinstance(value, dict) and keyword not in _MAPS:
-            yield value
-        elif isinstance(value, dict | list):
-            parts = value.values() if isinstance(value, dict) else value
-            yield from (part for part in parts if isinstance(part, dict | bool | list))
-
-
-def _path(parts: list[str | int]) -> str:
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
-    return path.removeprefix(".")
-
-
-def _rooted(path: str) -> str:
-    return f"${path}" if not path or path.startswith("[") else f"$.{path}"
-
-
-def _shortened(message: str) -> str:
-    return message if len(message) <= LONGEST_VIOLATION else message[:LONGEST_VIOLATION] + "..."

@@ -20,8 +20,9 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import astuple
 
 from dragoman.errors import DefinitionError, DragomanError
-from dragoman.server import docstrings
-from dragoman.server.annotations import (
+from dragoman.schema.coerce import coerce
+from dragoman.schema.python import docstrings
+from dragoman.schema.python.annotations import (
     Unresolved,
     UnsupportedAnnotation,
     Walk,
@@ -29,8 +30,8 @@ from dragoman.server.annotations import (
     describe,
     with_default,
 )
-from dragoman.server.metadata import is_field, read_metadata
-from dragoman.server.shapes import Problem, Shape, decode_hook, is_accepted, problem_of, union_of
+from dragoman.schema.python.constraints import is_field, read_metadata
+from dragoman.schema.python.shapes import Problem, Shape, decode_hook, is_accepted, problem_of, union_of
 from dragoman.types import Json
 
 __all__ = ["ArgumentsRejected", "ContextParameter", "Parameter", "Problem", "Signature"]
@@ -218,7 +219,7 @@ class Signature:
             value = msgspec.json.decode(msgspec.json.encode(parts))
         except (ValueError, RecursionError):
             return []
-        return list(islice(self._shape.problems_within(self._shape.mended(value), ""), MOST_PROBLEMS))
+        return list(islice(self._shape.problems_within(coerce(value, self.input_schema), ""), MOST_PROBLEMS))
 
     def _misspelled(self, unknown: list[str], known: Collection[str], *, strict: bool) -> Iterator[Problem]:
         """Find the arguments that no parameter is named after and that are not to be ignored."""
@@ -238,7 +239,7 @@ class Signature:
             raise ArgumentsRejected((problem_of(str(failure)),))
         try:
             value = msgspec.json.decode(arguments)
-            mended = {} if value is None else self._shape.mended(value)
+            mended = {} if value is None else coerce(value, self.input_schema)
             data = msgspec.json.encode(mended)
         except (ValueError, RecursionError) as error:
             raise _unreadable_arguments(error) from None

@@ -8,7 +8,6 @@ The parts of a shape are looked at only to say what is wrong with a value.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
@@ -19,6 +18,7 @@ from typing import Annotated, Any, NoReturn, Union, cast, get_args, get_origin
 import msgspec
 from msgspec import Struct
 
+from dragoman.schema.walk import TYPES, kinds_of, type_of
 from dragoman.types import Json
 
 _AT = re.compile(r" - at `(?:key` in `)?\$([^`]*)`$")
@@ -145,7 +145,7 @@ class Shape(Struct, kw_only=True, eq=False):
 
     def may_fit(self, value: Any) -> bool:
         """Tell whether a value has one of the JSON types that fit."""
-        kind, fitting = _JSON_TYPES.get(type(value)), self.json_types()
+        kind, fitting = type_of(value), self.json_types()
         return kind in fitting or (kind == "integer" and "number" in fitting)
 
     def json_types(self) -> frozenset[str]:
@@ -156,72 +156,12 @@ class Shape(Struct, kw_only=True, eq=False):
             return frozenset({"object"})
         return frozenset({"array"}) if self.places is not None else _types(self.schema)
 
-    def mended(self, value: Any) -> Any:
-        """Return plain JSON as it was plainly meant.
-
-        Where no text fits, text that holds JSON which may fit becomes that; where only integers fit, an integral number
-        becomes one. Everything else stays as it is.
-        """
-        if isinstance(value, str):
-            return self._held(value)
-        if self.arms:
-            return self._mended_by_arm(value)
-        if isinstance(value, float):
-            is_mendable = "integer" in self.json_types() and "number" not in self.json_types()
-            return int(value) if is_mendable and value.is_integer() else value
-        if isinstance(value, dict):
-            fields = self.fields or {}
-            return {key: _mended(part, fields.get(key, self.item)) for key, part in value.items()}
-        if isinstance(value, list):
-            known = [shape.mended(part) for part, shape in self._entries(value)]
-            return known + value[len(known) :]
-        return value
-
-    def _held(self, text: str) -> Any:
-        if "string" in self.json_types():
-            return text
-        try:
-            held = msgspec.json.decode(text)
-        except (ValueError, RecursionError):
-            return text
-        if isinstance(held, str):
-            return text
-        mended = self.mended(held)
-        return mended if self.may_fit(mended) else text
-
-    def _mended_by_arm(self, value: Any) -> Any:
-        if not self.accepts(value):
-            for arm in self.arms:
-                mended = arm.mended(value)
-                if arm.accepts(mended):
-                    return mended
-        return value
-
-
-def _mended(value: Any, shape: Shape | None) -> Any:
-    return value if shape is None else shape.mended(value)
-
-
-_JSON_TYPES: dict[type, str] = {
-    str: "string",
-    int: "integer",
-    float: "number",
-    bool: "boolean",
-    type(None): "null",
-    dict: "object",
-    list: "array",
-}
-_EVERY_TYPE = frozenset(_JSON_TYPES.values())
-
 
 def _types(schema: Json) -> frozenset[str]:
-    if "type" in schema:
-        named = schema["type"]
-        return frozenset([named] if isinstance(named, str) else named)
-    if "enum" in schema:
-        return frozenset(_JSON_TYPES[type(value)] for value in schema["enum"])
+    if named := kinds_of(schema):
+        return frozenset(named)
     arms = schema.get("anyOf") or schema.get("oneOf")
-    return frozenset().union(*map(_types, arms)) if arms else _EVERY_TYPE
+    return frozenset().union(*map(_types, arms)) if arms else frozenset(TYPES)
 
 
 def _join(path: str, tail: str) -> str:
@@ -316,8 +256,8 @@ def encode_hook(value: Any) -> Any:
     """
     if hasattr(type(value), "__get_pydantic_core_schema__") and "pydantic" in sys.modules:
         return _adapter(cast("Hashable", type(value))).dump_python(value, mode="json", by_alias=True)
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
+    if hasattr(type(value), "__fspath__"):
+        return value.__fspath__()
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Sequence | Set):

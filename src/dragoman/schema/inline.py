@@ -1,19 +1,18 @@
 """A JSON Schema as a tree: no references, no compositions but `anyOf`, no conditions, no boolean schemas.
 
-Theory of operation: a reference is replaced by what it points at, the parts of `allOf` are merged into one, `oneOf`
-becomes `anyOf`, `const` an `enum` of one, and a tuple a list of either of its items. `type` is always a list. What
-such a tree cannot say stands as words at the end of the description. A cycle is cut with an object of any shape. Size
-and depth have a bound, beyond which a schema says nothing: a schema of a few lines can unfold to more than any memory.
+A reference is replaced by what it points at, the parts of `allOf` are merged into one, `oneOf` becomes `anyOf`, `const`
+an `enum` of one, and a tuple a list of either of its items. `type` is always a list. What such a tree cannot say is
+told in words at the end of the description. A cycle is cut with an object of any shape. Size and depth have a bound,
+beyond which a schema says nothing: a schema of a few lines can unfold to more than any memory holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
-from urllib.parse import unquote
 
 import msgspec
 
+from dragoman.schema import walk
 from dragoman.types import Json
 
 MOST_NODES = 2_000
@@ -21,12 +20,7 @@ MOST_LEVELS = 40
 MOST_VARIANTS = 16
 LONGEST_NOTE = 300
 
-TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
-_ALIASES = {"int": "integer", "float": "number", "str": "string", "bool": "boolean", "list": "array", "dict": "object"}
 _TEXTS = frozenset({"description", "title", "format", "pattern"})
-LOWEST = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
-HIGHEST = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
-_NUMBERS = LOWEST | HIGHEST | {"multipleOf"}
 _UNSAYABLE = (
     "not",
     "propertyNames",
@@ -47,85 +41,6 @@ def inline(schema: Any) -> Json:
         inline({"$ref": "#/$defs/City", "$defs": {"City": {"type": "string"}}})  # {"type": ["string"]}
     """
     return _Inliner(schema).node(schema, ())
-
-
-def resolve(reference: str, root: Any) -> Any:
-    """Return what a reference within a schema points at, and None where it points at nothing or out of it."""
-    if not reference.startswith("#"):
-        return None
-    if not reference.startswith("#/"):
-        return root if reference == "#" else _anchored(reference[1:], root)
-    found = root
-    for token in unquote(reference[2:]).split("/"):
-        key = token.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, dict) and key in found:
-            found = found[key]
-        elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
-            found = found[int(key)]
-        else:
-            return None
-    return found
-
-
-def _anchored(name: str, root: Any) -> Any:
-    definitions = [value for key in ("$defs", "definitions") for value in mapping(root, key).values()]
-    for schema in (root, *definitions):
-        if isinstance(schema, dict) and name in (schema.get("$anchor"), schema.get("$dynamicAnchor")):
-            return schema
-    return None
-
-
-def mapping(schema: Any, key: str) -> Json:
-    """Return an object of a schema, empty where it has none."""
-    found = schema.get(key) if isinstance(schema, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def sequence(schema: Json, key: str) -> list[Any]:
-    """Return a list of a schema, empty where it has none."""
-    found = schema.get(key)
-    return found if isinstance(found, list) else []
-
-
-def names_of(schema: Json, key: str) -> list[str]:
-    """Return a list of names of a schema, each once."""
-    return list(dict.fromkeys(name for name in sequence(schema, key) if isinstance(name, str)))
-
-
-def types_of(schema: Json) -> list[str] | None:
-    """Return the types that a schema names, None where it names none."""
-    named = schema.get("type")
-    words = [word.lower() for word in (named if isinstance(named, list) else [named]) if isinstance(word, str)]
-    types = [kind for word in words if (kind := _ALIASES.get(word, word)) in TYPES]
-    if types and schema.get("nullable") is True:
-        types.append("null")
-    return list(dict.fromkeys(types)) or None
-
-
-def type_of(value: Any) -> str:
-    """Return the JSON type of a value."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int):
-        return "integer"
-    if isinstance(value, float):
-        return "number"
-    return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal; True is not 1."""
-    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
-
-
-def distinct(values: Iterable[Any]) -> list[Any]:
-    """Return values without those that repeat an earlier one."""
-    found: dict[bytes, Any] = {}
-    for value in values:
-        found.setdefault(msgspec.json.encode(value, order="deterministic"), value)
-    return list(found.values())
 
 
 def is_never(schema: Any) -> bool:
@@ -173,13 +88,13 @@ def _both(key: str, one: Any, other: Any) -> Any:
     if key == "required":
         return list(dict.fromkeys([*one, *other]))
     if key == "enum":
-        return [value for value in one if any(same(value, known) for known in other)] or one
+        return [value for value in one if any(walk.same(value, known) for known in other)] or one
     if key == "items":
         return merge(one, other)
     if key == "anyOf":
         return _either_of_both(one, other)
-    if key in _NUMBERS - {"multipleOf"}:
-        return max(one, other) if key in LOWEST else min(one, other)
+    if key in walk.LIMITS - {"multipleOf"}:
+        return max(one, other) if key in walk.LOWEST else min(one, other)
     if key == "description":
         return one if other in one else f"{one} {other}"
     if key == "additionalProperties":
@@ -196,12 +111,12 @@ def common_types(one: list[str], other: list[str]) -> list[str]:
 def _either_of_both(one: list[Json], other: list[Json]) -> list[Json]:
     if len(one) * len(other) > MOST_VARIANTS:
         return one
-    return distinct(merge(first, second) for first in one for second in other)
+    return walk.distinct(merge(first, second) for first in one for second in other)
 
 
 class _Inliner:
     def __init__(self, root: Any) -> None:
-        self._root = root
+        self._references = walk.References(root)
         self._nodes = 0
         self._level = 0
 
@@ -220,13 +135,13 @@ class _Inliner:
 
     def _composed(self, schema: Json, trail: tuple[str, ...]) -> Json:
         tree = self._own(schema, trail)
-        for key in ("$ref", "$dynamicRef", "$recursiveRef"):
+        for key in walk.REFERENCES:
             if isinstance(reference := schema.get(key), str):
                 tree = merge(tree, self._target(reference, trail))
-        for part in sequence(schema, "allOf"):
+        for part in walk.sequence(schema, "allOf"):
             tree = merge(tree, self.node(part, trail))
         for key in ("anyOf", "oneOf"):
-            branches = [self.node(branch, trail) for branch in sequence(schema, key) if not is_never(branch)]
+            branches = [self.node(branch, trail) for branch in walk.sequence(schema, key) if not is_never(branch)]
             if branches:
                 tree = merge(tree, _either(branches))
         return self._conditions(tree, schema, trail)
@@ -236,53 +151,50 @@ class _Inliner:
             name = reference.rsplit("/", 1)[-1].lstrip("#")
             like = f"another {name}" if name else "the whole"
             return {"type": ["object"], "description": f"nested, of the same shape as {like}"}
-        target = resolve(reference, self._root)
+        target = self._references.target(reference)
         if target is None:
             return {"description": f"as described by {reference}"}
         return self.node(target, (*trail, reference))
 
     def _own(self, schema: Json, trail: tuple[str, ...]) -> Json:
         tree: Json = {key: value for key, value in schema.items() if key in _TEXTS and isinstance(value, str)}
-        tree |= {key: value for key, value in schema.items() if key in _NUMBERS and type_of(value) in _NUMERIC}
+        tree |= {key: value for key, value in schema.items() if key in walk.LIMITS and walk.type_of(value) in _NUMERIC}
         for limit, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
             if schema.get(limit) is True and bound in tree:
                 tree[limit] = tree.pop(bound)
-        if types := types_of(schema):
+        if types := walk.types_of(schema):
             tree["type"] = types
         if "const" in schema:
             tree["enum"] = [schema["const"]]
-        elif enum := sequence(schema, "enum"):
+        elif enum := walk.sequence(schema, "enum"):
             tree["enum"] = enum
         tree |= {key: schema[key] for key in ("default", "uniqueItems") if key in schema}
         return self._items(self._properties(tree, schema, trail), schema, trail)
 
     def _properties(self, tree: Json, schema: Json, trail: tuple[str, ...]) -> Json:
         if "properties" in schema:
-            properties = mapping(schema, "properties")
+            properties = walk.mapping(schema, "properties")
             tree["properties"] = {
                 name: self.node(value, trail) for name, value in properties.items() if not is_never(value)
             }
-        if required := names_of(schema, "required"):
+        if required := walk.names_of(schema, "required"):
             tree["required"] = required
         additional = schema.get("additionalProperties")
         if isinstance(additional, dict):
             tree["additionalProperties"] = self.node(additional, trail)
         elif isinstance(additional, bool):
-            tree["additionalProperties"] = additional or bool(mapping(schema, "patternProperties"))
+            tree["additionalProperties"] = additional or bool(walk.mapping(schema, "patternProperties"))
         return tree
 
     def _items(self, tree: Json, schema: Json, trail: tuple[str, ...]) -> Json:
-        items, rest = schema.get("items"), schema.get("items")
-        places = sequence(schema, "prefixItems")
-        if isinstance(items, list):
-            places, rest = items, schema.get("additionalItems")
+        places, rest = walk.items_of(schema)
         if places:
             trees = [self.node(place, trail) for place in places]
             trees += [self.node(rest, trail)] if isinstance(rest, dict) else []
-            tree["items"] = _either(distinct(trees))
+            tree["items"] = _either(walk.distinct(trees))
             tree = note(tree, said("items in this order", places))
-        elif isinstance(items, dict):
-            tree["items"] = self.node(items, trail)
+        elif isinstance(rest, dict):
+            tree["items"] = self.node(rest, trail)
         if rest is False:
             tree["maxItems"] = min(len(places), tree.get("maxItems", len(places)))
         return tree
@@ -291,7 +203,7 @@ class _Inliner:
         for key in _UNSAYABLE:
             if key in schema:
                 tree = note(tree, said(key, schema[key]))
-        dependent = mapping(schema, "dependentSchemas") | mapping(schema, "dependencies")
+        dependent = walk.mapping(schema, "dependentSchemas") | walk.mapping(schema, "dependencies")
         for name, part in dependent.items():
             tree = note(tree, said(f"with {name}", part))
         possible = list(dependent.values())
@@ -314,11 +226,11 @@ def _either(branches: list[Json]) -> Json:
         return branches[0]
     if all("enum" in branch and branch.keys() <= {"enum", "type", "title", "description"} for branch in branches):
         return _choices(branches)
-    return {"anyOf": distinct(branches)}
+    return {"anyOf": walk.distinct(branches)}
 
 
 def _choices(branches: list[Json]) -> Json:
-    joined: Json = {"enum": distinct(value for branch in branches for value in branch["enum"])}
+    joined: Json = {"enum": walk.distinct(value for branch in branches for value in branch["enum"])}
     titles = [
         said(str(branch["enum"][0]), branch.get("title") or branch["description"])
         for branch in branches

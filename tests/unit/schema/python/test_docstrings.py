@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.server.docstrings import parse
+from dragoman.schema.python.docstrings import parse
 
 GOOGLE = """Weather for a city.
 

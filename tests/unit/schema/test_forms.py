@@ -3,7 +3,7 @@
 import pytest
 
 from dragoman import DefinitionError
-from dragoman.server.forms import filled_in, form_schema
+from dragoman.schema.forms import filled_in, form_schema
 
 
 def form_of(**properties):

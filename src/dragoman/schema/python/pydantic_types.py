@@ -10,18 +10,9 @@ from typing import Any
 
 import msgspec
 
-from dragoman.server.shapes import Problem, Shape, made_type
+from dragoman.schema.python.shapes import Problem, Shape, made_type
+from dragoman.schema.walk import with_subschemas
 from dragoman.types import Json
-
-_MAPS = ("properties", "patternProperties", "dependentSchemas", "$defs")
-_DATA = ("const", "default", "enum", "examples")
-
-
-def is_of_pydantic(origin: type) -> bool:
-    """Tell whether a class says how pydantic reads it."""
-    return "pydantic" in sys.modules and (
-        hasattr(origin, "__get_pydantic_core_schema__") or hasattr(origin, "__pydantic_validator__")
-    )
 
 
 def read(annotation: Any, definitions: Json, *, for_output: bool = False) -> Shape:
@@ -82,20 +73,12 @@ def _hoisted(adapter: Any, definitions: Json, mode: str) -> Json:
         suffix = f"_{number}"
 
 
-def _untitled(node: Any, automatic: str | None = None) -> Any:
+def _untitled(schema: Json, keyword: str = "", name: str | None = None) -> Json:
     """Drop the titles that pydantic makes of names; those of fields that an author chose stay."""
-    if isinstance(node, list):
-        return [_untitled(part) for part in node]
-    if not isinstance(node, dict):
-        return node
-    kept: Json = {}
-    for keyword, value in node.items():
-        if keyword in _MAPS and isinstance(value, dict):
-            is_field = keyword == "properties"
-            kept[keyword] = {name: _untitled(part, _title(name) if is_field else None) for name, part in value.items()}
-        elif keyword != "title" or (automatic is not None and value != automatic):
-            kept[keyword] = value if keyword in _DATA else _untitled(value)
-    return kept
+    title = schema.get("title")
+    if keyword != "properties" or name is None or title == _title(name):
+        schema = {word: value for word, value in schema.items() if word != "title"}
+    return with_subschemas(schema, _untitled)
 
 
 def _title(name: str) -> str:
