@@ -13,10 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
+from dragoman import types
 from dragoman.errors import DefinitionError, HeaderMismatch, ValidationError
-from dragoman.protocol.jsonrpc import encode
+from dragoman.protocol.jsonrpc import Request, encode
+from dragoman.protocol.methods import Method
 
 PARAM_PREFIX = "mcp-param-"
 ANNOTATION = "x-mcp-header"
@@ -30,6 +32,8 @@ _LARGEST_INTEGER = 2**53 - 1
 _SENTINEL_START, _SENTINEL_END = "=?base64?", "?="
 _SENTINEL = re.compile(r"=\?base64\?(.*)\?=")
 _MAY_BE_ENCODED = ("Mcp-Name", "Mcp-Param-")
+_parts = msgspec.json.Decoder(dict[str, Raw])
+_text = msgspec.json.Decoder(str)
 
 Mirrored = str | int | bool
 
@@ -129,14 +133,47 @@ def read(lines: Iterable[tuple[bytes, bytes]]) -> RequestHeaders:
     return RequestHeaders(**found, params=params)
 
 
-def check_single(headers: RequestHeaders) -> None:
-    """Refuse a repeated header.
+def version_mismatch(headers: RequestHeaders, claimed: str) -> HeaderMismatch:
+    """Return why headers are refused that repeat one of the protocol, or name another version than the body claims."""
+    if headers.repeated is not None:
+        return HeaderMismatch(f"The header {headers.repeated} is repeated; send it once")
+    return _differs("MCP-Protocol-Version", headers.protocol_version, claimed)
+
+
+def check_request(
+    headers: RequestHeaders, message: Request, method: Method | None, params: types.Params | None
+) -> None:
+    """Compare the headers that mirror the method, and the name in the parameters, with the body.
+
+    `method` is None where it is unknown, and `params` where they do not fit it.
 
     Raises:
-        HeaderMismatch: an `Mcp-*` header stands there more than once.
+        HeaderMismatch: one is missing, superfluous, malformed or different.
     """
-    if headers.repeated is not None:
-        raise HeaderMismatch(f"The header {headers.repeated} is repeated; send it once")
+    if headers.method != message.method:
+        raise _differs("Mcp-Method", headers.method, message.method)
+    if method is None or method.name_from is None:
+        return
+    expected: str | None = getattr(params, method.name_from, None)
+    if expected is None:
+        expected = _decode_text(_parts.decode(message.params).get(method.name_from))
+    # Parameters without a name are refused by their own rung; there is nothing to mirror.
+    if expected is not None:
+        check_mirror("Mcp-Name", headers.name, expected)
+    elif headers.name is not None:
+        raise HeaderMismatch("The header Mcp-Name was sent, but the body has no name")
+
+
+def _differs(header: str, sent: str | None, expected: str) -> HeaderMismatch:
+    """Only names and parameters may be wrapped in base64: a proxy that judges by the method must see it."""
+    return HeaderMismatch(f"The header {header} must be {expected!r}, as in the body; it is {sent!r}")
+
+
+def _decode_text(raw: Raw | None) -> str | None:
+    try:
+        return None if raw is None else _text.decode(raw)
+    except msgspec.DecodeError:
+        return None
 
 
 def check_mirror(header: str, sent: str | None, expected: str) -> None:
