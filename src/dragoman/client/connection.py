@@ -43,7 +43,7 @@ from dragoman.runtime.tasks import current_task
 CLOSE_SECONDS = 5.0
 LATE, UNWANTED = "Request timed out", "The client does not wait for it any more"
 OnProgress = Callable[..., Any]
-_PROGRESSING = frozenset(method.name for method in METHODS if method.input_required)
+_PROGRESSING = frozenset(method.name for method in METHODS if method.reports_progress)
 _progress = msgspec.json.Decoder(types.ProgressNotificationParams)
 _ANSWER_BEGINS = re.compile(rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15})\s*,\s*"(?:result|error)"')
 _RESULT_BEGINS = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:result|error)"')

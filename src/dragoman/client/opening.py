@@ -53,7 +53,6 @@ from dragoman.protocol.negotiation import (
     Stateless,
     Verdict,
     agreed,
-    common,
     judge,
     judge_http,
     supported_versions,
@@ -64,6 +63,7 @@ from dragoman.protocol.versions import (
     Version,
     find_version,
     handshake_versions,
+    newest_common,
     stateless_versions,
     version_names,
 )
@@ -476,7 +476,7 @@ class _Attempt:
         try:
             return await self._ask_to_initialize(offered)
         except UnsupportedVersion as error:
-            other = common(supported_versions(error), handshake_versions(self._spoken))
+            other = newest_common(supported_versions(error), handshake_versions(self._spoken))
             if other is None or other is offered:
                 raise
             return await self._ask_to_initialize(other)

@@ -42,7 +42,8 @@ class Method(Struct, frozen=True, kw_only=True):
     """The parameter that the `Mcp-Name` header mirrors."""
     input_required: bool = False
     """The result may be that input is required first."""
-    cancellable: bool = True
+    reports_progress: bool = False
+    """Clients ask to be told of its progress."""
 
     @property
     def is_notification(self) -> bool:
@@ -77,7 +78,6 @@ METHODS: tuple[Method, ...] = (
         params=types.InitializeRequestParams,
         result=types.InitializeResult,
         until=_LEGACY,
-        cancellable=False,
     ),
     Method(name="server/discover", result=types.DiscoverResult, since=V2026_07_28),
     Method(name="ping", result=types.Result, sender=("client", "server"), until=_LEGACY),
@@ -89,6 +89,7 @@ METHODS: tuple[Method, ...] = (
         capability=("tools",),
         name_from="name",
         input_required=True,
+        reports_progress=True,
     ),
     _list("prompts/list", types.ListPromptsResult, "prompts"),
     Method(
@@ -98,6 +99,7 @@ METHODS: tuple[Method, ...] = (
         capability=("prompts",),
         name_from="name",
         input_required=True,
+        reports_progress=True,
     ),
     _list("resources/list", types.ListResourcesResult, "resources"),
     _list("resources/templates/list", types.ListResourceTemplatesResult, "resources"),
@@ -108,6 +110,7 @@ METHODS: tuple[Method, ...] = (
         capability=("resources",),
         name_from="uri",
         input_required=True,
+        reports_progress=True,
     ),
     Method(
         name="resources/subscribe",

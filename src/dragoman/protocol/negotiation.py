@@ -15,7 +15,14 @@ from msgspec import Raw, Struct
 from dragoman import types
 from dragoman.errors import HeaderMismatch, MissingCapability, RpcError, UnsupportedVersion, ValidationError
 from dragoman.protocol.jsonrpc import ErrorResponse, ResultResponse
-from dragoman.protocol.versions import VERSIONS, Version, find_version, handshake_versions, stateless_versions
+from dragoman.protocol.versions import (
+    VERSIONS,
+    Version,
+    find_version,
+    handshake_versions,
+    newest_common,
+    stateless_versions,
+)
 from dragoman.types import decode
 
 
@@ -78,10 +85,10 @@ def _judge_result(answer: ResultResponse, known: tuple[Version, ...]) -> Verdict
     except ValidationError:
         discovered = None
         supported = _read_signs(answer.result)
-    version = common(supported, stateless_versions(known))
+    version = newest_common(supported, stateless_versions(known))
     if version is not None:
         return Stateless(version, discovered)
-    offered = common(supported, handshake_versions(known))
+    offered = newest_common(supported, handshake_versions(known))
     return Handshake(offered) if offered else _fall_back(known, "The server names no version that this client speaks")
 
 
@@ -102,10 +109,10 @@ def _read_signs(result: Raw) -> list[str]:
 
 def _judge_unsupported(error: UnsupportedVersion, known: tuple[Version, ...], *, last: bool) -> Verdict:
     supported = supported_versions(error)
-    version = common(supported, stateless_versions(known))
+    version = newest_common(supported, stateless_versions(known))
     if version is not None:
         return Refused(error) if last else Again(version)
-    offered = common(supported, handshake_versions(known))
+    offered = newest_common(supported, handshake_versions(known))
     return Refused(error) if offered is None else Handshake(offered)
 
 
@@ -113,12 +120,6 @@ def supported_versions(error: RpcError) -> list[str]:
     """Return the versions that an UnsupportedVersion error names, whatever else its data holds."""
     supported = error.data.get("supported") if isinstance(error.data, dict) else None
     return [name for name in supported if isinstance(name, str)] if isinstance(supported, list) else []
-
-
-def common(names: Iterable[str], known: Iterable[Version]) -> Version | None:
-    """Return the newest version that both sides have."""
-    wanted = set(names)
-    return max((version for version in known if version.name in wanted), default=None)
 
 
 def _fall_back(known: tuple[Version, ...], reason: str) -> Verdict:

@@ -104,7 +104,7 @@ class HttpSession:
         self.data = data
         self.running: dict[types.RequestId, Call] = {}
         self.last_used = 0.0
-        self.primes = data.caller is not None and data.caller.version.omits_unknown_id
+        self.primes = data.caller is not None and data.caller.version.primes_streams
         """SHOULD (2025-11-25): "immediately send an SSE event consisting of an event ID and an empty data field"."""
         self._server = server
         self._workers = workers

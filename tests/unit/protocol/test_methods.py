@@ -118,8 +118,12 @@ def test_no_other_method_mirrors_a_name_or_wants_input() -> None:
     }
 
 
-def test_everything_but_the_handshake_can_be_cancelled() -> None:
-    assert [method.name for method in METHODS if not method.cancellable] == ["initialize"]
+def test_clients_ask_for_the_progress_of_what_may_take_long() -> None:
+    assert [method.name for method in METHODS if method.reports_progress] == [
+        "tools/call",
+        "prompts/get",
+        "resources/read",
+    ]
 
 
 @pytest.mark.parametrize(
