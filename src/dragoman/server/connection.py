@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import InternalError, RpcError, Timeout, TransportError, ValidationError
+from dragoman.errors import InternalError, RpcError, TransportError, ValidationError
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.listen import MOST_WAITING, RESOURCE_UPDATED, Subscription
 from dragoman.protocol.peer import Answered, Event, Peer, Reply
@@ -30,6 +30,7 @@ from dragoman.server.call import ELICITATION_COMPLETE, SILENCE, Call, Session
 from dragoman.server.instrument import observe_refusal
 from dragoman.server.notices import opened, serve_notification
 from dragoman.server.telling import announces, is_wanted, log_params
+from dragoman.server.waiting import ask, settle
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -85,7 +86,7 @@ class Connection:
         self._input_ended = True
         self._fail_waiting()
         for ended in self._subscriptions.values():
-            _resolve(ended, None)
+            settle(ended, None)
 
     async def drain(self) -> None:
         """Wait until nothing is in flight."""
@@ -109,7 +110,7 @@ class Connection:
 
     def _fail_waiting(self) -> None:
         for waiter in self._peer.abandon():
-            _reject(waiter, TransportError(GONE))
+            settle(waiter, TransportError(GONE))
 
     async def room(self) -> None:
         """Wait while the client does not take what it is sent; a plain function takes everything."""
@@ -218,7 +219,7 @@ class Connection:
             self._subscriptions[subscription] = ended
             self._send(subscription.acknowledgement())
         if self._input_ended:
-            _resolve(ended, None)
+            settle(ended, None)
         try:
             await ended
             self._send_changes(subscription)
@@ -235,18 +236,7 @@ class Connection:
         """
         if self._input_ended:
             raise TransportError(GONE)
-        answered: asyncio.Future[Raw] = self._loop.create_future()
-        id = self._peer.next_id()
-        self._send(self._peer.send_request(id, method, params, answered))
-        try:
-            async with asyncio.timeout(timeout):
-                return await answered
-        except TimeoutError:
-            self._write(self._peer.cancel(id, f"Timed out after {timeout:g} seconds"))
-            raise Timeout(f"The client did not answer {method} within {timeout:g} seconds", id) from None
-        except (asyncio.CancelledError, GeneratorExit):
-            self._write(self._peer.cancel(id, "The request that asked was cancelled"))
-            raise
+        return await ask(self._peer, self._write, method, params, timeout)
 
     def _begin(self, event: Event | None) -> Coroutine[Any, Any, None] | None:
         """Take in an event, or the end of the stream, and return what is to be run for it."""
@@ -279,7 +269,7 @@ class Connection:
             case GaveUp(id, reason):
                 self._cancel(id, reason)
             case Answered(waiter, outcome):
-                _reject(waiter, outcome) if isinstance(outcome, RpcError) else _resolve(waiter, outcome)
+                settle(waiter, outcome)
             case None:
                 self._end()
             case _:  # progress on requests of ours, and answers that nobody waits for
@@ -366,16 +356,6 @@ class Connection:
     def _write(self, data: bytes | None) -> None:
         if data is not None:
             self._send(data)
-
-
-def _resolve(waiter: asyncio.Future[Any], value: Any) -> None:
-    if not waiter.done():
-        waiter.set_result(value)
-
-
-def _reject(waiter: asyncio.Future[Any], error: Exception) -> None:
-    if not waiter.done():
-        waiter.set_exception(error)
 
 
 def _discard(*_: bytes | Raw) -> None:

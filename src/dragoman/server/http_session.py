@@ -1,5 +1,8 @@
 """One session of the handshake era over HTTP: what this process remembers of it, and the streams that belong to it.
 
+`protocol.peer.Peer` keeps the requests of both directions, as it does for a duplex connection. What the Peer of
+this process cannot match concerns a request in another process, and is sent there.
+
 Each request has a stream of its own: what is said on its way, what is asked of the client, and its response. A stream
 is a bounded log of events with numbers, and at most one exchange that it is written to. When the connection breaks, the
 handler goes on and the log is kept; a client that comes back by GET with the last number that it saw gets the rest.
@@ -11,23 +14,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import DragomanError, InternalError, InvalidRequest, RpcError, Timeout, TransportError
+from dragoman.errors import DragomanError, InternalError, InvalidRequest, RpcError, TransportError
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.exchange import ACCEPTED, BAD_REQUEST, OK
 from dragoman.protocol.listen import RESOURCE_UPDATED, Subscription
+from dragoman.protocol.peer import Answered, Cancelled, Event, Peer, Unmatched
 from dragoman.protocol.sse import EventId
 from dragoman.server.call import ELICITATION_COMPLETE, Call, Session, Silence
 from dragoman.server.retention import Retention, SessionStreams
 from dragoman.server.streams import EventStream, part
 from dragoman.server.telling import announces, is_wanted, log_params
+from dragoman.server.waiting import ask, settle
 from dragoman.server.workers import Changed, Read, Said, Sent, Workers
 from dragoman.transports.exchange import JSON_HEADERS, Exchange
 
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
 
 FORBIDDEN = 403
 _ENDED = InternalError("The session was ended before the request was done; it may have run in part")
-_cancelled = msgspec.json.Decoder(types.CancelledNotificationParams)
+NAME_ENDS = "-"
 
 
 class SessionRefused(DragomanError):
@@ -102,16 +105,18 @@ class HttpSession:
 
     def __init__(self, server: Server, data: SharedSession, *, workers: Workers, retention: Retention) -> None:
         self.data = data
+        self.peer = Peer(server.limits, id_prefix=f"{workers.name}{NAME_ENDS}")
+        """Whose ids, of requests and of streams, begin with the name of this process."""
         self.running: dict[types.RequestId, Call] = {}
         self.last_used = 0.0
-        self.primes = data.caller is not None and data.caller.version.primes_streams
-        """SHOULD (2025-11-25): "immediately send an SSE event consisting of an event ID and an empty data field"."""
+        if data.caller is not None:
+            self.peer.version = data.caller.version
+        # SHOULD (2025-11-25): "immediately send an SSE event consisting of an event ID and an empty data field".
+        self.primes = self.peer.version.primes_streams
         self._server = server
         self._workers = workers
-        self._streams = SessionStreams(self._mint, retention)
+        self._streams = SessionStreams(self.peer.next_id, retention)
         self._standalone: EventStream | None = None
-        self._asked: dict[types.RequestId, asyncio.Future[Raw]] = {}
-        self._minted = 0
         self._loop = asyncio.get_running_loop()
         self._loop_thread = get_ident()
         server.audience.add(self)
@@ -138,10 +143,6 @@ class HttpSession:
         """Keep a stream no longer: nobody can come back to it."""
         self._streams.forget(stream)
 
-    def _mint(self) -> str:
-        self._minted += 1
-        return f"{self._workers.name}-{self._minted}"
-
     def resumed(self, last_event_id: str) -> tuple[EventStream, int]:
         """Return the stream of an event, and its number there.
 
@@ -165,79 +166,51 @@ class HttpSession:
 
     async def ask(self, stream: EventStream, method: str, params: Any, timeout: float) -> Raw:
         """Send a request to the client on a stream, and return what it answers in a POST of its own."""
-        id = self._mint()
-        request = jsonrpc.encode_request(id, method, params)
-        answered: asyncio.Future[Raw] = self._loop.create_future()
-        self._asked[id] = answered
-        try:
-            async with asyncio.timeout(timeout):
-                stream.add(request)
-                return await answered
-        except TimeoutError:
-            self._withdraw(stream, id)
-            raise Timeout(f"The client did not answer {method} within {timeout:g} seconds", id) from None
-        except asyncio.CancelledError:
-            self._withdraw(stream, id)
-            raise
-        finally:
-            del self._asked[id]
+        return await ask(self.peer, stream.add, method, params, timeout)
 
-    def _withdraw(self, stream: EventStream, id: str) -> None:
-        params = types.CancelledNotificationParams(id, "The server does not wait for it any more")
-        stream.add(jsonrpc.encode_notification("notifications/cancelled", params))
+    def begin(self, message: jsonrpc.Request, call: Call) -> None:
+        """Serve a request from now on; the peer was asked before whether its id is in use."""
+        self.peer.accept(message)
+        self.running[message.id] = call
 
-    def take(self, message: jsonrpc.Message) -> None:
-        """Take a notification, or an answer to a request of ours, wherever that is served."""
-        match message:
-            case jsonrpc.ResultResponse(id=id, result=result) if id not in self._asked:
-                self._send_answer(id, jsonrpc.encode_result(id, result))
-            case jsonrpc.ErrorResponse(id=id, error=error) if id is not None and id not in self._asked:
-                self._send_answer(id, jsonrpc.encode_error(id, error))
-            case jsonrpc.Notification("notifications/cancelled", params):
-                if not self._cancel(params):
-                    self._send_on(jsonrpc.encode_notification("notifications/cancelled", params))
+    def finish(self, call: Call, data: bytes) -> bytes:
+        """Serve a request no longer, and return its answer: nothing if it was cancelled."""
+        del self.running[call.request.id]
+        return self.peer.finish(call.request.id, data) or b""
+
+    def take(self, event: Event | None) -> None:
+        """Take what a message of the client brings; what concerns no request here is sent on to the other processes."""
+        match event:
+            case Answered(waiter, outcome):
+                settle(waiter, outcome)
+            case Cancelled(id, reason) if id in self.running:
+                self.running[id].give_up(reason)
+            case Unmatched(message):
+                self._send_on(message)
             case jsonrpc.Notification(method):
                 self._server.notified(method)
-            case _:
-                self._take_answer(message)
-
-    def _send_answer(self, id: types.RequestId, answer: bytes) -> None:
-        worker = str(id).partition("-")[0]
-        if worker != self._workers.name:
-            self._send_on(answer, worker)
-
-    def _send_on(self, message: bytes, to: str | None = None) -> None:
-        assert self.data.id is not None
-        self._workers.send(Sent(self.data.id, message), to)
 
     def take_here(self, data: bytes) -> None:
         """Take a message that came to another process, if it concerns this one."""
-        message = jsonrpc.decode(data, self._server.limits)
-        if isinstance(message, jsonrpc.Notification):
-            self._cancel(message.params)
-        else:
-            self._take_answer(message)
+        event = self.peer.accept(jsonrpc.decode(data, self._server.limits))
+        if not isinstance(event, Unmatched):
+            self.take(event)
 
-    def _take_answer(self, message: jsonrpc.Message | jsonrpc.Batch) -> None:
-        if not isinstance(message, jsonrpc.ResultResponse | jsonrpc.ErrorResponse):
-            return
-        waiting = self._asked.get(message.id) if message.id is not None else None
-        if waiting is None or waiting.done():
-            return
-        if isinstance(message, jsonrpc.ErrorResponse):
-            waiting.set_exception(message.error)
-        else:
-            waiting.set_result(message.result)
+    def _send_on(self, message: jsonrpc.ResultResponse | jsonrpc.ErrorResponse | jsonrpc.Notification) -> None:
+        """Send a cancellation to every process, and an answer to the one whose name its id begins with."""
+        match message:
+            case jsonrpc.Notification(method, params):
+                self._send(jsonrpc.encode_notification(method, params))
+            case jsonrpc.ResultResponse(id, result):
+                self._send(jsonrpc.encode_result(id, result), id)
+            case jsonrpc.ErrorResponse(id, error) if id is not None:
+                self._send(jsonrpc.encode_error(id, error), id)
 
-    def _cancel(self, params: Raw) -> bool:
-        """Give up the request that a cancellation names; false if it is not served here."""
-        with suppress(msgspec.DecodeError):
-            cancelled = _cancelled.decode(params)
-            call = None if cancelled.request_id is None else self.running.get(cancelled.request_id)
-            if call is not None:
-                call.give_up(cancelled.reason)
-                return True
-        return False
+    def _send(self, message: bytes, id: types.RequestId | None = None) -> None:
+        assert self.data.id is not None
+        worker = None if id is None else str(id).partition(NAME_ENDS)[0]
+        if worker != self._workers.name:
+            self._workers.send(Sent(self.data.id, message), worker)
 
     def let_go(self) -> None:
         """Let go of whoever reads what belongs to no request."""
@@ -249,9 +222,8 @@ class HttpSession:
         self._server.audience.discard(self)
         for call in list(self.running.values()):
             call.stop(_ENDED)
-        for waiting in self._asked.values():
-            if not waiting.done():
-                waiting.set_exception(TransportError("The session has ended"))
+        for waiter in self.peer.abandon():
+            settle(waiter, TransportError("The session has ended"))
         for stream in self._open():
             stream.detach()
         self._streams.close()

@@ -11,6 +11,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from dragoman.types import RequestId
+
 if TYPE_CHECKING:
     from dragoman.server.streams import EventStream
 
@@ -58,7 +60,7 @@ def _first(streams: Iterable[EventStream], newest: EventStream) -> EventStream |
 class SessionStreams:
     """The streams of one session, by their names."""
 
-    def __init__(self, mint: Callable[[], str], whole: Retention) -> None:
+    def __init__(self, mint: Callable[[], RequestId], whole: Retention) -> None:
         self.size = 0
         self._mint = mint
         self._whole = whole
@@ -76,7 +78,7 @@ class SessionStreams:
 
     def keep(self, stream: EventStream) -> str:
         """Keep a stream, and return its name; a stream that has ended is forgotten when there are too many."""
-        name = self._mint()
+        name = str(self._mint())
         self._named[name] = stream
         if len(self._named) > MOST_STREAMS:
             ended = [kept for kept in self if kept.finished]

@@ -41,10 +41,8 @@ def peer() -> Peer:
 def test_a_request_is_served_and_answered_once(peer):
     request = only(peer.receive(call(1, "ping")))
     assert isinstance(request, Request)
-    assert peer.serving == [1]
     assert peer.send_result(1, {}) == b'{"jsonrpc":"2.0","id":1,"result":{}}'
     assert peer.send_result(1, {}) is None
-    assert peer.serving == []
 
 
 def test_a_request_may_be_refused_with_an_error(peer):
@@ -59,17 +57,17 @@ def test_an_unterminated_last_line_is_served_at_the_end_of_the_stream(peer):
 
 
 def test_an_id_in_use_is_refused_and_the_first_request_keeps_it(peer):
+    assert peer.refuse_id(1) is None
     peer.receive(call(1))
     answer = replied(peer.receive(call(1)))
+    assert json.loads(peer.refuse_id(1).data) == answer
     assert (answer["id"], answer["error"]["code"]) == (1, -32600)
-    assert peer.serving == [1]
     assert peer.send_result(1, "first") is not None
     assert isinstance(only(peer.receive(call(1))), Request)
 
 
 def test_the_ids_1_and_text_1_are_different(peer):
-    peer.receive(call(1) + call("1"))
-    assert peer.serving == [1, "1"]
+    assert [type(event) for event in peer.receive(call(1) + call("1"))] == [Request, Request]
 
 
 def test_a_cancelled_request_is_never_answered(peer):
@@ -89,8 +87,6 @@ def test_a_cancelled_request_keeps_its_id_until_its_handler_has_ended(peer):
 @pytest.mark.parametrize(
     "notification",
     [
-        cancelled(99),
-        cancelled("1"),
         cancelled(None),
         cancelled(1.5),
         line(method="notifications/cancelled"),
@@ -98,9 +94,18 @@ def test_a_cancelled_request_keeps_its_id_until_its_handler_has_ended(peer):
         line(method="notifications/cancelled", params="x"),
     ],
 )
-def test_unknown_and_malformed_cancellations_are_ignored(peer, notification):
+def test_malformed_cancellations_are_ignored(peer, notification):
     peer.receive(call(1))
     assert peer.receive(notification) == []
+    assert peer.send_result(1, {}) is not None
+
+
+@pytest.mark.parametrize("id", [99, "1"])
+def test_a_cancellation_of_what_is_not_served_here_matches_nothing(peer, id):
+    peer.receive(call(1))
+    unmatched = only(peer.receive(cancelled(id)))
+    assert isinstance(unmatched, Unmatched)
+    assert isinstance(unmatched.message, Notification)
     assert peer.send_result(1, {}) is not None
 
 
@@ -118,7 +123,6 @@ def test_initialize_cannot_be_cancelled(peer):
 def test_a_notification_is_passed_on_and_never_answered(peer):
     event = only(peer.receive(line(method="notifications/initialized")))
     assert isinstance(event, Notification)
-    assert peer.serving == []
 
 
 def test_our_requests_get_ids_that_are_never_used_twice(peer):
@@ -184,7 +188,8 @@ def test_closing_returns_who_still_waits_and_forgets_the_rest(peer):
     peer.send_request(2, "ping", {}, "b")
     assert peer.close() == ["a", "b"]
     assert peer.close() == []
-    assert (peer.serving, peer.waiting) == ([], [])
+    assert peer.waiting == []
+    assert peer.send_result(1, {}) is None
 
 
 @pytest.mark.parametrize(
@@ -251,8 +256,8 @@ def test_a_batch_is_answered_as_one_message_when_its_last_request_is(batching):
     assert [type(event) for event in events] == [Request, Notification, Request]
     assert batching.send_result(2, "b") is None
     assert json.loads(batching.send_result(1, "a") or b"") == [
-        {"jsonrpc": "2.0", "id": 2, "result": "b"},
         {"jsonrpc": "2.0", "id": 1, "result": "a"},
+        {"jsonrpc": "2.0", "id": 2, "result": "b"},
     ]
 
 
@@ -273,9 +278,9 @@ def test_what_is_wrong_in_a_batch_is_answered_with_it(batching):
     answers = json.loads(batching.send_result(1, {}) or b"")
     assert [(answer.get("id"), answer.get("error", {}).get("code")) for answer in answers] == [
         (None, -32600),
+        (1, None),
         (1, -32600),
         (0, -32600),
-        (1, None),
     ]
 
 
@@ -297,7 +302,8 @@ def test_a_batch_is_refused_where_the_version_has_none(peer):
 def test_a_decoded_message_may_be_accepted_directly(peer):
     message = jsonrpc.Request(5, "ping")
     assert peer.accept(message) is message
-    assert peer.serving == [5]
+    assert peer.finish(5, b"encoded already") == b"encoded already"
+    assert peer.finish(5, b"again") is None
 
 
 def test_what_is_done_about_one_message_of_a_chunk_holds_for_the_next(peer):
@@ -320,7 +326,6 @@ def test_an_encoded_result_is_answered_in_parts_without_being_copied(peer):
     assert parts[1] is PAGE
     assert b"".join(map(bytes, parts)) == b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
     assert peer.send_encoded(1, PAGE) is None
-    assert peer.serving == []
 
 
 def test_an_encoded_result_of_a_cancelled_request_is_not_sent(peer):
@@ -342,7 +347,8 @@ def test_requests_that_nobody_will_answer_are_given_back_and_forgotten(peer):
     peer.send_request(1, "ping", {}, "me")
     assert peer.abandon() == ["me"]
     assert peer.abandon() == []
-    assert (peer.serving, peer.waiting) == ([1], [])
+    assert peer.waiting == []
+    assert peer.send_result(1, {}) is not None
 
 
 def test_an_answer_is_matched_whose_id_came_back_as_text():
