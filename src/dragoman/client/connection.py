@@ -4,6 +4,8 @@ The peer machine matches answers, progress and cancellations; `serving.py` answe
 request has a clock that counts while nothing is heard of it: progress winds it up again, and it stands still while a
 handler of ours works on a request of the server. A request whose clock runs out, or whose caller is cancelled, is given
 up, and the server is told so. When the connection ends, every request that waits fails at once.
+
+Its states: `alive`; `lost` when it has ended by itself; `closed` when it was closed, which it may be more than once.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
@@ -37,11 +39,16 @@ from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.methods import METHODS
 from dragoman.protocol.peer import CANCELLED, PROGRESS, Answered, Cancelled, Event, Peer, Progressed, Reply
+from dragoman.protocol.states import Transitions
 from dragoman.protocol.versions import LATEST_HANDSHAKE, Version
 from dragoman.runtime.tasks import current_task
 
 CLOSE_SECONDS = 5.0
 LATE, UNWANTED = "Request timed out", "The client does not wait for it any more"
+ConnectionLife = Literal["alive", "lost", "closed"]
+CONNECTION_LIFE: Transitions[ConnectionLife, Literal["lose", "close"]] = Transitions(
+    {"alive": {"lose": "lost", "close": "closed"}, "lost": {"close": "closed"}, "closed": {"close": "closed"}}
+)
 OnProgress = Callable[..., Any]
 _PROGRESSING = frozenset(method.name for method in METHODS if method.reports_progress)
 _progress = msgspec.json.Decoder(types.ProgressNotificationParams)
@@ -164,8 +171,7 @@ class Connection:
         """What the client said in a handshake that it can do."""
         self.has_introduced = False
         """Whether the server said what it can do."""
-        self.is_alive = True
-        """Whether requests may be sent."""
+        self.state: ConnectionLife = "alive"
         self.error: Exception | None = None
         """Why it has ended by itself."""
         self.on_standstill: Callable[[bool], None] | None = None
@@ -184,7 +190,11 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._clocks = Clocks(self._loop)
         self.serving = Serving(host, self._peer, link, self._start, self._standstill)
-        self._is_closed = False
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether requests may be sent."""
+        return self.state == "alive"
 
     @property
     def version(self) -> Version:
@@ -289,7 +299,7 @@ class Connection:
 
     def _begin(self, method: str, params: dict[str, Any], options: Options) -> tuple[Outgoing, _Pending]:
         """Return a request that is to be sent, and what waits for its answer from now on."""
-        if not self.is_alive:
+        if self.state != "alive":
             raise ConnectError(f"The connection to the server has ended: {self.error or 'it was closed'}")
         peer, tokens, token = self._peer, self._tokens, options.progress_token
         id = peer.next_id()
@@ -426,9 +436,9 @@ class Connection:
             self._clocks.wind_all()
 
     def _lost(self, error: Exception | None) -> None:
-        if not self.is_alive:
+        if self.state != "alive":
             return
-        self.is_alive = False
+        self.state = CONNECTION_LIFE[self.state, "lose"]
         self.error = error or TransportError("The server closed the connection")
         if not self.link.is_http:
             self._fail(self.error)
@@ -445,9 +455,8 @@ class Connection:
     async def close(self) -> None:
         """End the connection; what waits for an answer fails."""
         current = asyncio.current_task()
-        if not self._is_closed:
-            self._is_closed = True
-            self.is_alive = False
+        was, self.state = self.state, CONNECTION_LIFE[self.state, "close"]
+        if was != "closed":
             self.serving.close()
             self._fail(self.error or TransportError("The client was closed while a request waited for its answer"))
             for task in self._background - {current}:

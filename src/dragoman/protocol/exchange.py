@@ -97,18 +97,22 @@ def receive(
     message: jsonrpc.Message | jsonrpc.Batch = jsonrpc.decode(body, limits)
     if type(message) is jsonrpc.Invalid:
         message = jsonrpc.decode_batch(body, limits) or message
+    version = _BY_HEADER.get(sent.protocol_version)
+    is_stateless = version is not None and version.stateless
     try:
         match message:
             case jsonrpc.Request():
-                return _receive_request(sent, message, offer, body)
+                return _receive_request(sent, version, message, offer, body)
             case jsonrpc.Invalid(_, error):
                 raise error
             case jsonrpc.Batch(messages):
-                return _receive_batch(sent, messages, offer)
+                return _receive_batch(version, messages, offer)
             case jsonrpc.Notification():
-                return _receive_notification(sent, message, offer)
-            case _:
-                return _receive_response(sent, message, offer)
+                if is_stateless or eras.claims_stateless(message):
+                    return message
+            case _ if is_stateless:
+                raise InvalidRequest("Clients send no responses in this protocol version")
+        return _in_session(sent, version, message, offer)
     except RpcError as error:
         method = message.method if isinstance(message, jsonrpc.Request) else None
         return _reject(rejection_status(error), error, sent, _id_to_echo(message), method)
@@ -151,8 +155,7 @@ def refuse_media(sent: RequestHeaders) -> Rejection | None:
     return None
 
 
-def _receive_batch(sent: RequestHeaders, messages: list[jsonrpc.Message], offer: eras.Offer) -> Exchange:
-    version = _BY_HEADER.get(sent.protocol_version)
+def _receive_batch(version: Version | None, messages: list[jsonrpc.Message], offer: eras.Offer) -> InSession:
     if version is None or not version.batches or version not in offer.versions:
         raise InvalidRequest("A message must be a JSON object; this protocol version has no batches")
     for message in messages:
@@ -161,24 +164,12 @@ def _receive_batch(sent: RequestHeaders, messages: list[jsonrpc.Message], offer:
     return InSession(messages, batch=True)
 
 
-def _receive_response(sent: RequestHeaders, message: jsonrpc.Message, offer: eras.Offer) -> Exchange:
-    version = _BY_HEADER.get(sent.protocol_version)
-    if version is not None and version.stateless:
-        raise InvalidRequest("Clients send no responses in this protocol version")
-    return _in_session(sent, version, message, offer)
-
-
-def _receive_notification(sent: RequestHeaders, message: jsonrpc.Notification, offer: eras.Offer) -> Exchange:
-    version = _BY_HEADER.get(sent.protocol_version)
-    if (version is not None and version.stateless) or eras.claims_stateless(message):
-        return message
-    return _in_session(sent, version, message, offer)
-
-
 _CLAIM = types.PROTOCOL_VERSION.encode()
 
 
-def _receive_request(sent: RequestHeaders, message: jsonrpc.Request, offer: eras.Offer, body: bytes) -> Exchange:
+def _receive_request(
+    sent: RequestHeaders, version: Version | None, message: jsonrpc.Request, offer: eras.Offer, body: bytes
+) -> Exchange:
     # Quick path: most messages show by a glance that they claim nothing, and are then read once, in their session.
     # In a message with escapes, the claim may be written otherwise.
     if _CLAIM in body or b"\\" in body:
@@ -192,7 +183,6 @@ def _receive_request(sent: RequestHeaders, message: jsonrpc.Request, offer: eras
                 return eras.open(message, offer, read_already=read, sent=sent)
     if message.method == "initialize":
         return InSession([message], is_initialize=True)
-    version = _BY_HEADER.get(sent.protocol_version)
     if version is not None and version.stateless:
         return eras.open(message, offer, sent=sent)
     return _in_session(sent, version, message, offer)

@@ -6,6 +6,9 @@ peer sees to it that nothing is answered then. Requests to the client wait for t
 the session if it shook hands, and to the subscriptions of stateless clients. A long list, which is encoded already, is
 sent in parts where the way out takes them, so that it is not copied. What no request asked for waits while the
 client does not read: equal changes are one then, and the oldest message gives way when too many wait.
+
+Its states: `open`; `ending` once the input has ended, when the client is asked nothing more and what is in flight goes
+on; `closed`, when nothing is sent any more.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec import Raw
 
@@ -24,6 +27,7 @@ from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.listen import MOST_WAITING, RESOURCE_UPDATED, Subscription
 from dragoman.protocol.peer import Answered, Event, Peer, Reply
 from dragoman.protocol.peer import Cancelled as GaveUp
+from dragoman.protocol.states import Transitions
 from dragoman.runtime.relay import Relay
 from dragoman.server import serving
 from dragoman.server.call import ELICITATION_COMPLETE, SILENCE, Call, Session
@@ -38,6 +42,10 @@ if TYPE_CHECKING:
 
 LARGE_BYTES = 64 * 1024
 """From this size on, a result that is encoded already is not copied into its answer."""
+Life = Literal["open", "ending", "closed"]
+LIFE: Transitions[Life, Literal["end", "close"]] = Transitions(
+    {"open": {"end": "ending", "close": "closed"}, "ending": {"close": "closed"}, "closed": {"close": "closed"}}
+)
 GONE = "The client is gone, and will not answer"
 Encoded = TypeVar("Encoded", bytes, bytes | None)
 
@@ -60,7 +68,7 @@ class Connection:
         self._subscriptions: dict[Subscription, asyncio.Future[None]] = {}
         self._waiting: dict[Any, bytes] = {}
         self._flushing: asyncio.Task[None] | None = None
-        self._input_ended = False
+        self._state: Life = "open"
         self._loop = asyncio.get_running_loop()
         self._relay: Relay[Event | None] = Relay(self._loop, self._begin, getattr(send, "write_now", None))
         server.audience.add(self)
@@ -83,7 +91,7 @@ class Connection:
 
     def _end(self) -> None:
         """Wait for nothing that is still to come: all that came before was taken in."""
-        self._input_ended = True
+        self._state = LIFE[self._state, "end"]
         self._fail_waiting()
         for ended in self._subscriptions.values():
             settle(ended, None)
@@ -97,6 +105,7 @@ class Connection:
 
     def close(self) -> None:
         """Cancel what is in flight; nothing is sent any more."""
+        self._state = LIFE[self._state, "close"]
         self._relay.close()  # which leads back to us
         self._send = self._send_parts = _discard
         self._room = None
@@ -218,7 +227,7 @@ class Connection:
         if not self._running[subscription.id].cancelled:
             self._subscriptions[subscription] = ended
             self._send(subscription.acknowledgement())
-        if self._input_ended:
+        if self._state != "open":
             settle(ended, None)
         try:
             await ended
@@ -234,7 +243,7 @@ class Connection:
             Timeout: it did not answer in time.
             TransportError: it is gone.
         """
-        if self._input_ended:
+        if self._state != "open":
             raise TransportError(GONE)
         return await ask(self._peer, self._write, method, params, timeout)
 

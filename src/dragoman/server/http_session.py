@@ -8,6 +8,9 @@ is a bounded log of events with numbers, and at most one exchange that it is wri
 handler goes on and the log is kept; a client that comes back by GET with the last number that it saw gets the rest.
 What belongs to no request goes to the one stream that the client opened by GET; the newest wins. A request that is
 answered by one body before anything needs its stream is given none.
+
+Its states: `new` until its client sends something in it, `used` from then on, `ended` when nothing is served in it any
+more: it was ended, has lapsed, or gave way.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Raw
 
@@ -26,6 +29,7 @@ from dragoman.protocol.exchange import ACCEPTED, BAD_REQUEST, OK
 from dragoman.protocol.listen import RESOURCE_UPDATED, Subscription
 from dragoman.protocol.peer import Answered, Cancelled, Event, Peer, Unmatched
 from dragoman.protocol.sse import EventId
+from dragoman.protocol.states import Transitions
 from dragoman.server.call import ELICITATION_COMPLETE, Call, Session, Silence
 from dragoman.server.retention import Retention, SessionStreams
 from dragoman.server.streams import EventStream, part
@@ -39,8 +43,13 @@ if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 FORBIDDEN = 403
+OVER = "The session has ended"
 _ENDED = InternalError("The session was ended before the request was done; it may have run in part")
 NAME_ENDS = "-"
+SessionLife = Literal["new", "used", "ended"]
+SESSION_LIFE: Transitions[SessionLife, Literal["use", "end"]] = Transitions(
+    {"new": {"use": "used", "end": "ended"}, "used": {"use": "used", "end": "ended"}}
+)
 
 
 class SessionRefused(DragomanError):
@@ -98,12 +107,11 @@ class HttpSession:
     """What this process remembers of one session."""
 
     holder: Holder
-    is_used = False
-    """Whether anything was sent in it since it began here."""
     expires_at = 0
     """The last second in which it takes requests, since the epoch."""
 
     def __init__(self, server: Server, data: SharedSession, *, workers: Workers, retention: Retention) -> None:
+        self.state: SessionLife = "new"
         self.data = data
         self.peer = Peer(server.limits, id_prefix=f"{workers.name}{NAME_ENDS}")
         """Whose ids, of requests and of streams, begin with the name of this process."""
@@ -166,6 +174,8 @@ class HttpSession:
 
     async def ask(self, stream: EventStream, method: str, params: Any, timeout: float) -> Raw:
         """Send a request to the client on a stream, and return what it answers in a POST of its own."""
+        if self.state == "ended":
+            raise TransportError(OVER)
         return await ask(self.peer, stream.add, method, params, timeout)
 
     def begin(self, message: jsonrpc.Request, call: Call) -> None:
@@ -219,11 +229,12 @@ class HttpSession:
 
     def end(self) -> None:
         """End the session: what runs is given up, who waits is told, who reads is let go."""
+        self.state = SESSION_LIFE[self.state, "end"]
         self._server.audience.discard(self)
         for call in list(self.running.values()):
             call.stop(_ENDED)
         for waiter in self.peer.abandon():
-            settle(waiter, TransportError("The session has ended"))
+            settle(waiter, TransportError(OVER))
         for stream in self._open():
             stream.detach()
         self._streams.close()
@@ -400,7 +411,7 @@ class SessionChannel:
         if self._is_over:
             return False
         if self._stream is not None:
-            return not self._stream.finished
+            return not self._stream.is_finished
         return self._exchange is not None and not self._exchange.ended
 
     def _say(self, message: bytes) -> None:

@@ -81,7 +81,7 @@ class SessionStreams:
         name = str(self._mint())
         self._named[name] = stream
         if len(self._named) > MOST_STREAMS:
-            ended = [kept for kept in self if kept.finished]
+            ended = [kept for kept in self if kept.is_finished]
             oldest = next((kept for kept in ended if kept.is_delivered), ended[0] if ended else None)
             if oldest is not None:
                 self.forget(oldest)
@@ -95,7 +95,7 @@ class SessionStreams:
 
     def drop(self, stream: EventStream) -> None:
         """Drop the events of a stream; one that has ended is forgotten."""
-        if stream.finished:
+        if stream.is_finished:
             self.forget(stream)
         else:
             self._let_go(stream)

@@ -1,17 +1,38 @@
-"""The events of a session's streams, which outlive the connections that they are read by."""
+"""The events of a session's streams, which outlive the connections that they are read by.
+
+The states of a stream tell two things: whether an exchange reads it, and whether its last event was added.
+
+    idle      --attach-->  read            --detach-->  idle           events may follow
+    idle      --finish-->  finished
+    read      --finish-->  finishing                                   the reader is to be given the last event
+    finishing --detach-->  finished        --attach-->  finishing      a client came back for the rest
+"""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 from dragoman.protocol import sse
 from dragoman.protocol.sse import EventId
+from dragoman.protocol.states import Transitions
 from dragoman.server.retention import STREAM_BYTES, SessionStreams
 from dragoman.stores import EventLog, Store
 from dragoman.transports.exchange import Exchange
 
 RETRY_MILLISECONDS = 1000
 PART_SECONDS = 1.0
+
+
+StreamLife = Literal["idle", "read", "finishing", "finished"]
+STREAM_LIFE: Transitions[StreamLife, Literal["attach", "detach", "finish"]] = Transitions(
+    {
+        "idle": {"attach": "read", "finish": "finished"},
+        "read": {"detach": "idle", "finish": "finishing"},
+        "finishing": {"detach": "finished"},
+        "finished": {"attach": "finishing"},
+    }
+)
 
 
 class EventStream:
@@ -22,12 +43,8 @@ class EventStream:
     have an event, and are given no name, by which they could be found.
     """
 
-    is_empty = True
-    """Whether nothing was ever added."""
-    finished = False
+    state: StreamLife = "idle"
     reader: Exchange | None = None
-
-    is_named = False
     size = 0
     """How many bytes are kept of it."""
     is_waiting = False
@@ -51,10 +68,24 @@ class EventStream:
         self._primes = primes
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever added."""
+        return self._sequence == 0
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the last event was added."""
+        return self.state in ("finishing", "finished")
+
+    @property
+    def is_named(self) -> bool:
+        """Whether a client can come back to it."""
+        return self._name != ""
+
+    @property
     def name(self) -> str:
         """What it is called, from when it is first asked for."""
-        if not self.is_named:
-            self.is_named = True
+        if not self._name:
             self._name = self._streams.keep(self)
         return self._name
 
@@ -83,6 +114,7 @@ class EventStream:
             self._first = self._written
             exchange.opening = self.opening
         exchange.on_gone = self.detach
+        self.state = STREAM_LIFE[self.state, "attach"]
         self.reader = exchange
         self._let_go = let_go
         if exchange.gone:  # and does not tell so again
@@ -97,6 +129,7 @@ class EventStream:
         reader = self.reader
         if reader is None:
             return
+        self.state = STREAM_LIFE[self.state, "detach"]
         self.reader = reader.on_gone = reader.opening = None
         if self._let_go is not None:
             if not self._let_go.done():
@@ -113,15 +146,15 @@ class EventStream:
 
     def add(self, message: bytes, *, last: bool = False) -> None:
         """Add a message to the stream, to be written soon; nothing follows the last."""
-        if self.finished:
+        if self.is_finished:
             return
-        self.is_empty = False
         self._sequence += 1
         log = self._log
         if log is None:
             log = self._log = self._store.event_log(self.name)
         log.append(self._sequence, sse.encode(message, id=EventId(self.name, self._sequence).encode()))
-        self.finished = last
+        if last:
+            self.state = STREAM_LIFE[self.state, "finish"]
         before, self.size = self.size, log.size + STREAM_BYTES
         self._streams.grown(self, self.size - before)
         if self.reader is not None and (self._flushing is None or self._flushing.done()):
@@ -135,13 +168,13 @@ class EventStream:
 
     async def flush(self) -> None:
         """Write to the reader what it has not got yet; the last message lets it go."""
-        if self.is_empty:
+        if not self._sequence:
             return
         if self._writing is None:
             self._writing = asyncio.Lock()
         async with self._writing:
-            while self.reader is not None and (self._written < self._sequence or self.finished):
-                reader, last, log = self.reader, self.finished, self._log
+            while self.reader is not None and (self._written < self._sequence or self.state == "finishing"):
+                reader, last, log = self.reader, self.state == "finishing", self._log
                 missed = None if log is None else log.after(self._written)
                 self._written = self._sequence
                 await reader.stream(b"" if missed is None else await missed, last=last)
