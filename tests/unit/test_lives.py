@@ -62,8 +62,8 @@ def test_every_state_can_be_reached_and_is_explained_at_the_head_of_its_file(mod
 @pytest.mark.parametrize(
     ("happens", "states"),
     [
-        (["end", "close", "close"], ["ending", "closed", "closed"]),
-        (["close", "close"], ["closed", "closed"]),
+        (["end", "end", "close", "close"], ["ending", "ending", "closed", "closed"]),
+        (["close", "close", "end"], ["closed", "closed", "closed"]),
     ],
 )
 async def test_a_connection_of_a_server_ends_its_input_and_is_closed(happens, states):

@@ -61,9 +61,9 @@ from dragoman.protocol.versions import (
     LATEST_HANDSHAKE,
     VERSIONS,
     Version,
+    common,
     find_version,
     handshake_versions,
-    newest_common,
     stateless_versions,
     version_names,
 )
@@ -476,7 +476,7 @@ class _Attempt:
         try:
             return await self._ask_to_initialize(offered)
         except UnsupportedVersion as error:
-            other = newest_common(supported_versions(error), handshake_versions(self._spoken))
+            other = common(supported_versions(error), handshake_versions(self._spoken))
             if other is None or other is offered:
                 raise
             return await self._ask_to_initialize(other)

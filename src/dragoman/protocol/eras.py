@@ -8,7 +8,7 @@ into what a version carries. The era is decided by each message's `_meta` alone 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
@@ -28,6 +28,8 @@ from dragoman.protocol.versions import (
 )
 from dragoman.types.decoding import decoders
 from dragoman.types.kept import Kept
+
+T = TypeVar("T")
 
 
 class Caller(Struct, frozen=True):
@@ -164,10 +166,10 @@ def read(message: jsonrpc.Request, offer: Offer) -> Read:
         params = None if method is None else decoders[method.params].decode(message.params)
     except (msgspec.DecodeError, RecursionError):
         params = None
-    raw_meta = _read_head(message.params) if params is None else params.meta
+    raw_meta = _decode(_head, message.params).meta if params is None else params.meta
     if raw_meta is UNSET or raw_meta == _NULL:
         return _NO_META, UNSET, params
-    return _decode_meta(raw_meta), raw_meta, params
+    return _decode(_request_meta, raw_meta), raw_meta, params
 
 
 def claims_stateless(message: jsonrpc.Request | jsonrpc.Notification) -> bool:
@@ -179,16 +181,9 @@ def claims_stateless(message: jsonrpc.Request | jsonrpc.Notification) -> bool:
         return False
 
 
-def _read_head(params: Raw) -> Raw | UnsetType:
+def _decode(decoder: msgspec.json.Decoder[T], raw: Raw) -> T:
     try:
-        return _head.decode(params).meta
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidParams(f"Invalid parameters: {error}") from None
-
-
-def _decode_meta(raw: Raw) -> types.RequestMeta:
-    try:
-        return _request_meta.decode(raw)
+        return decoder.decode(raw)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidParams(f"Invalid parameters: {error}") from None
 

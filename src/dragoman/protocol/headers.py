@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -156,7 +157,8 @@ def check_request(
         return
     expected: str | None = getattr(params, method.name_from, None)
     if expected is None:
-        expected = _decode_text(_parts.decode(message.params).get(method.name_from))
+        with suppress(KeyError, msgspec.DecodeError):
+            expected = _text.decode(_parts.decode(message.params)[method.name_from])
     # Parameters without a name are refused by their own rung; there is nothing to mirror.
     if expected is not None:
         check_mirror("Mcp-Name", headers.name, expected)
@@ -167,13 +169,6 @@ def check_request(
 def _differs(header: str, sent: str | None, expected: str) -> HeaderMismatch:
     """Only names and parameters may be wrapped in base64: a proxy that judges by the method must see it."""
     return HeaderMismatch(f"The header {header} must be {expected!r}, as in the body; it is {sent!r}")
-
-
-def _decode_text(raw: Raw | None) -> str | None:
-    try:
-        return None if raw is None else _text.decode(raw)
-    except msgspec.DecodeError:
-        return None
 
 
 def check_mirror(header: str, sent: str | None, expected: str) -> None:

@@ -15,14 +15,7 @@ from msgspec import Raw, Struct
 from dragoman import types
 from dragoman.errors import HeaderMismatch, MissingCapability, RpcError, UnsupportedVersion, ValidationError
 from dragoman.protocol.jsonrpc import ErrorResponse, ResultResponse
-from dragoman.protocol.versions import (
-    VERSIONS,
-    Version,
-    find_version,
-    handshake_versions,
-    newest_common,
-    stateless_versions,
-)
+from dragoman.protocol.versions import VERSIONS, Version, common, find_version, handshake_versions, stateless_versions
 from dragoman.types import decode
 
 
@@ -85,10 +78,10 @@ def _judge_result(answer: ResultResponse, known: tuple[Version, ...]) -> Verdict
     except ValidationError:
         discovered = None
         supported = _read_signs(answer.result)
-    version = newest_common(supported, stateless_versions(known))
+    version = common(supported, stateless_versions(known))
     if version is not None:
         return Stateless(version, discovered)
-    offered = newest_common(supported, handshake_versions(known))
+    offered = common(supported, handshake_versions(known))
     return Handshake(offered) if offered else _fall_back(known, "The server names no version that this client speaks")
 
 
@@ -109,10 +102,10 @@ def _read_signs(result: Raw) -> list[str]:
 
 def _judge_unsupported(error: UnsupportedVersion, known: tuple[Version, ...], *, last: bool) -> Verdict:
     supported = supported_versions(error)
-    version = newest_common(supported, stateless_versions(known))
+    version = common(supported, stateless_versions(known))
     if version is not None:
         return Refused(error) if last else Again(version)
-    offered = newest_common(supported, handshake_versions(known))
+    offered = common(supported, handshake_versions(known))
     return Refused(error) if offered is None else Handshake(offered)
 
 

@@ -22,7 +22,7 @@ class Version(Struct, frozen=True, order=True, kw_only=True, cache_hash=True):
     omits_unknown_id: bool = False
     """An error whose request cannot be told has no id, where earlier versions send null."""
     primes_streams: bool = False
-    """A stream of a session begins with an event that only tells its id, so that the client can come back."""
+    """SHOULD (2025-11-25): "immediately send an SSE event consisting of an event ID and an empty data field"."""
     any_structured_content: bool = False
     """Structured content may be any JSON value, where earlier versions have objects only."""
     resource_not_found: int = -32002
@@ -80,7 +80,7 @@ def version_names(versions: Iterable[Version]) -> list[str]:
     return [version.name for version in sorted(versions, reverse=True)]
 
 
-def newest_common(names: Iterable[str], known: Iterable[Version]) -> Version | None:
+def common(names: Iterable[str], known: Iterable[Version]) -> Version | None:
     """Return the newest version that both sides have."""
     wanted = set(names)
     return max((version for version in known if version.name in wanted), default=None)

@@ -8,7 +8,7 @@ sent in parts where the way out takes them, so that it is not copied. What no re
 client does not read: equal changes are one then, and the oldest message gives way when too many wait.
 
 Its states: `open`; `ending` once the input has ended, when the client is asked nothing more and what is in flight goes
-on; `closed`, when nothing is sent any more.
+on; `closed`, when nothing is sent any more. Its carrier may say twice that the input has ended, or that it is closed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,11 @@ LARGE_BYTES = 64 * 1024
 """From this size on, a result that is encoded already is not copied into its answer."""
 Life = Literal["open", "ending", "closed"]
 LIFE: Transitions[Life, Literal["end", "close"]] = Transitions(
-    {"open": {"end": "ending", "close": "closed"}, "ending": {"close": "closed"}, "closed": {"close": "closed"}}
+    {
+        "open": {"end": "ending", "close": "closed"},
+        "ending": {"end": "ending", "close": "closed"},
+        "closed": {"end": "closed", "close": "closed"},
+    }
 )
 GONE = "The client is gone, and will not answer"
 Encoded = TypeVar("Encoded", bytes, bytes | None)

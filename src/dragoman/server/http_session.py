@@ -119,8 +119,6 @@ class HttpSession:
         self.last_used = 0.0
         if data.caller is not None:
             self.peer.version = data.caller.version
-        # SHOULD (2025-11-25): "immediately send an SSE event consisting of an event ID and an empty data field".
-        self.primes = self.peer.version.primes_streams
         self._server = server
         self._workers = workers
         self._streams = SessionStreams(self.peer.next_id, retention)
@@ -145,7 +143,7 @@ class HttpSession:
 
     def open_stream(self) -> EventStream:
         """Return a new stream, which is kept from when it has a name."""
-        return EventStream(self._workers.store, self._streams, primes=self.primes)
+        return EventStream(self._workers.store, self._streams, primes=self.peer.version.primes_streams)
 
     def forget(self, stream: EventStream) -> None:
         """Keep a stream no longer: nobody can come back to it."""
@@ -208,19 +206,18 @@ class HttpSession:
 
     def _send_on(self, message: jsonrpc.ResultResponse | jsonrpc.ErrorResponse | jsonrpc.Notification) -> None:
         """Send a cancellation to every process, and an answer to the one whose name its id begins with."""
+        id: types.RequestId | None = None
         match message:
             case jsonrpc.Notification(method, params):
-                self._send(jsonrpc.encode_notification(method, params))
+                data = jsonrpc.encode_notification(method, params)
             case jsonrpc.ResultResponse(id, result):
-                self._send(jsonrpc.encode_result(id, result), id)
-            case jsonrpc.ErrorResponse(id, error) if id is not None:
-                self._send(jsonrpc.encode_error(id, error), id)
-
-    def _send(self, message: bytes, id: types.RequestId | None = None) -> None:
-        assert self.data.id is not None
+                data = jsonrpc.encode_result(id, result)
+            case jsonrpc.ErrorResponse(id, error):
+                data = jsonrpc.encode_error(id, error)
         worker = None if id is None else str(id).partition(NAME_ENDS)[0]
+        assert self.data.id is not None
         if worker != self._workers.name:
-            self._workers.send(Sent(self.data.id, message), worker)
+            self._workers.send(Sent(self.data.id, data), worker)
 
     def let_go(self) -> None:
         """Let go of whoever reads what belongs to no request."""
@@ -335,7 +332,7 @@ class SessionChannel:
         self._streams = streams
         self._stream: EventStream | None = None
         self._is_over = False
-        if session.primes:
+        if session.peer.version.primes_streams:
             exchange.opening = self._opening
 
     def _opening(self) -> bytes:
@@ -363,7 +360,7 @@ class SessionChannel:
         """Send the response, or nothing: as one body, if the client takes that and nothing was streamed before."""
         self._is_over = True
         stream = self._stream
-        reader = self._exchange if stream is None else stream.reader if stream.is_empty else None
+        reader = self._exchange if stream is None else None if stream.sequence else stream.reader
         if reader is not None and not reader.streaming and (json or not data):
             return reader.reply(status, data, JSON_HEADERS) if data else reader.reply(ACCEPTED)
         return self._finish(data)

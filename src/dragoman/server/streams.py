@@ -45,13 +45,14 @@ class EventStream:
 
     state: StreamLife = "idle"
     reader: Exchange | None = None
+    sequence = 0
+    """The number of the last event; 0 if nothing was ever added."""
     size = 0
     """How many bytes are kept of it."""
     is_waiting = False
     """Whether it was found to wait for its client when room was needed."""
 
     _name = ""
-    _sequence = 0
     _written = 0
     _delivered = 0
     _first = 0
@@ -66,11 +67,6 @@ class EventStream:
         self._store = store
         self._streams = streams
         self._primes = primes
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing was ever added."""
-        return self._sequence == 0
 
     @property
     def is_finished(self) -> bool:
@@ -92,13 +88,13 @@ class EventStream:
     @property
     def is_delivered(self) -> bool:
         """Whether every event was written to a client."""
-        return self._delivered == self._sequence
+        return self._delivered == self.sequence
 
     @property
     def may_go(self) -> bool:
         """Whether nobody is about to be given its events, or is being given them."""
         is_writing = self._writing is not None and self._writing.locked()
-        return self.reader is None or (self._written == self._sequence and not is_writing)
+        return self.reader is None or (self._written == self.sequence and not is_writing)
 
     def attach(
         self, exchange: Exchange, after: int | None = None, *, let_go: asyncio.Future[None] | None = None
@@ -109,7 +105,7 @@ class EventStream:
         """
         if self.reader is not None:
             self.detach()
-        self._written = self._sequence if after is None else min(after, self._sequence)
+        self._written = self.sequence if after is None else min(after, self.sequence)
         if self._primes and after is None:
             self._first = self._written
             exchange.opening = self.opening
@@ -148,11 +144,11 @@ class EventStream:
         """Add a message to the stream, to be written soon; nothing follows the last."""
         if self.is_finished:
             return
-        self._sequence += 1
+        self.sequence += 1
         log = self._log
         if log is None:
             log = self._log = self._store.event_log(self.name)
-        log.append(self._sequence, sse.encode(message, id=EventId(self.name, self._sequence).encode()))
+        log.append(self.sequence, sse.encode(message, id=EventId(self.name, self.sequence).encode()))
         if last:
             self.state = STREAM_LIFE[self.state, "finish"]
         before, self.size = self.size, log.size + STREAM_BYTES
@@ -168,21 +164,21 @@ class EventStream:
 
     async def flush(self) -> None:
         """Write to the reader what it has not got yet; the last message lets it go."""
-        if not self._sequence:
+        if not self.sequence:
             return
         if self._writing is None:
             self._writing = asyncio.Lock()
         async with self._writing:
-            while self.reader is not None and (self._written < self._sequence or self.state == "finishing"):
+            while self.reader is not None and (self._written < self.sequence or self.state == "finishing"):
                 reader, last, log = self.reader, self.state == "finishing", self._log
                 missed = None if log is None else log.after(self._written)
-                self._written = self._sequence
+                self._written = self.sequence
                 await reader.stream(b"" if missed is None else await missed, last=last)
                 if not reader.gone:
                     self._delivered = self._written
                 if last and self.reader is reader:
                     self.detach()
-            if self.is_waiting and self._delivered == self._sequence:
+            if self.is_waiting and self._delivered == self.sequence:
                 self._streams.delivered(self)
 
     async def let_go(self) -> None:

@@ -23,21 +23,17 @@ async def ask(peer: Peer, send: Callable[[bytes], None], method: str, params: An
     answered: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
     id = peer.next_id()
     send(peer.send_request(id, method, params, answered))
-
-    def withdraw(reason: str) -> None:
-        notice = peer.cancel(id, reason)
-        if notice is not None:
-            send(notice)
-
+    reason = "The request that asked was cancelled"
     try:
         async with asyncio.timeout(timeout):
             return await answered
     except TimeoutError:
-        withdraw(f"Timed out after {timeout:g} seconds")
+        reason = f"Timed out after {timeout:g} seconds"
         raise Timeout(f"The client did not answer {method} within {timeout:g} seconds", id) from None
-    except (asyncio.CancelledError, GeneratorExit):
-        withdraw("The request that asked was cancelled")
-        raise
+    finally:
+        notice = peer.cancel(id, reason)  # None if it was answered
+        if notice is not None:
+            send(notice)
 
 
 def settle(waiter: asyncio.Future[Any], outcome: Any) -> None:
