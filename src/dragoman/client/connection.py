@@ -38,9 +38,9 @@ from dragoman.protocol.fields import trim
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.methods import METHODS
-from dragoman.protocol.peer import CANCELLED, PROGRESS, Answered, Cancelled, Event, Peer, Progressed, Reply
+from dragoman.protocol.peer import CANCELLED, Answered, Cancelled, Event, Peer, Progressed, Reply
 from dragoman.protocol.states import Transitions
-from dragoman.protocol.versions import LATEST_HANDSHAKE, Version
+from dragoman.protocol.versions import Version
 from dragoman.runtime.tasks import current_task
 
 CLOSE_SECONDS = 5.0
@@ -51,7 +51,6 @@ CONNECTION_LIFE: Transitions[ConnectionLife, Literal["lose", "close"]] = Transit
 )
 OnProgress = Callable[..., Any]
 _PROGRESSING = frozenset(method.name for method in METHODS if method.reports_progress)
-_progress = msgspec.json.Decoder(types.ProgressNotificationParams)
 _ANSWER_BEGINS = re.compile(rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15})\s*,\s*"(?:result|error)"')
 _RESULT_BEGINS = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:result|error)"')
 _ANSWER_ENDS = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
@@ -179,10 +178,8 @@ class Connection:
         self._host = host
         self._limits = limits
         self._peer = Peer(limits)
-        self._version = LATEST_HANDSHAKE
         self._envelope: dict[str, Raw] = {}
         self._meta_begins = b"{"
-        self._tokens: dict[types.ProgressToken | None, _Pending] = {}
         self._answering = 0
         self._is_flooded = False
         self._background: set[asyncio.Task[Any]] = set()
@@ -199,7 +196,7 @@ class Connection:
     @property
     def version(self) -> Version:
         """The version that is spoken."""
-        return self._version
+        return self._peer.version
 
     async def open(self) -> None:
         """Open the link."""
@@ -207,7 +204,6 @@ class Connection:
 
     def speak(self, version: Version) -> None:
         """Speak a version from now on."""
-        self._version = version
         self.link.version = version
         self._peer.version = version
         self._envelope = self._introduction(version) if version.stateless else {}
@@ -268,7 +264,7 @@ class Connection:
             raise
         finally:
             if options.progress_token is not None:
-                self._tokens.pop(options.progress_token, None)
+                self._peer.tokens.pop(options.progress_token, None)
         return pending.result()
 
     async def _wait(self, pending: _Pending, message: Outgoing, clock: Clock, sending: Awaitable[None] | None) -> None:
@@ -301,14 +297,14 @@ class Connection:
         """Return a request that is to be sent, and what waits for its answer from now on."""
         if self.state != "alive":
             raise ConnectError(f"The connection to the server has ended: {self.error or 'it was closed'}")
-        peer, tokens, token = self._peer, self._tokens, options.progress_token
+        peer, tokens, token = self._peer, self._peer.tokens, options.progress_token
         id = peer.next_id()
         while id in tokens:  # an id is a progress token too
             id = peer.next_id()
         if token is not None and (token in tokens or token in peer.waiting):
             raise ValueError(f"The progress token {token!r} is in use by a request that waits for its answer")
         meta, headers = self._meta(method, id, options), options.headers
-        if self.link.is_http and options.mirrored is not None and self._version.stateless:
+        if self.link.is_http and options.mirrored is not None and self._peer.version.stateless:
             headers = {**options.mirrored.build(params["arguments"]), **(headers or {})}
         pending = _Pending(options.on_progress)
         data = peer.send_request(id, method, {**params, "_meta": meta} if meta else params, pending)
@@ -329,7 +325,7 @@ class Connection:
     def _abandon(self, message: Outgoing, error: BaseException, *, may_cancel: bool) -> None:
         assert message.id is not None
         notice = self._peer.cancel(message.id, _reason(error))
-        closes = self.link.is_http and self._version.stateless
+        closes = self.link.is_http and self._peer.version.stateless
         if notice is not None and may_cancel and self.is_alive and not closes:
             telling = self._start(self._tell(Outgoing(notice, CANCELLED)))
             self._telling.add(telling)
@@ -346,7 +342,7 @@ class Connection:
         Raises:
             TransportError: it could not be sent.
         """
-        await self.link.send(Outgoing(self._peer.send_notification(method, params), method))
+        await self.link.send(Outgoing(jsonrpc.encode_notification(method, params), method))
 
     async def _tell(self, message: Outgoing) -> None:
         with suppress(TransportError, RpcError):
@@ -361,7 +357,7 @@ class Connection:
     def receive(self, data: bytes) -> asyncio.Future[None] | None:
         """Take a message of the server; what is returned is done when the next one may follow, None is at once."""
         room = None
-        for event in self._peer.receive_message(data) or self._second_look(data):
+        for event in self._peer.receive_message(data):
             if type(event) is Answered:
                 event.waiter.settle(event.outcome)
             else:
@@ -379,20 +375,6 @@ class Connection:
             assert isinstance(unreadable, jsonrpc.Invalid)
             error = InternalError(f"The answer is malformed: {unreadable.error}")
             self.receive(jsonrpc.encode_error(int(found[1]), error))
-
-    def _second_look(self, data: bytes) -> list[Event]:
-        """Return what a message brings that the peer made nothing of: progress under a token that is no id of ours, or
-        an answer that is malformed, for which nobody is to wait on."""
-        message = jsonrpc.decode(data)
-        if isinstance(message, jsonrpc.Notification) and message.method == PROGRESS and self._tokens:
-            with suppress(msgspec.DecodeError):
-                params = _progress.decode(message.params)
-                pending = self._tokens.get(params.progress_token)
-                return [] if pending is None else [Progressed(pending, params)]
-        elif isinstance(message, jsonrpc.Invalid) and not message.answer and message.id in self._peer.waiting:
-            malformed = jsonrpc.encode_error(message.id, InternalError(f"The answer is malformed: {message.error}"))
-            return self._peer.receive_message(malformed)
-        return []
 
     def _take(self, event: Event) -> None:
         match event:

@@ -83,9 +83,6 @@ class Lifeline:
         self._retiring: set[asyncio.Task[None]] = set()
         self._had_one = False
 
-    def _step(self, step: Step) -> None:
-        self.status = RECONNECTION[self.status, step]
-
     @property
     def current(self) -> Connection | None:
         """The connection, if it lives."""
@@ -129,7 +126,7 @@ class Lifeline:
             task.exception()
 
     async def _reconnect(self) -> Connection:
-        self._step("connect")
+        self.status = RECONNECTION[self.status, "connect"]
         try:
             if self.latest is not None:
                 await self._part(self.latest)
@@ -137,11 +134,11 @@ class Lifeline:
             connection = await self._attempt(MOST_ATTEMPTS if self._had_one else 1)
         except BaseException:
             if self.status == "connecting":  # neither stopped nor abandoned meanwhile
-                self._step("fail")
+                self.status = RECONNECTION[self.status, "fail"]
             raise
         self.latest = connection
         self._had_one = True
-        self._step("succeed")
+        self.status = RECONNECTION[self.status, "succeed"]
         return connection
 
     async def _part(self, lost: Connection) -> None:
@@ -205,19 +202,19 @@ class Lifeline:
         """Note that a connection has ended by itself; return whether it was the one in use."""
         if connection is not self.latest or self.status != "ready":
             return False
-        self._step("lose")
+        self.status = RECONNECTION[self.status, "lose"]
         return True
 
     async def stop(self) -> None:
         """End the connection, or the attempt to make one; return when it has ended, whoever else ends it."""
-        self._step("stop")
+        self.status = RECONNECTION[self.status, "stop"]
         working = {task for task in (self._connecting, *self._retiring) if task is not None}
         working.discard(asyncio.current_task())
         for task in working:
             task.cancel()
         if working:
             await asyncio.wait(working)
-            self._step("stop")
+            self.status = RECONNECTION[self.status, "stop"]
         connection = self.latest
         if connection is not None:
             await connection.close()
@@ -229,13 +226,12 @@ class Lifeline:
         self.latest = self._connecting = None
         self._retiring.clear()
         self._had_one = False
-        self._step("abandon")
+        self.status = RECONNECTION[self.status, "abandon"]
 
     def restart(self) -> None:
         """Let a stopped client be started again."""
         if self.status == "stopped":
-            self._step("restart")
-            self._had_one = False
+            self.status, self._had_one = RECONNECTION[self.status, "restart"], False
 
 
 async def pause(attempt: int, longest: float = LONGEST_PAUSE) -> None:

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
-from dragoman.errors import InvalidRequest, ParseError, RpcError
+from dragoman.errors import InternalError, InvalidRequest, ParseError, RpcError
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.lines import LineDecoder, Oversized
@@ -97,16 +97,13 @@ class _Batch:
         return jsonrpc.encode_batch(given) if given else None
 
 
-class _Unwanted:
+class _Unwanted(Struct, frozen=True):
     """Settles a request that was cancelled: with no answer, whatever comes of it."""
 
-    __slots__ = ("_settle",)
-
-    def __init__(self, settle: Settle | None) -> None:
-        self._settle = settle
+    settle: Settle | None
 
     def __call__(self, _: bytes | None) -> bytes | None:
-        return None if self._settle is None else self._settle(None)
+        return None if self.settle is None else self.settle(None)
 
 
 def _settle_unknown(_: bytes | None) -> bytes | None:
@@ -135,7 +132,7 @@ class Peer:
     that begin with it: a session over HTTP is served by several processes, and an answer must tell which of them asked.
     """
 
-    __slots__ = ("_id_prefix", "_last_id", "_limits", "_lines", "_served", "_waiting", "version")
+    __slots__ = ("_id_prefix", "_last_id", "_limits", "_lines", "_served", "_waiting", "tokens", "version")
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS, *, id_prefix: str | None = None) -> None:
         self.version: Version = LATEST_HANDSHAKE
@@ -145,6 +142,8 @@ class Peer:
         self._lines = LineDecoder(limits.message_bytes)
         self._served: dict[types.RequestId, Settle | None] = {}
         self._waiting: dict[types.RequestId, Any] = {}
+        self.tokens: dict[types.ProgressToken, Any] = {}
+        """Who waits for progress under a token that is no id of ours; whoever sets one removes it."""
 
     @property
     def waiting(self) -> list[types.RequestId]:
@@ -197,15 +196,18 @@ class Peer:
                 self._served[message.id] = _settle_handshake if message.method == INITIALIZE else settle
                 return message
             return self._refuse_in(settle, message.id, _in_use(message.id))
-        if type(message) is jsonrpc.ResultResponse:
+        if type(message) is jsonrpc.ResultResponse or type(message) is jsonrpc.ErrorResponse:
             id = message.id if message.id in self._waiting else self._meant(message.id)
-            return Unmatched(message) if id is None else Answered(self._waiting.pop(id), message.result)
+            outcome = message.result if type(message) is jsonrpc.ResultResponse else message.error
+            return Unmatched(message) if id is None else Answered(self._waiting.pop(id), outcome)
         if type(message) is jsonrpc.Notification:
             return self._accept_notification(message)
-        if type(message) is jsonrpc.ErrorResponse:
-            id = message.id if message.id in self._waiting else self._meant(message.id)
-            return Unmatched(message) if id is None else Answered(self._waiting.pop(id), message.error)
-        return self._refuse_in(settle, message.id, message.error) if message.answer else None
+        if message.answer:
+            return self._refuse_in(settle, message.id, message.error)
+        if message.id not in self._waiting:
+            return None
+        malformed = InternalError(f"The answer is malformed: {message.error}")
+        return Answered(self._waiting.pop(message.id), malformed)
 
     def refuse_id(self, id: types.RequestId) -> Reply | None:
         """Return the refusal of a request whose id is in use, if it is; for who looks at more before it is accepted."""
@@ -257,9 +259,9 @@ class Peer:
 
     def _accept_progress(self, raw: Raw) -> Progressed | None:
         params = _lenient(_progress, raw)
-        if params is None or params.progress_token not in self._waiting:
-            return None
-        return Progressed(self._waiting[params.progress_token], params)
+        token = None if params is None else params.progress_token
+        waiter = self._waiting.get(token, self.tokens.get(token)) if token is not None else None
+        return None if params is None or waiter is None else Progressed(waiter, params)
 
     def _refuse(self, id: types.RequestId | None, error: RpcError) -> Reply:
         return Reply(jsonrpc.encode_error(id, error, null_id=not self.version.omits_unknown_id))
@@ -298,12 +300,8 @@ class Peer:
         """
         return self.finish(id, jsonrpc.encode_error(id, error))
 
-    def drop(self, id: types.RequestId) -> bytes | None:
-        """Let a request go without an answer; what is returned completes the batch that it was part of."""
-        return self.finish(id, None)
-
     def finish(self, id: types.RequestId, data: bytes | None) -> bytes | None:
-        """Return an answer that is encoded already, under the same rules."""
+        """Return an answer that is encoded already, under the same rules; None lets the request go without one."""
         settle = self._served.pop(id, _settle_unknown)
         return data if settle is None else settle(data)
 
@@ -322,16 +320,12 @@ class Peer:
         self._waiting[id] = waiter
         return data
 
-    def send_notification(self, method: str, params: Any = jsonrpc.NO_PARAMS) -> bytes:
-        """Return a notification."""
-        return jsonrpc.encode_notification(method, params)
-
     def cancel(self, id: types.RequestId, reason: str | None = None) -> bytes | None:
         """Give up a request of ours; return the notification that says so, or None when it was answered already."""
         if id not in self._waiting:
             return None
         del self._waiting[id]
-        return self.send_notification(CANCELLED, types.CancelledNotificationParams(id, reason))
+        return jsonrpc.encode_notification(CANCELLED, types.CancelledNotificationParams(id, reason))
 
     def abandon(self) -> list[Any]:
         """Return the waiters of our requests, which no answer will reach, and forget them."""

@@ -134,7 +134,7 @@ class Connection:
 
     def notify(self, method: str, params: Any) -> None:
         """Send a notification to the client, from any thread."""
-        self._in_loop(self._write, self._peer.send_notification(method, params))
+        self._in_loop(self._write, jsonrpc.encode_notification(method, params))
 
     say = notify
 
@@ -161,12 +161,12 @@ class Connection:
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
         """Send a log message, from any thread, if this client set a level that wants it."""
         if self._session.caller is not None and is_wanted(self._server, level, self._session.log_level):
-            message = self._peer.send_notification("notifications/message", log_params(level, data, logger))
+            message = jsonrpc.encode_notification("notifications/message", log_params(level, data, logger))
             self._in_loop(self._log, message)
 
     def _encoded_change(self, method: str, uri: str | None) -> bytes:
         params = types.Params() if uri is None else types.ResourceUpdatedNotificationParams(uri)
-        return self._peer.send_notification(method, params)
+        return jsonrpc.encode_notification(method, params)
 
     def _change(self, method: str, uri: str | None, message: bytes | None) -> None:
         for subscription in self._subscriptions:
@@ -350,7 +350,7 @@ class Connection:
 
     def _refuse(self, id: Any, error: BaseException, call: Call | None) -> None:
         if call is not None and call.is_given_up_by(error):
-            self._write(self._peer.drop(id))
+            self._write(self._peer.finish(id, None))
         else:
             self._write(_encoded_refusal(self._server, call, id, error, self._peer.send_error))
 
@@ -362,7 +362,7 @@ class Connection:
             await observe_refusal(self._server, message.method, error, self._session.caller)
             self._refuse(message.id, error, None)
         except asyncio.CancelledError:
-            self._write(self._peer.drop(message.id))
+            self._write(self._peer.finish(message.id, None))
         finally:
             self._refusing.discard(task)
 

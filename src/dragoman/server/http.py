@@ -406,7 +406,8 @@ class HttpService:
         exchange.may_stream = taken.sse and not self._json_response
         channel = SessionChannel(session, exchange, streams=exchange.may_stream)
         call = self._call(request, session.data, channel, exchange.identity)
-        session.begin(message, call)
+        session.peer.accept(message)
+        session.running[message.id] = call
         self._serving.add(call)
         serving = self._run_in_session(sessions, session, call, channel, json=taken.json)
         if exchange.lasts:
@@ -442,7 +443,8 @@ class HttpService:
                     await self._share(session.data)
             finally:
                 call.ended = True
-                data = session.finish(call, data)
+                del session.running[call.request.id]
+                data = session.peer.finish(call.request.id, data) or b""
                 sessions.touch(session)
             if call.cancelled:
                 await settle()

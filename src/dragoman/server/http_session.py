@@ -176,16 +176,6 @@ class HttpSession:
             raise TransportError(OVER)
         return await ask(self.peer, stream.add, method, params, timeout)
 
-    def begin(self, message: jsonrpc.Request, call: Call) -> None:
-        """Serve a request from now on; the peer was asked before whether its id is in use."""
-        self.peer.accept(message)
-        self.running[message.id] = call
-
-    def finish(self, call: Call, data: bytes) -> bytes:
-        """Serve a request no longer, and return its answer: nothing if it was cancelled."""
-        del self.running[call.request.id]
-        return self.peer.finish(call.request.id, data) or b""
-
     def take(self, event: Event | None) -> None:
         """Take what a message of the client brings; what concerns no request here is sent on to the other processes."""
         match event:
@@ -333,10 +323,7 @@ class SessionChannel:
         self._stream: EventStream | None = None
         self._is_over = False
         if session.peer.version.primes_streams:
-            exchange.opening = self._opening
-
-    def _opening(self) -> bytes:
-        return self.stream.opening()
+            exchange.opening = lambda: self.stream.opening()
 
     @property
     def stream(self) -> EventStream:
@@ -369,7 +356,7 @@ class SessionChannel:
         stream = self.stream
         await stream.flush()
         reader = stream.reader
-        if data and (reader is not None or stream.is_named):
+        if data and (reader is not None or stream.kept_as):
             stream.add(data, last=True)
             await stream.flush()
         else:  # cancelled, or nobody can come back for it

@@ -11,8 +11,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from dragoman.types import RequestId
-
 if TYPE_CHECKING:
     from dragoman.server.streams import EventStream
 
@@ -60,7 +58,7 @@ def _first(streams: Iterable[EventStream], newest: EventStream) -> EventStream |
 class SessionStreams:
     """The streams of one session, by their names."""
 
-    def __init__(self, mint: Callable[[], RequestId], whole: Retention) -> None:
+    def __init__(self, mint: Callable[[], object], whole: Retention) -> None:
         self.size = 0
         self._mint = mint
         self._whole = whole
@@ -89,8 +87,8 @@ class SessionStreams:
 
     def forget(self, stream: EventStream) -> None:
         """Keep a stream no longer: nobody can come back to it."""
-        if stream.is_named:
-            self._named.pop(stream.name, None)
+        if stream.kept_as:
+            self._named.pop(stream.kept_as, None)
             self._let_go(stream)
 
     def drop(self, stream: EventStream) -> None:

@@ -47,12 +47,13 @@ class EventStream:
     reader: Exchange | None = None
     sequence = 0
     """The number of the last event; 0 if nothing was ever added."""
+    kept_as = ""
+    """Its name, once it has one, by which a client can come back to it."""
     size = 0
     """How many bytes are kept of it."""
     is_waiting = False
     """Whether it was found to wait for its client when room was needed."""
 
-    _name = ""
     _written = 0
     _delivered = 0
     _first = 0
@@ -74,16 +75,11 @@ class EventStream:
         return self.state in ("finishing", "finished")
 
     @property
-    def is_named(self) -> bool:
-        """Whether a client can come back to it."""
-        return self._name != ""
-
-    @property
     def name(self) -> str:
         """What it is called, from when it is first asked for."""
-        if not self._name:
-            self._name = self._streams.keep(self)
-        return self._name
+        if not self.kept_as:
+            self.kept_as = self._streams.keep(self)
+        return self.kept_as
 
     @property
     def is_delivered(self) -> bool:

@@ -31,16 +31,12 @@ async def ask(peer: Peer, send: Callable[[bytes], None], method: str, params: An
         reason = f"Timed out after {timeout:g} seconds"
         raise Timeout(f"The client did not answer {method} within {timeout:g} seconds", id) from None
     finally:
-        notice = peer.cancel(id, reason)  # None if it was answered
-        if notice is not None:
+        if (notice := peer.cancel(id, reason)) is not None:  # it was not answered
             send(notice)
 
 
 def settle(waiter: asyncio.Future[Any], outcome: Any) -> None:
     """Let whoever waits go on with an outcome, or with the exception that it is."""
-    if waiter.done():
-        return
-    if isinstance(outcome, Exception):
-        waiter.set_exception(outcome)
-    else:
-        waiter.set_result(outcome)
+    if not waiter.done():
+        finish = waiter.set_exception if isinstance(outcome, Exception) else waiter.set_result
+        finish(outcome)

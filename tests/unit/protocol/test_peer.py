@@ -80,7 +80,7 @@ def test_a_cancelled_request_is_never_answered(peer):
 def test_a_cancelled_request_keeps_its_id_until_its_handler_has_ended(peer):
     peer.receive(call(1) + cancelled(1))
     assert replied(peer.receive(call(1)))["error"]["code"] == -32600
-    assert peer.drop(1) is None
+    assert peer.finish(1, None) is None
     assert isinstance(only(peer.receive(call(1))), Request)
 
 
@@ -154,6 +154,13 @@ def test_repeated_late_and_nameless_answers_match_nobody(peer, answer):
     assert isinstance(only(peer.receive(answer)), Unmatched)
 
 
+def test_a_malformed_answer_fails_who_waits_for_it(peer):
+    peer.send_request(1, "ping", {}, "me")
+    answered = only(peer.receive(b'{"id":1,"result":{}}\n'))
+    assert (answered.waiter, answered.outcome.code) == ("me", -32603)
+    assert "The answer is malformed" in answered.outcome.message
+
+
 def test_a_malformed_answer_is_not_answered(peer):
     assert peer.receive(line(id=1.5, result={})) == []
 
@@ -163,6 +170,13 @@ def test_progress_reaches_who_waits_for_the_request(peer):
     event = only(peer.receive(line(method="notifications/progress", params={"progressToken": 1, "progress": 0.5})))
     assert isinstance(event, Progressed)
     assert (event.waiter, event.params.progress) == ("me", 0.5)
+
+
+def test_progress_under_a_token_that_is_no_id_reaches_who_set_it(peer):
+    progress = line(method="notifications/progress", params={"progressToken": "mine", "progress": 1})
+    assert peer.receive(progress) == []
+    peer.tokens["mine"] = "me"
+    assert only(peer.receive(progress)).waiter == "me"
 
 
 @pytest.mark.parametrize("params", [{"progressToken": 2, "progress": 1}, {"progressToken": 1}, {}, []])
