@@ -10,13 +10,16 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
+from dragoman import types
 from dragoman.errors import DefinitionError, HeaderMismatch, ValidationError
-from dragoman.protocol.jsonrpc import encode
+from dragoman.protocol.jsonrpc import Request, encode
+from dragoman.protocol.methods import Method
 from dragoman.schema.walk import subschemas
 from dragoman.types import Json
 
@@ -32,6 +35,8 @@ _LARGEST_INTEGER = 2**53 - 1
 _SENTINEL_START, _SENTINEL_END = "=?base64?", "?="
 _SENTINEL = re.compile(r"=\?base64\?(.*)\?=")
 _MAY_BE_ENCODED = ("Mcp-Name", "Mcp-Param-")
+_parts = msgspec.json.Decoder(dict[str, Raw])
+_text = msgspec.json.Decoder(str)
 
 Mirrored = str | int | bool
 
@@ -131,14 +136,41 @@ def read(lines: Iterable[tuple[bytes, bytes]]) -> RequestHeaders:
     return RequestHeaders(**found, params=params)
 
 
-def check_single(headers: RequestHeaders) -> None:
-    """Refuse a repeated header.
+def version_mismatch(headers: RequestHeaders, claimed: str) -> HeaderMismatch:
+    """Return why headers are refused that repeat one of the protocol, or name another version than the body claims."""
+    if headers.repeated is not None:
+        return HeaderMismatch(f"The header {headers.repeated} is repeated; send it once")
+    return _differs("MCP-Protocol-Version", headers.protocol_version, claimed)
+
+
+def check_request(
+    headers: RequestHeaders, message: Request, method: Method | None, params: types.Params | None
+) -> None:
+    """Compare the headers that mirror the method, and the name in the parameters, with the body.
+
+    `method` is None where it is unknown, and `params` where they do not fit it.
 
     Raises:
-        HeaderMismatch: an `Mcp-*` header stands there more than once.
+        HeaderMismatch: one is missing, superfluous, malformed or different.
     """
-    if headers.repeated is not None:
-        raise HeaderMismatch(f"The header {headers.repeated} is repeated; send it once")
+    if headers.method != message.method:
+        raise _differs("Mcp-Method", headers.method, message.method)
+    if method is None or method.name_from is None:
+        return
+    expected: str | None = getattr(params, method.name_from, None)
+    if expected is None:
+        with suppress(KeyError, msgspec.DecodeError):
+            expected = _text.decode(_parts.decode(message.params)[method.name_from])
+    # Parameters without a name are refused by their own rung; there is nothing to mirror.
+    if expected is not None:
+        check_mirror("Mcp-Name", headers.name, expected)
+    elif headers.name is not None:
+        raise HeaderMismatch("The header Mcp-Name was sent, but the body has no name")
+
+
+def _differs(header: str, sent: str | None, expected: str) -> HeaderMismatch:
+    """Only names and parameters may be wrapped in base64: a proxy that judges by the method must see it."""
+    return HeaderMismatch(f"The header {header} must be {expected!r}, as in the body; it is {sent!r}")
 
 
 def check_mirror(header: str, sent: str | None, expected: str) -> None:

@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from dragoman import types
 from dragoman.errors import HeaderMismatch, MissingCapability, RpcError, UnsupportedVersion, ValidationError
 from dragoman.protocol.jsonrpc import ErrorResponse, ResultResponse
-from dragoman.protocol.versions import VERSIONS, Version, find_version, handshake_versions, stateless_versions
+from dragoman.protocol.versions import VERSIONS, Version, common, find_version, handshake_versions, stateless_versions
 from dragoman.types import decode
 
 
@@ -113,12 +113,6 @@ def supported_versions(error: RpcError) -> list[str]:
     """Return the versions that an UnsupportedVersion error names, whatever else its data holds."""
     supported = error.data.get("supported") if isinstance(error.data, dict) else None
     return [name for name in supported if isinstance(name, str)] if isinstance(supported, list) else []
-
-
-def common(names: Iterable[str], known: Iterable[Version]) -> Version | None:
-    """Return the newest version that both sides have."""
-    wanted = set(names)
-    return max((version for version in known if version.name in wanted), default=None)
 
 
 def _fall_back(known: tuple[Version, ...], reason: str) -> Verdict:

@@ -6,6 +6,9 @@ peer sees to it that nothing is answered then. Requests to the client wait for t
 the session if it shook hands, and to the subscriptions of stateless clients. A long list, which is encoded already, is
 sent in parts where the way out takes them, so that it is not copied. What no request asked for waits while the
 client does not read: equal changes are one then, and the oldest message gives way when too many wait.
+
+Its states: `open`; `ending` once the input has ended, when the client is asked nothing more and what is in flight goes
+on; `closed`, when nothing is sent any more. Its carrier may say twice that the input has ended, or that it is closed.
 """
 
 from __future__ import annotations
@@ -14,22 +17,24 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import InternalError, RpcError, Timeout, TransportError, ValidationError
+from dragoman.errors import InternalError, RpcError, TransportError, ValidationError
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.listen import MOST_WAITING, RESOURCE_UPDATED, Subscription
 from dragoman.protocol.peer import Answered, Event, Peer, Reply
 from dragoman.protocol.peer import Cancelled as GaveUp
+from dragoman.protocol.states import Transitions
 from dragoman.runtime.relay import Relay
 from dragoman.server import serving
 from dragoman.server.call import ELICITATION_COMPLETE, SILENCE, Call, Session
 from dragoman.server.instrument import observe_refusal
 from dragoman.server.notices import opened, serve_notification
 from dragoman.server.telling import announces, is_wanted, log_params
+from dragoman.server.waiting import ask, settle
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -37,6 +42,14 @@ if TYPE_CHECKING:
 
 LARGE_BYTES = 64 * 1024
 """From this size on, a result that is encoded already is not copied into its answer."""
+Life = Literal["open", "ending", "closed"]
+LIFE: Transitions[Life, Literal["end", "close"]] = Transitions(
+    {
+        "open": {"end": "ending", "close": "closed"},
+        "ending": {"end": "ending", "close": "closed"},
+        "closed": {"end": "closed", "close": "closed"},
+    }
+)
 GONE = "The client is gone, and will not answer"
 Encoded = TypeVar("Encoded", bytes, bytes | None)
 
@@ -59,7 +72,7 @@ class Connection:
         self._subscriptions: dict[Subscription, asyncio.Future[None]] = {}
         self._waiting: dict[Any, bytes] = {}
         self._flushing: asyncio.Task[None] | None = None
-        self._input_ended = False
+        self._state: Life = "open"
         self._loop = asyncio.get_running_loop()
         self._relay: Relay[Event | None] = Relay(self._loop, self._begin, getattr(send, "write_now", None))
         server.audience.add(self)
@@ -82,10 +95,10 @@ class Connection:
 
     def _end(self) -> None:
         """Wait for nothing that is still to come: all that came before was taken in."""
-        self._input_ended = True
+        self._state = LIFE[self._state, "end"]
         self._fail_waiting()
         for ended in self._subscriptions.values():
-            _resolve(ended, None)
+            settle(ended, None)
 
     async def drain(self) -> None:
         """Wait until nothing is in flight."""
@@ -96,6 +109,7 @@ class Connection:
 
     def close(self) -> None:
         """Cancel what is in flight; nothing is sent any more."""
+        self._state = LIFE[self._state, "close"]
         self._relay.close()  # which leads back to us
         self._send = self._send_parts = _discard
         self._room = None
@@ -109,7 +123,7 @@ class Connection:
 
     def _fail_waiting(self) -> None:
         for waiter in self._peer.abandon():
-            _reject(waiter, TransportError(GONE))
+            settle(waiter, TransportError(GONE))
 
     async def room(self) -> None:
         """Wait while the client does not take what it is sent; a plain function takes everything."""
@@ -120,7 +134,7 @@ class Connection:
 
     def notify(self, method: str, params: Any) -> None:
         """Send a notification to the client, from any thread."""
-        self._in_loop(self._write, self._peer.send_notification(method, params))
+        self._in_loop(self._write, jsonrpc.encode_notification(method, params))
 
     say = notify
 
@@ -147,12 +161,12 @@ class Connection:
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
         """Send a log message, from any thread, if this client set a level that wants it."""
         if self._session.caller is not None and is_wanted(self._server, level, self._session.log_level):
-            message = self._peer.send_notification("notifications/message", log_params(level, data, logger))
+            message = jsonrpc.encode_notification("notifications/message", log_params(level, data, logger))
             self._in_loop(self._log, message)
 
     def _encoded_change(self, method: str, uri: str | None) -> bytes:
         params = types.Params() if uri is None else types.ResourceUpdatedNotificationParams(uri)
-        return self._peer.send_notification(method, params)
+        return jsonrpc.encode_notification(method, params)
 
     def _change(self, method: str, uri: str | None, message: bytes | None) -> None:
         for subscription in self._subscriptions:
@@ -217,8 +231,8 @@ class Connection:
         if not self._running[subscription.id].cancelled:
             self._subscriptions[subscription] = ended
             self._send(subscription.acknowledgement())
-        if self._input_ended:
-            _resolve(ended, None)
+        if self._state != "open":
+            settle(ended, None)
         try:
             await ended
             self._send_changes(subscription)
@@ -233,20 +247,9 @@ class Connection:
             Timeout: it did not answer in time.
             TransportError: it is gone.
         """
-        if self._input_ended:
+        if self._state != "open":
             raise TransportError(GONE)
-        answered: asyncio.Future[Raw] = self._loop.create_future()
-        id = self._peer.next_id()
-        self._send(self._peer.send_request(id, method, params, answered))
-        try:
-            async with asyncio.timeout(timeout):
-                return await answered
-        except TimeoutError:
-            self._write(self._peer.cancel(id, f"Timed out after {timeout:g} seconds"))
-            raise Timeout(f"The client did not answer {method} within {timeout:g} seconds", id) from None
-        except (asyncio.CancelledError, GeneratorExit):
-            self._write(self._peer.cancel(id, "The request that asked was cancelled"))
-            raise
+        return await ask(self._peer, self._write, method, params, timeout)
 
     def _begin(self, event: Event | None) -> Coroutine[Any, Any, None] | None:
         """Take in an event, or the end of the stream, and return what is to be run for it."""
@@ -279,7 +282,7 @@ class Connection:
             case GaveUp(id, reason):
                 self._cancel(id, reason)
             case Answered(waiter, outcome):
-                _reject(waiter, outcome) if isinstance(outcome, RpcError) else _resolve(waiter, outcome)
+                settle(waiter, outcome)
             case None:
                 self._end()
             case _:  # progress on requests of ours, and answers that nobody waits for
@@ -347,7 +350,7 @@ class Connection:
 
     def _refuse(self, id: Any, error: BaseException, call: Call | None) -> None:
         if call is not None and call.is_given_up_by(error):
-            self._write(self._peer.drop(id))
+            self._write(self._peer.finish(id, None))
         else:
             self._write(_encoded_refusal(self._server, call, id, error, self._peer.send_error))
 
@@ -359,23 +362,13 @@ class Connection:
             await observe_refusal(self._server, message.method, error, self._session.caller)
             self._refuse(message.id, error, None)
         except asyncio.CancelledError:
-            self._write(self._peer.drop(message.id))
+            self._write(self._peer.finish(message.id, None))
         finally:
             self._refusing.discard(task)
 
     def _write(self, data: bytes | None) -> None:
         if data is not None:
             self._send(data)
-
-
-def _resolve(waiter: asyncio.Future[Any], value: Any) -> None:
-    if not waiter.done():
-        waiter.set_result(value)
-
-
-def _reject(waiter: asyncio.Future[Any], error: Exception) -> None:
-    if not waiter.done():
-        waiter.set_exception(error)
 
 
 def _discard(*_: bytes | Raw) -> None:

@@ -42,6 +42,7 @@ from dragoman.protocol.exchange import (
     handler_status,
     receive,
 )
+from dragoman.protocol.peer import Event, Reply
 from dragoman.protocol.versions import find_version, version_names
 from dragoman.runtime.tasks import OwnTask
 from dragoman.server import serving
@@ -53,7 +54,7 @@ from dragoman.server.http_session import HttpSession, SessionAside, SessionChann
 from dragoman.server.httprequest import Auth, insufficient, verify
 from dragoman.server.instrument import observe_refusal
 from dragoman.server.post import Listener, PostChannel
-from dragoman.server.replies import answer, challenge, in_use, refuse_repeated, settle
+from dragoman.server.replies import answer, challenge, refuse_repeated, settle
 from dragoman.server.served import STOPPED, Served, answer_stopped
 from dragoman.server.sessions import Sessions
 from dragoman.server.streams import part
@@ -321,7 +322,7 @@ class HttpService:
         try:
             if sent.repeated is not None:
                 refuse_repeated(sent.repeated)
-            if messages.is_initialize:
+            if messages.is_initialize and isinstance(message, jsonrpc.Request):
                 await sessions.refuse_second(sent.session_id, principal, exchange.address)
                 await self._begin_session(exchange, sessions, message, admission)
                 return
@@ -340,15 +341,15 @@ class HttpService:
         elif isinstance(message, jsonrpc.Request):
             await self._serve_session_request(exchange, sessions, session, message, taken, offer)
         else:
-            session.take(message)
+            session.take(session.peer.accept(message))
             await self._notices.serve(exchange, message, session.data, SessionAside(session))
 
     async def _begin_session(
-        self, exchange: Exchange, sessions: Sessions, message: jsonrpc.Message, admission: Admission
+        self, exchange: Exchange, sessions: Sessions, message: jsonrpc.Request, admission: Admission
     ) -> None:
         data = SharedSession(principal=exchange.principal)
         data.origin = admission.origin
-        reply = await self._answer_alone(message, data)
+        reply = await self._answer_alone(message, data, {})
         if data.caller is not None:
             exchange.extra_headers += ((b"mcp-session-id", sessions.begin(data, exchange.address).encode()),)
         await answer(exchange, admission.taken, OK, reply)
@@ -359,24 +360,28 @@ class HttpService:
         """Serve a batch (2025-03-26): its requests at once, answered by one JSON array."""
         if session.data.caller is None or not session.data.caller.version.batches:
             raise SessionRefused(BAD_REQUEST, InvalidRequest("This protocol version has no batches"))
-        for message in messages:
-            if not isinstance(message, jsonrpc.Request | jsonrpc.Invalid):
-                session.take(message)
-        answers = await asyncio.gather(*(self._serve_in_batch(exchange, session, message) for message in messages))
-        given = [answer for answer in answers if answer]
+        events = session.peer.accept_batch(messages)
+        for event in events:
+            session.take(event)
+        answers = await asyncio.gather(*(self._serve_in_batch(exchange, session, event) for event in events))
         await self._share(session.data)
-        if given:
-            await answer(exchange, taken, OK, jsonrpc.encode_batch(given))
-        else:
-            await exchange.reply(ACCEPTED)
+        whole = next(filter(None, answers), None)
+        await (exchange.reply(ACCEPTED) if whole is None else answer(exchange, taken, OK, whole))
 
-    async def _serve_in_batch(self, exchange: Exchange, session: HttpSession, message: jsonrpc.Message) -> bytes:
-        if isinstance(message, jsonrpc.Request | jsonrpc.Invalid):
-            return await self._answer_alone(message, session.data, session.running, exchange.identity)
-        call = self._notices.begin(message, session.data, SessionAside(session), exchange.identity)
-        if call is not None:
-            await self._notices.run(call)
-        return b""
+    async def _serve_in_batch(self, exchange: Exchange, session: HttpSession, event: Event) -> bytes | None:
+        """Serve a part of a batch; return the answer to the whole batch if this part is the last."""
+        if isinstance(event, jsonrpc.Request):
+            data = None
+            try:
+                data = await self._answer_alone(event, session.data, session.running, exchange.identity) or None
+            finally:
+                whole = session.peer.finish(event.id, data)
+            return whole
+        if isinstance(event, jsonrpc.Notification):
+            call = self._notices.begin(event, session.data, SessionAside(session), exchange.identity)
+            if call is not None:
+                await self._notices.run(call)
+        return event.data if isinstance(event, Reply) else None
 
     async def _serve_session_request(
         self,
@@ -387,8 +392,8 @@ class HttpService:
         taken: Acceptable,
         offer: eras.Offer,
     ) -> None:
-        if message.id in session.running:
-            await answer(exchange, Acceptable(json=True, sse=False), CONFLICT, in_use(message.id))
+        if (in_use := session.peer.refuse_id(message.id)) is not None:
+            await answer(exchange, Acceptable(json=True, sse=False), CONFLICT, in_use.data)
             return
         try:
             request = eras.open(message, offer, session.data.caller)
@@ -401,6 +406,7 @@ class HttpService:
         exchange.may_stream = taken.sse and not self._json_response
         channel = SessionChannel(session, exchange, streams=exchange.may_stream)
         call = self._call(request, session.data, channel, exchange.identity)
+        session.peer.accept(message)
         session.running[message.id] = call
         self._serving.add(call)
         serving = self._run_in_session(sessions, session, call, channel, json=taken.json)
@@ -429,6 +435,7 @@ class HttpService:
     async def _run_in_session(
         self, sessions: Sessions, session: HttpSession, call: Call, channel: SessionChannel, *, json: bool
     ) -> None:
+        status, data = OK, b""
         try:
             try:
                 status, data = await self._outcome(call)
@@ -437,6 +444,7 @@ class HttpService:
             finally:
                 call.ended = True
                 del session.running[call.request.id]
+                data = session.peer.finish(call.request.id, data) or b""
                 sessions.touch(session)
             if call.cancelled:
                 await settle()
@@ -523,18 +531,12 @@ class HttpService:
 
     async def _answer_alone(
         self,
-        message: jsonrpc.Message,
+        message: jsonrpc.Request,
         data: Session,
-        running: dict[types.RequestId, Call] | None = None,
+        running: dict[types.RequestId, Call],
         identity: Identity | None = None,
     ) -> bytes:
-        """Answer a message that has no stream of its own."""
-        if isinstance(message, jsonrpc.Invalid):
-            return jsonrpc.encode_error(message.id, message.error, null_id=True)
-        assert isinstance(message, jsonrpc.Request)
-        running = {} if running is None else running
-        if message.id in running:
-            return in_use(message.id)
+        """Answer a request that has no stream of its own."""
         try:
             call = self._call(eras.open(message, self._server.offer, data.caller), data, identity=identity)
         except RpcError as error:

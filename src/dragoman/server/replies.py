@@ -6,10 +6,9 @@ import asyncio
 from contextlib import suppress
 from typing import NoReturn
 
-from dragoman import types
 from dragoman.auth.identity import Denial
 from dragoman.errors import InvalidRequest
-from dragoman.protocol import jsonrpc, sse
+from dragoman.protocol import sse
 from dragoman.protocol.exchange import BAD_REQUEST, Acceptable
 from dragoman.server.http_session import SessionRefused
 from dragoman.transports.exchange import JSON_HEADERS, Exchange, Header
@@ -36,13 +35,6 @@ def refuse_repeated(header: str) -> NoReturn:
 def challenge(denial: Denial) -> Header:
     """Return the header that says how to authorize."""
     return b"www-authenticate", denial.challenge.encode("latin-1", "replace")
-
-
-def in_use(id: types.RequestId) -> bytes:
-    """Return the refusal of a request whose id another one has."""
-    return jsonrpc.encode_error(
-        id, InvalidRequest(f"The request id {id!r} is in use by a request that is still served")
-    )
 
 
 async def answer(exchange: Exchange, taken: Acceptable, status: int, data: bytes) -> None:

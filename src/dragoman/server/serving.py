@@ -230,7 +230,7 @@ def _tool_result(server: Server, call: Call, tool: Tool[..., Any], result: types
             server.report(error, call)
             raise InternalError(f"The result of {tool.name!r} does not fit its output schema") from None
     version = call.request.caller.version
-    if tool.output.wraps and tool.output.is_bare and not version.stateless:
+    if tool.output.wraps and tool.output.is_bare and not version.any_structured_content:
         result = fields.wrap(result)
     return eras.seal(result, version, server.info_bytes)
 

@@ -28,7 +28,6 @@ from dragoman.protocol.negotiation import (
     Stateless,
     Verdict,
     agreed,
-    common,
     judge,
     judge_http,
     supported_versions,
@@ -304,19 +303,6 @@ def test_an_http_probe_is_judged_for_what_the_client_speaks_and_corrected_once()
 )
 def test_the_versions_that_an_error_names_are_read_whatever_its_data_holds(data: Any, names: list[str]) -> None:
     assert supported_versions(RpcError(-32022, "No", data)) == names
-
-
-@pytest.mark.parametrize(
-    ("names", "known", "newest"),
-    [
-        ([], VERSIONS, None),
-        (["2026-07-28"], [], None),
-        (["2024-11-05", "2025-06-18", "9999-12-31"], VERSIONS, V2025_06_18),
-        (["2025-06-18", "2024-11-05"], [V2024_11_05, V2025_03_26], V2024_11_05),
-    ],
-)
-def test_the_newest_common_version_is_found(names: list[str], known: list[Version], newest: Version | None) -> None:
-    assert common(iter(names), iter(known)) is newest
 
 
 def initialized(version: str) -> types.InitializeResult:
