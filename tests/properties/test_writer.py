@@ -54,7 +54,7 @@ async def written(script, pipe_bytes):
     for action, value in script:
         if action == "message":
             sent.extend(b"m" * value + b"\n")
-            sending(b"m" * value)
+            sending.send(b"m" * value)
         elif action == "part":
             sent.extend(b"{%b}\n" % bytes(PARTS[value]))
             sending.send_parts(b"{", PARTS[value], b"}")

@@ -116,20 +116,14 @@ class Relay(Generic[Came]):
         relay.run(iter(messages))
     """
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        begin: Callable[[Came], Job | None],
-        rested: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, begin: Callable[[Came], Job | None]) -> None:
         """Make one.
 
         `begin` makes a coroutine of something that came, or does all that is to be done itself; the coroutine must not
-        raise. `rested` is called when all that came has been begun.
+        raise.
         """
         self._loop = loop
         self._begin = begin
-        self._rested = rested
         self._spare: _Runner | None = None
         self._pending: deque[tuple[Context, Iterator[Came]]] = deque()
         self._is_running = False
@@ -185,8 +179,6 @@ class Relay(Generic[Came]):
                 _enter_task(self._loop, outer)
         if self._pending:
             self._await_turn()
-        if self._rested is not None:
-            self._rested()
 
     def _begin_pending(self) -> None:
         while self._pending:

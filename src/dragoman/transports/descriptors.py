@@ -230,7 +230,7 @@ class Writer(ABC):
         self._closed = False
         self._moved = asyncio.Event()
 
-    def __call__(self, message: bytes) -> None:
+    def send(self, message: bytes, /) -> None:
         """Send one encoded message. This never blocks; it must be called in the loop's thread."""
         if self._closed:
             return
@@ -258,7 +258,7 @@ class Writer(ABC):
             self._segments += (b"".join(self._ready), large)
             self._ready.clear()
             self._unwritten += len(head) + len(large)
-            self(tail)
+            self.send(tail)
 
     def hold(self) -> None:
         """Let what is sent wait for `write_now`, which must follow in this turn, and no write be scheduled for it."""
@@ -270,6 +270,11 @@ class Writer(ABC):
         """Write what was sent in this turn of the loop, of which nothing more is to come."""
         self._is_held = False
         self._write_ready()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether little is unwritten, or nothing can be written any more."""
+        return not self._congested
 
     async def room(self) -> None:
         """Return when little is unwritten, or when nothing can be written any more."""

@@ -123,20 +123,6 @@ def test_what_comes_while_one_is_begun_waits_for_its_turn_even_in_another_contex
     run(scenario())
 
 
-def test_it_is_told_when_all_that_came_has_begun():
-    async def scenario():
-        told = []
-        jobs = Jobs()
-        jobs.relay = Relay(asyncio.get_running_loop(), as_it_is, lambda: told.append(list(jobs.ended)))
-        jobs.relay.run(jobs.counted(name) for name in ("one", "two"))
-        assert told == [["one", "two"]]
-        jobs.start("waits", pause)
-        assert told == [["one", "two"]] * 2
-        await jobs.done()
-
-    run(scenario())
-
-
 def test_whoever_brings_them_is_the_current_task_again():
     async def scenario():
         jobs = Jobs()
