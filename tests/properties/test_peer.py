@@ -68,6 +68,16 @@ def test_any_split_of_the_stream_brings_the_same_events(stream, cuts, batches):
     assert split.waiting == whole.waiting
 
 
+@given(streams, st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_a_stream_brings_what_its_messages_bring_one_by_one(stream, batches):
+    whole, single = fresh_peer(batches=batches), fresh_peer(batches=batches)
+    lines = [line for line in stream.replace(b"\r\n", b"\n").split(b"\n") if line.strip() and len(line) <= 200]
+    events = [event for line in lines for event in single.receive_message(line)]
+    assert seen(whole.receive(b"".join(line + b"\n" for line in lines))) == seen(events)
+    assert (whole.serving, whole.waiting) == (single.serving, single.waiting)
+
+
 @given(streams)
 @settings(max_examples=100, deadline=None)
 def test_one_byte_at_a_time_brings_the_same_events(stream):

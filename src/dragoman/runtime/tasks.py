@@ -18,6 +18,14 @@ else:
     current_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]
 
 
+def is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
+    """Tell whether a loop runs in this thread."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:  # none does
+        return False
+
+
 class OwnTask(asyncio.Task[T]):
     """A task that knows whether the code that it runs cancelled it, or somebody else did."""
 

@@ -29,12 +29,14 @@ from dragoman.protocol.peer import Answered, Event, Peer, Reply
 from dragoman.protocol.peer import Cancelled as GaveUp
 from dragoman.protocol.states import Transitions
 from dragoman.runtime.relay import Relay
+from dragoman.runtime.tasks import is_running_here
 from dragoman.server import serving
 from dragoman.server.call import ELICITATION_COMPLETE, SILENCE, Call, Session
 from dragoman.server.instrument import observe_refusal
 from dragoman.server.notices import opened, serve_notification
 from dragoman.server.telling import announces, is_wanted, log_params
 from dragoman.server.waiting import ask, settle
+from dragoman.transports.contract import FunctionSink, Sink
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -59,12 +61,10 @@ class Connection:
 
     is_mute = False
 
-    def __init__(self, server: Server, send: Callable[[bytes], None]) -> None:
+    def __init__(self, server: Server, sink: Sink) -> None:
         self._server = server
-        # Their method, which is quicker to call than an object.
-        self._send: Callable[[bytes], None] = send.__call__  # type: ignore[operator]
-        self._send_parts = getattr(send, "send_parts", None)
-        self._room = getattr(send, "room", None)
+        self._sink = sink
+        self._send = sink.send
         self._peer = Peer(server.limits)
         self._session = Session()
         self._running: dict[Any, Call] = {}
@@ -74,7 +74,7 @@ class Connection:
         self._flushing: asyncio.Task[None] | None = None
         self._state: Life = "open"
         self._loop = asyncio.get_running_loop()
-        self._relay: Relay[Event | None] = Relay(self._loop, self._begin, getattr(send, "write_now", None))
+        self._relay: Relay[Event | None] = Relay(self._loop, self._begin)
         server.audience.add(self)
 
     def receive(self, chunk: bytes) -> None:
@@ -111,8 +111,8 @@ class Connection:
         """Cancel what is in flight; nothing is sent any more."""
         self._state = LIFE[self._state, "close"]
         self._relay.close()  # which leads back to us
-        self._send = self._send_parts = _discard
-        self._room = None
+        self._sink = FunctionSink(_discard)
+        self._send = _discard
         self._server.audience.discard(self)
         self._fail_waiting()
         self._peer.close()
@@ -126,9 +126,8 @@ class Connection:
             settle(waiter, TransportError(GONE))
 
     async def room(self) -> None:
-        """Wait while the client does not take what it is sent; a plain function takes everything."""
-        if self._room is not None:
-            await self._room()
+        """Wait while the client does not take what it is sent."""
+        await self._sink.room()
 
     # Encoded by whoever tells, so that what cannot be JSON fails there, and what changes later is told as it was.
 
@@ -187,19 +186,10 @@ class Connection:
     def _flush(self) -> None:
         if self._flushing is not None:
             return
-        if self._has_room():
+        if self._sink.has_room:
             self._send_waiting()
         else:
             self._flushing = self._loop.create_task(self._flush_later())
-
-    def _has_room(self) -> bool:
-        waiting = self.room()
-        try:
-            waiting.send(None)
-        except StopIteration:
-            return True
-        waiting.close()
-        return False
 
     async def _flush_later(self) -> None:
         await self.room()
@@ -218,7 +208,7 @@ class Connection:
             self._send(message)
 
     def _in_loop(self, function: Callable[..., None], *args: Any) -> None:
-        if asyncio._get_running_loop() is self._loop:
+        if is_running_here(self._loop):
             function(*args)
         else:
             with suppress(RuntimeError):  # the loop is closed, and so is the connection
@@ -326,9 +316,9 @@ class Connection:
 
     def _reply(self, call: Call, result: Any) -> None:
         request = call.request
-        if type(result) is Raw and len(result) >= LARGE_BYTES and self._send_parts is not None:
+        if type(result) is Raw and len(result) >= LARGE_BYTES:
             answer = self._peer.send_encoded(request.id, result)
-            self._send_parts(*answer) if isinstance(answer, tuple) else self._write(answer)
+            self._sink.send_parts(*answer) if isinstance(answer, tuple) else self._write(answer)
             return
         try:
             data = self._peer.send_result(request.id, result)
@@ -371,7 +361,7 @@ class Connection:
             self._send(data)
 
 
-def _discard(*_: bytes | Raw) -> None:
+def _discard(_: bytes) -> None:
     """Send nothing: the connection is closed."""
 
 

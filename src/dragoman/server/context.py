@@ -475,9 +475,9 @@ def drive(call: Call, work: Coroutine[Any, Any, T]) -> T:
 
 def _is_in_place(call: Call) -> bool:
     """Tell whether this is the thread of the loop, which must not wait for what only the loop can do."""
-    import asyncio
+    from dragoman.runtime.tasks import is_running_here
 
-    return call.loop is None or asyncio._get_running_loop() is call.loop
+    return call.loop is None or is_running_here(call.loop)
 
 
 def _run_in_place(work: Coroutine[Any, Any, T]) -> T:

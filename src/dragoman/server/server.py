@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dragoman.server.views import Headers, HttpReply
     from dragoman.stores import Store
     from dragoman.transports.asgi import AsgiApp
+    from dragoman.transports.contract import Sink
     from dragoman.transports.wsgi import Environ, WsgiApp
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -394,11 +395,12 @@ class Server(Identity, Registration):
             except BaseException:
                 logger.exception("The exception reporter failed on an error in %s", where)
 
-    def connect(self, send: Callable[[bytes], None]) -> Connection:
-        """Serve one duplex connection: messages come in by `receive` and go out by `send`."""
+    def connect(self, send: Callable[[bytes], None] | Sink) -> Connection:
+        """Serve one duplex connection: messages come in by `receive` and go out by `send`, a function or a sink."""
         from dragoman.server.connection import Connection
+        from dragoman.transports.contract import FunctionSink
 
-        return Connection(self, send)
+        return Connection(self, FunctionSink(send) if callable(send) else send)
 
     @overload
     def run(self, transport: Literal["stdio"] = "stdio") -> None: ...

@@ -28,6 +28,7 @@ from dragoman.errors import (
     ValidationError,
 )
 from dragoman.protocol import eras, fields
+from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.listen import Subscription, honour
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.asking import explanation, settled
@@ -397,7 +398,7 @@ def custom_method(function: Callable[..., Any], name: str) -> Handler:
 
     def serve(server: Server, call: Call) -> Any:
         raw = call.request.raw_params
-        arguments = Raw(b'{"params":' + bytes(raw) + b"}") if takes_all else raw
+        arguments = Raw(encode({"params": raw})) if takes_all else raw
         try:
             outcome = definition.invoke(call, arguments)
         except ArgumentsRejected as rejected:

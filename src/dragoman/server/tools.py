@@ -75,7 +75,7 @@ class Tool(Definition[Parameters, Returned]):
         )
         self.mirrored = HeaderPlan.of(self.definition.input_schema)
 
-    def _compare_parameters(self, schema: types.Json) -> bytes | None:
+    def _compare_parameters(self, schema: types.Json) -> str | None:
         """See that a schema of the author's names what the function needs; return the parameter that takes everything.
 
         A function of one parameter that the schema does not name, and that may be a dict, takes all arguments as one.
@@ -87,7 +87,7 @@ class Tool(Definition[Parameters, Returned]):
         parameters = self.signature.parameters
         self.signature.tolerated = frozenset(properties)
         if len(parameters) == 1 and parameters[0].name not in properties and _may_be_object(parameters[0].schema):
-            return encode(parameters[0].name)[1:-1]
+            return parameters[0].name
         unnamed = [one.name for one in parameters if one.required and one.name not in properties]
         if unnamed and not schema.keys() & _OPEN:
             raise DefinitionError(
@@ -103,7 +103,7 @@ class Tool(Definition[Parameters, Returned]):
             if self._given_schema is not None:
                 arguments = _fitting(self._given_schema, arguments, validate=call.settings.validates_arguments)
                 if self._whole is not None:
-                    arguments = Raw(b'{"%s":%s}' % (self._whole, bytes(arguments)))
+                    arguments = Raw(encode({self._whole: arguments}))
             make_context = self._make_context
             context = None if make_context is None else make_context(call)
             args, kwargs = self.signature.bind(arguments, context, strict=call.settings.strict_arguments)
