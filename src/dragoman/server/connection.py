@@ -25,8 +25,8 @@ from dragoman.protocol.listen import MOST_WAITING, RESOURCE_UPDATED, Subscriptio
 from dragoman.protocol.peer import Answered, Event, Peer, Reply
 from dragoman.protocol.peer import Cancelled as GaveUp
 from dragoman.runtime.relay import Relay
-from dragoman.server import serving
 from dragoman.server.call import ELICITATION_COMPLETE, SILENCE, Call, Session
+from dragoman.server.dispatch import handlers
 from dragoman.server.instrument import observe_refusal
 from dragoman.server.notices import opened, serve_notification
 from dragoman.server.telling import announces, is_wanted, log_params
@@ -339,7 +339,7 @@ class Connection:
 
     def _reply_in_place_of(self, call: Call, error: ValidationError) -> None:
         try:
-            result = serving.unencodable(self._server, call, error)
+            result = handlers.unencodable(self._server, call, error)
         except ValidationError:
             self._refuse(call.request.id, error, call)
         else:
@@ -386,7 +386,7 @@ def _encoded(server: Server, call: Call, result: Any) -> bytes:
     try:
         return jsonrpc.encode_result(call.request.id, result)
     except ValidationError as error:
-        return jsonrpc.encode_result(call.request.id, serving.unencodable(server, call, error))
+        return jsonrpc.encode_result(call.request.id, handlers.unencodable(server, call, error))
 
 
 def _encoded_refusal(

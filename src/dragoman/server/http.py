@@ -44,9 +44,9 @@ from dragoman.protocol.exchange import (
 )
 from dragoman.protocol.versions import find_version, version_names
 from dragoman.runtime.tasks import OwnTask
-from dragoman.server import serving
 from dragoman.server.admission import Admission, Entrance, caller_of
 from dragoman.server.call import SILENCE, Call, Channel, Session
+from dragoman.server.dispatch import handlers
 from dragoman.server.guard import Guard
 from dragoman.server.http_notices import HttpNotices
 from dragoman.server.http_session import HttpSession, SessionAside, SessionChannel, SessionRefused, SharedSession
@@ -575,7 +575,7 @@ class HttpService:
         try:
             return jsonrpc.encode_result(call.request.id, result)
         except ValidationError as error:
-            return jsonrpc.encode_result(call.request.id, serving.unencodable(self._server, call, error))
+            return jsonrpc.encode_result(call.request.id, handlers.unencodable(self._server, call, error))
 
     def _given_up(self, call: Call) -> bytes:
         """End into the void: the client is gone, and a cancellation that was ours goes no further."""

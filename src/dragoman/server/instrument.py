@@ -31,7 +31,7 @@ from dragoman.errors import (
 )
 from dragoman.protocol import eras
 from dragoman.server.call import Call
-from dragoman.server.serving import Handler, is_crash
+from dragoman.server.dispatch.handlers import Handler, is_crash
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server

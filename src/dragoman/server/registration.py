@@ -9,8 +9,8 @@ from dragoman import types
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, MethodAlreadyDefined
 from dragoman.protocol.methods import METHODS
-from dragoman.server import serving
 from dragoman.server.definition import P, R, decorated
+from dragoman.server.dispatch import handlers
 from dragoman.server.hook import Hook
 from dragoman.server.instrument import Middleware
 from dragoman.server.prompts import Prompt
@@ -34,7 +34,7 @@ class Registration:
         self.unsubscriber: Hook | None = None
         self._roots_hooks: list[Callable[[], Any]] = []
         self._middleware: list[Middleware] = []
-        self._custom: dict[str, serving.Handler] = {}
+        self._custom: dict[str, handlers.Handler] = {}
 
     def _offer_changed(self) -> None:
         """What the server offers follows from what is registered; a server that keeps it makes it anew."""
@@ -139,7 +139,7 @@ class Registration:
             raise MethodAlreadyDefined(f"The method {name!r} is defined already and cannot be replaced")
 
         def register(function: Function) -> Function:
-            self._custom[name] = serving.custom_method(function, name)
+            self._custom[name] = handlers.custom_method(function, name)
             self.registry.changed()
             return function
 

@@ -16,12 +16,12 @@ from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits, encode
 from dragoman.protocol.listen import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.protocol.methods import METHODS, Method
 from dragoman.protocol.versions import Version
-from dragoman.server import serving
 from dragoman.server.asking import explanation
 from dragoman.server.call import Call
 from dragoman.server.capabilities import Declaration, Given, served_capabilities
 from dragoman.server.completion import Completers
 from dragoman.server.definition import Definition
+from dragoman.server.dispatch import handlers
 from dragoman.server.identity import Identity, implementation, require_text
 from dragoman.server.instrument import chained, observed, readable
 from dragoman.server.registration import Registration
@@ -220,7 +220,7 @@ class Server(Identity, Registration):
             derived = served_capabilities(completes=completes, subscribes=self.subscriber is not None)
             capabilities = self._declaration.over(derived)
             self._warn_of_unserved()
-            served = [method for method in METHODS if method.name in serving.HANDLERS]
+            served = [method for method in METHODS if method.name in handlers.HANDLERS]
             custom = [Method(name=name, result=types.Result) for name in self._custom]
             offer = eras.Offer.of(capabilities, settings.versions, (*served, *custom))
             compiled = _Compiled(changes, capabilities, offer)
@@ -247,14 +247,14 @@ class Server(Identity, Registration):
             RpcError: the request is refused.
         """
         name = call.request.method.name
-        handler = serving.HANDLERS.get(name) or self._custom[name]
+        handler = handlers.HANDLERS.get(name) or self._custom[name]
         settings = self._settings if self._settings.defaults is PROCESS.configuration else self.settings
         call.settings = settings
         if self._middleware or settings.is_observed:
             return self._serve_observed(call, handler, settings.configuration)
         return handler(self, call)
 
-    async def _serve_observed(self, call: Call, handler: serving.Handler, configuration: Configuration) -> Any:
+    async def _serve_observed(self, call: Call, handler: handlers.Handler, configuration: Configuration) -> Any:
         return await observed(self, call, chained(self, call, handler, self._middleware), configuration)
 
     @property
