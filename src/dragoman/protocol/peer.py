@@ -30,6 +30,7 @@ LONGEST_ID = 15
 
 
 T = TypeVar("T")
+Answer = TypeVar("Answer", bound=bytes | tuple[bytes, Raw, bytes])
 
 _cancelled = msgspec.json.Decoder(types.CancelledNotificationParams)
 _progress = msgspec.json.Decoder(types.ProgressNotificationParams)
@@ -78,9 +79,9 @@ class _Batch:
         self._expected = expected
         self._answers: list[bytes] = []
 
-    def settle(self, answer: bytes | None) -> bytes | None:
+    def settle(self, answer: bytes) -> bytes | None:
         self._expected -= 1
-        if answer is not None:
+        if answer:
             self._answers.append(answer)
         return jsonrpc.encode_batch(self._answers) if self._expected == 0 and self._answers else None
 
@@ -245,18 +246,7 @@ class Peer:
         Raises:
             ValidationError: the result cannot be JSON; the request is still to be answered.
         """
-        data = jsonrpc.encode_result(id, result)
-        if self._served.get(id, _UNKNOWN) is None and not self._cancelled:
-            del self._served[id]
-            return data
-        return self._finish(id, data)
-
-    def send_encoded(self, id: types.RequestId, result: Raw) -> bytes | tuple[bytes, Raw, bytes] | None:
-        """Return what `send_result` does, but outside of a batch in parts, so that a large result is not copied."""
-        if self._served.get(id) is not None:
-            return self.send_result(id, result)
-        head, tail = jsonrpc.encode_result_around(id)
-        return None if self._finish(id, head) is None else (head, result, tail)
+        return self.finish(id, jsonrpc.encode_result(id, result))
 
     def send_error(self, id: types.RequestId, error: RpcError) -> bytes | None:
         """Return the refusal of a request that was served, under the same rules.
@@ -264,20 +254,29 @@ class Peer:
         Raises:
             ValidationError: the error's data cannot be JSON; the request is still to be answered.
         """
-        return self._finish(id, jsonrpc.encode_error(id, error))
+        return self.finish(id, jsonrpc.encode_error(id, error))
 
     def drop(self, id: types.RequestId) -> bytes | None:
         """Let a request go without an answer; what is returned completes the batch that it was part of."""
-        return self._finish(id, None)
+        return self.finish(id, b"")
 
-    def _finish(self, id: types.RequestId, data: bytes | None) -> bytes | None:
+    def finish(self, id: types.RequestId, answer: Answer) -> Answer | bytes | None:
+        """End a request that was served; return what is to be written, if anything.
+
+        The answer is encoded: as one message, or in parts, which are joined in a batch only. An empty one is not sent.
+        """
         batch = self._served.pop(id, _UNKNOWN)
+        if batch is None and not self._cancelled:
+            return answer or None
         if batch is _UNKNOWN:
             return None
-        if self._cancelled and id in self._cancelled:
+        data: Answer | bytes = answer
+        if id in self._cancelled:
             self._cancelled.discard(id)
-            data = None
-        return data if batch is None or batch is _HANDSHAKE else batch.settle(data)
+            data = b""
+        if batch is None or batch is _HANDSHAKE:
+            return data or None
+        return batch.settle(b"".join(data) if isinstance(data, tuple) else data)
 
     def next_id(self) -> types.RequestId:
         """Return an id that no request of ours has had."""

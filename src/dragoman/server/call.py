@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import Raw, Struct, field
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from dragoman import types
 from dragoman.errors import Cancelled, DragomanError, RpcError, TransportError
@@ -76,6 +76,8 @@ class Channel(Protocol):
 
     is_mute: bool
     """Whether the client can be told of nothing that belongs to no request."""
+    takes_parts: bool
+    """Whether a large answer may be given in parts, so that it is not copied."""
 
     def notify(self, method: str, params: Any) -> None:
         """Send a notification, from any thread."""
@@ -110,6 +112,7 @@ class Silence:
     """The channel of a request that has no way back but its response."""
 
     is_mute = False
+    takes_parts = False
 
     def notify(self, method: str, params: Any) -> None:
         """Send nothing."""
@@ -152,8 +155,16 @@ class Call(Struct, eq=False):
     scopes: frozenset[str] | None = None
     """What whoever asks may do; None where nobody verifies it."""
     claims: Mapping[str, Any] = _NO_CLAIMS
-    lacked: list[str] | None = None
-    """The scopes for lack of which the handler refused."""
+    target: Any = None
+    """The definition whose function serves the request, if that is the author's."""
+    arguments: Raw | UnsetType = UNSET
+    """What the target is given."""
+    plain: types.CallToolResult | None = None
+    """A result of plain text and data, which most versions carry as it is."""
+    refusal: RpcError | None = None
+    """The error that the request was answered with."""
+    failure: str | None = None
+    """What a result that reports an error stands for, as hooks are told."""
     cancelled: bool = False
     cancel_reason: str | None = None
     """Why the client gave the request up, if it said so."""

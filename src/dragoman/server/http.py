@@ -27,7 +27,6 @@ from dragoman.errors import (
     ParseError,
     RpcError,
     UnsupportedVersion,
-    ValidationError,
 )
 from dragoman.protocol import eras, headers, jsonrpc, sse
 from dragoman.protocol.exchange import (
@@ -43,15 +42,14 @@ from dragoman.protocol.exchange import (
     receive,
 )
 from dragoman.protocol.versions import find_version, version_names
-from dragoman.runtime.tasks import OwnTask
+from dragoman.runtime.tasks import OwnTask, uncancelled
 from dragoman.server.admission import Admission, Entrance, caller_of
 from dragoman.server.call import SILENCE, Call, Channel, Session
-from dragoman.server.dispatch import handlers
+from dragoman.server.dispatch.runner import refuse, run, stopped, whole_answer
 from dragoman.server.guard import Guard
 from dragoman.server.http_notices import HttpNotices
 from dragoman.server.http_session import HttpSession, SessionAside, SessionChannel, SessionRefused, SharedSession
 from dragoman.server.httprequest import Auth, insufficient, verify
-from dragoman.server.instrument import observe_refusal
 from dragoman.server.post import Listener, PostChannel
 from dragoman.server.replies import answer, challenge, in_use, refuse_repeated, settle
 from dragoman.server.served import STOPPED, Served, answer_stopped
@@ -120,7 +118,7 @@ class HttpService:
             if request is not None:
                 await self._serve_request(exchange, request, admission.taken)
         except SessionRefused as refused:
-            await exchange.reply(refused.status, jsonrpc.encode_error(refused.id, refused.error), JSON_HEADERS)
+            await self._reject(exchange, Rejection(refused.status, refused.error, refused.id, method=refused.method))
         except Gone:
             raise
         except Exception as error:
@@ -236,15 +234,22 @@ class HttpService:
             )
         return None
 
-    async def _reject(self, exchange: Exchange, refusal: Rejection) -> None:
-        if refusal.method is not None:
-            await self._observe(refusal.method, refusal.error)
-        await exchange.reply(refusal.status, refusal.body(), JSON_HEADERS)
+    async def _reject(self, exchange: Exchange, refused: Rejection) -> None:
+        body = await self._refusal(refused.id, refused.method, refused.error, null_id=refused.null_id)
+        await exchange.reply(refused.status, body, JSON_HEADERS)
 
-    async def _observe(self, method: str, error: RpcError, caller: eras.Caller | None = None) -> None:
-        """Let the hooks know of a request that is refused before it is served, if there are any."""
-        if self._server.settings.is_observed:
-            await observe_refusal(self._server, method, error, caller)
+    async def _refusal(
+        self,
+        id: types.RequestId | None,
+        method: str | None,
+        error: RpcError,
+        caller: eras.Caller | None = None,
+        *,
+        null_id: bool = False,
+    ) -> bytes:
+        """Return the answer to what is refused before it is served; the hooks are told of it, if there are any."""
+        refused = refuse(self._server, id, method, error, caller, null_id=null_id)
+        return refused if isinstance(refused, bytes) else await refused
 
     async def _serve_stream(self, exchange: Exchange, session: HttpSession, sent: headers.RequestHeaders) -> None:
         """Let a client read what belongs to no request, or take up a stream that broke."""
@@ -304,8 +309,7 @@ class HttpService:
             try:
                 request = eras.open(message, self._server.offer, caller_of(sent))
             except RpcError as error:
-                await self._observe(message.method, error)
-                await answer(exchange, taken, OK, jsonrpc.encode_error(message.id, error))
+                await answer(exchange, taken, OK, await self._refusal(message.id, message.method, error))
                 return
             if exchange.identity is None or not await self._lacks_scope(exchange, request):
                 await self._serve_request(exchange, request, taken)
@@ -332,8 +336,7 @@ class HttpService:
                 session.require_origin(admission.origin)
         except SessionRefused as refused:
             if isinstance(message, jsonrpc.Request) and not messages.batch:
-                refused.id = message.id
-                await self._observe(message.method, refused.error)
+                refused.id, refused.method = message.id, message.method
             raise
         if messages.batch:
             await self._serve_batch(exchange, session, messages.messages, taken)
@@ -393,8 +396,8 @@ class HttpService:
         try:
             request = eras.open(message, offer, session.data.caller)
         except RpcError as error:
-            await self._observe(message.method, error, session.data.caller)
-            await answer(exchange, taken, OK, jsonrpc.encode_error(message.id, error))
+            refusal = await self._refusal(message.id, message.method, error, session.data.caller)
+            await answer(exchange, taken, OK, refusal)
             return
         if exchange.identity is not None and await self._lacks_scope(exchange, request):
             return
@@ -420,8 +423,7 @@ class HttpService:
 
     async def _stop_in_session(self, exchange: Exchange, call: Call, channel: SessionChannel) -> None:
         """Answer a request at once when the server that carries its exchange ends, and waits for it no more."""
-        task = asyncio.current_task()
-        if not exchange.is_ending or task is None or task.uncancel():
+        if not exchange.is_ending or not uncancelled():
             raise asyncio.CancelledError
         call.stop(STOPPED)
         await answer_stopped(call, channel)
@@ -431,17 +433,15 @@ class HttpService:
     ) -> None:
         try:
             try:
-                status, data = await self._outcome(call)
+                data = await whole_answer(call)
                 if session.data.unshared:
                     await self._share(session.data)
             finally:
-                call.ended = True
                 del session.running[call.request.id]
                 sessions.touch(session)
             if call.cancelled:
                 await settle()
-            if call.lacked is not None and channel.reader is not None:
-                self._challenge_for(channel.reader, call.lacked)
+            status = OK if data and call.refusal is None else self._status(call, channel.reader)
             await channel.answer(status, data, json=json)
         finally:
             self._serving.discard(call)
@@ -485,16 +485,14 @@ class HttpService:
         self._serving.add(call)
         try:
             try:
-                outcome = self._server.serve(call)
-                result = await outcome if isinstance(outcome, CoroutineType) else outcome
-                status, data = OK, self._encoded(call, result)
-            except BaseException as error:
-                if exchange.is_ending and isinstance(error, asyncio.CancelledError) and not call.cancelled:
-                    call.cancelled, call.stopped = True, STOPPED
-                status, data = self._refused(call, error)
-            call.ended = True
-            if call.lacked is not None:
-                self._challenge_for(exchange, call.lacked)
+                outcome: Any = run(call)
+                data = await outcome if type(outcome) is CoroutineType else outcome
+            except asyncio.CancelledError:
+                if not exchange.is_ending or call.cancelled or not uncancelled():
+                    raise
+                call.cancelled, call.stopped = True, STOPPED
+                data = stopped(call)
+            status = OK if data and call.refusal is None else self._status(call, exchange)
             if channel.was_used:
                 await channel.room()
             if exchange.streaming or not taken.json:
@@ -502,8 +500,9 @@ class HttpService:
             else:
                 await exchange.reply(status, data, JSON_HEADERS)
         except asyncio.CancelledError:
-            # The client may leave just when its answer is being sent.
-            self._given_up(call)
+            # The client may leave just when its answer is being sent; a cancellation of another's goes on.
+            if not call.cancelled or not uncancelled():
+                raise
         finally:
             self._serving.discard(call)
             exchange.on_gone = None
@@ -538,51 +537,23 @@ class HttpService:
         try:
             call = self._call(eras.open(message, self._server.offer, data.caller), data, identity=identity)
         except RpcError as error:
-            await self._observe(message.method, error, data.caller)
-            return jsonrpc.encode_error(message.id, error)
+            return await self._refusal(message.id, message.method, error, data.caller)
         call.task = asyncio.current_task(call.loop)
         running[message.id] = call
         self._serving.add(call)
         try:
-            return (await self._outcome(call))[1]
+            return await whole_answer(call)
         finally:
-            call.ended = True
             del running[message.id]
             self._serving.discard(call)
 
-    async def _outcome(self, call: Call) -> tuple[int, bytes]:
-        try:
-            outcome = self._server.serve(call)
-            result = await outcome if isinstance(outcome, CoroutineType) else outcome
-            return OK, self._encoded(call, result)
-        except BaseException as error:
-            return self._refused(call, error)
-
-    def _refused(self, call: Call, error: BaseException) -> tuple[int, bytes]:
-        if call.is_given_up_by(error):
-            given_up = self._given_up(call)
-            stopped = call.stopped
-            return (
-                (CLIENT_CLOSED, given_up) if stopped is None else (OK, jsonrpc.encode_error(call.request.id, stopped))
-            )
-        refusal = self._server.refusal(error, call)
-        if isinstance(error, InsufficientScope):
-            call.lacked = error.scopes
-            return FORBIDDEN, jsonrpc.encode_error(call.request.id, refusal)
-        return handler_status(refusal), jsonrpc.encode_error(call.request.id, refusal)
-
-    def _encoded(self, call: Call, result: Any) -> bytes:
-        try:
-            return jsonrpc.encode_result(call.request.id, result)
-        except ValidationError as error:
-            return jsonrpc.encode_result(call.request.id, handlers.unencodable(self._server, call, error))
-
-    def _given_up(self, call: Call) -> bytes:
-        """End into the void: the client is gone, and a cancellation that was ours goes no further."""
-        task = asyncio.current_task()
-        if not call.cancelled or task is None or task.uncancel():
-            raise asyncio.CancelledError
-        return b""
+    def _status(self, call: Call, exchange: Exchange | None) -> int:
+        """Return the status of a request that was refused or given up; whoever lacks a scope is told which."""
+        if isinstance(call.refusal, InsufficientScope):
+            if exchange is not None:
+                self._challenge_for(exchange, call.refusal.scopes)
+            return FORBIDDEN
+        return CLIENT_CLOSED if call.refusal is None else handler_status(call.refusal)
 
     async def close(self, seconds: float | None = None) -> None:
         """End what is open in good order: streams at once, and requests when they are done, or their time is up."""

@@ -48,6 +48,7 @@ class SessionRefused(DragomanError):
         self.status = status
         self.error = error
         self.id: types.RequestId | None = None
+        self.method: str | None = None
         """The request that is refused, if it is one."""
 
 
@@ -344,6 +345,7 @@ class SessionChannel:
     """The way back to the client of one request in a session: the request's own stream, once anything needs it."""
 
     is_mute = False
+    takes_parts = False
     __slots__ = ("_exchange", "_is_over", "_session", "_stream", "_streams")
 
     def __init__(self, session: HttpSession, exchange: Exchange, *, streams: bool) -> None:

@@ -1,14 +1,14 @@
-"""What the server does for each method.
+"""What the server does for each method: one table from method to function.
 
-One table from method to function. A function is given the server and the call, and returns the sealed result, or a
-coroutine that gives it; lists and everything else that does not change come as bytes that were sealed before.
+A function is given the server and the call. It returns a result that is not sealed, or a coroutine that gives one; a
+page of a list comes as bytes that were sealed before. Where a function of the author's serves the request, the handler
+finds it and sets `call.target` and `call.arguments`. Only the runner calls handlers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,35 +17,28 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.errors import (
     InsufficientScope,
-    InternalError,
     InvalidParams,
     InvalidRequest,
     MethodNotFound,
     ResourceNotFound,
-    RpcError,
-    ToolError,
-    UrlElicitationRequired,
-    ValidationError,
 )
-from dragoman.protocol import eras, fields
+from dragoman.protocol import eras
 from dragoman.protocol.listen import Subscription, honour
-from dragoman.server.asking import explanation, settled
 from dragoman.server.call import Call
 from dragoman.server.capabilities import without_changes
 from dragoman.server.completion import Completers, completion_result
-from dragoman.server.definition import Definition, settled_value
+from dragoman.server.definition import Definition
+from dragoman.server.dispatch.runner import seal
 from dragoman.server.hook import Hook
 from dragoman.server.listing import paginate, read_cursor
 from dragoman.server.questions import InputRequired
+from dragoman.server.registry import AnyPrompt
 from dragoman.server.results import resource_result, wire_object
-from dragoman.server.signature import ArgumentsRejected
-from dragoman.server.tools import Tool, error_result, failure
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 Handler = Callable[["Server", Call], Any]
-INTERNAL_ERROR = "Internal error occurred"
 _EMPTY = types.Result()
 
 
@@ -61,22 +54,23 @@ def initialize(server: Server, call: Call) -> Any:
 
 def discover(server: Server, call: Call) -> Any:
     """Say what the server speaks and offers."""
-    return server.seal(eras.discover(server.offer, _declared(server, call), server.instructions), call)
+    return eras.discover(server.offer, _declared(server, call), server.instructions)
 
 
 def _declared(server: Server, call: Call) -> types.ServerCapabilities:
+    server.warn_of_unserved()
     return without_changes(server.capabilities) if call.channel.is_mute else server.capabilities
 
 
-def acknowledge(server: Server, call: Call) -> Any:
+def acknowledge(_server: Server, _call: Call) -> types.Result:
     """Answer with nothing."""
-    return server.seal(_EMPTY, call)
+    return _EMPTY
 
 
-def set_level(server: Server, call: Call) -> Any:
+def set_level(_server: Server, call: Call) -> types.Result:
     """Set from which level on this client is sent log messages."""
     call.session.set_level(call.request.params.level)
-    return server.seal(_EMPTY, call)
+    return _EMPTY
 
 
 def list_page(server: Server, call: Call) -> Any:
@@ -84,7 +78,7 @@ def list_page(server: Server, call: Call) -> Any:
     listing = server.registry.listings[call.request.method.name]
     if call.scopes is not None and listing is server.registry.listings["tools/list"] and server.registry.has_scopes:
         return _list_permitted(server, call, call.scopes)
-    return listing.page(call.request.params.cursor, call.request.caller.version, server.seal_for)
+    return listing.page(call.request.params.cursor, call.request.caller.version, partial(seal, server))
 
 
 def _list_permitted(server: Server, call: Call, scopes: frozenset[str]) -> Any:
@@ -94,7 +88,7 @@ def _list_permitted(server: Server, call: Call, scopes: frozenset[str]) -> Any:
     page = paginate(types.ListToolsResult, tools, read_cursor(call.request.params.cursor), size)
     if page.cache_scope is None:
         page.cache_scope = "private"
-    return server.seal(page, call)
+    return page
 
 
 def list_resources(server: Server, call: Call) -> Any:
@@ -110,7 +104,7 @@ async def _list_by_author(server: Server, call: Call) -> Any:
     page = paginate(types.ListResourcesResult, listed.resources, offset, page_size)
     assert isinstance(page, types.ListResourcesResult)
     cursor = page.next_cursor if listed.next_cursor is None else listed.next_cursor
-    return server.seal(msgspec.structs.replace(listed, resources=page.resources, next_cursor=cursor), call)
+    return msgspec.structs.replace(listed, resources=page.resources, next_cursor=cursor)
 
 
 def _listed(given: Any) -> types.ListResourcesResult:
@@ -138,164 +132,61 @@ MOST_COMPARED = 1000
 LONGEST_COMPARED = 128
 
 
-def _closest(name: str, known: list[str]) -> str:
-    """Return a hint at the name that was probably meant."""
+def _unknown(kind: str, name: str, known: list[str]) -> InvalidParams:
+    """Return the refusal of a name that is not known, with a hint at the one that was probably meant."""
     from difflib import get_close_matches
 
     close = get_close_matches(name, known[:MOST_COMPARED], 1) if len(name) <= LONGEST_COMPARED else []
-    return f"; did you mean {close[0]}?" if close else ""
+    error = InvalidParams(f"Unknown {kind}: {name}" + (f"; did you mean {close[0]}?" if close else ""))
+    error.label = f"{kind}_not_found"
+    return error
 
 
-def call_tool(server: Server, call: Call) -> Any:
+def call_tool(server: Server, call: Call) -> None:
     """Call a tool."""
-    params = call.request.params
+    params, scopes = call.request.params, call.scopes
     tool = server.registry.tools.get(params.name)
     if tool is None:
-        scopes = call.scopes
-        permitted = [
-            name
-            for name, known in list(server.registry.tools.items())
-            if scopes is None or scopes.issuperset(known.scopes)
-        ]
-        raise InvalidParams(f"Unknown tool: {params.name}{_closest(params.name, permitted)}")
-    if call.scopes is not None and not call.scopes.issuperset(tool.scopes):
+        tools = list(server.registry.tools.items())
+        permitted = [name for name, known in tools if scopes is None or scopes.issuperset(known.scopes)]
+        raise _unknown("tool", params.name, permitted)
+    if scopes is not None and not scopes.issuperset(tool.scopes):
         raise InsufficientScope(tool.scopes)
-
-    try:
-        outcome = tool.begin(call, params.arguments)
-        if isinstance(outcome, CoroutineType):
-            return _finish_tool(server, call, tool, outcome)
-        if eras.carries_plainly[call.request.caller.version] and (plain := _plain_result(call, tool, outcome)):
-            return plain
-        result = tool.output.result(outcome)
-        if call.asking is None and (type(result) is types.CallToolResult or not isinstance(result, InputRequired)):
-            return _tool_result(server, call, tool, result)
-    except BaseException as error:
-        if call.asking is None and not isinstance(error, UrlElicitationRequired):
-            return _tool_failed(server, call, error)
-        result = _raise(error)
-    return _settle_tool(server, call, tool, result)
+    call.target = tool
 
 
-def _is_pending(call: Call, outcome: Any) -> bool:
-    return isinstance(outcome, CoroutineType | InputRequired) or call.asking is not None
-
-
-async def _raise(error: BaseException) -> None:
-    raise error
-
-
-async def _finish_tool(server: Server, call: Call, tool: Tool[..., Any], outcome: CoroutineType[Any, Any, Any]) -> Any:
-    try:
-        value = await outcome
-        if type(value) is CoroutineType:  # of a `def` that returned what an `async def` gave it
-            value = await value
-        if eras.carries_plainly[call.request.caller.version] and (plain := _plain_result(call, tool, value)):
-            return plain
-        result = tool.output.result(value)
-        if call.asking is None and (type(result) is types.CallToolResult or not isinstance(result, InputRequired)):
-            return _tool_result(server, call, tool, result)
-    except BaseException as error:
-        if call.asking is None and not isinstance(error, UrlElicitationRequired):
-            return _tool_failed(server, call, error)
-        result = _raise(error)
-    return await _settle_tool(server, call, tool, result)
-
-
-def _plain_result(call: Call, tool: Tool[..., Any], value: Any) -> types.CallToolResult | None:
-    """Return the result of most tools, which need not be compared, wrapped or sealed before it is sent."""
-    if call.asking is not None or call.settings.validates_results or tool.output.is_bare:
-        return None
-    return tool.output.plain_result(value)
-
-
-async def _settle_tool(server: Server, call: Call, tool: Tool[..., Any], outcome: Any) -> Any:
-    """Finish a call that has asked the client, or is to."""
-
-    async def run_again() -> Any:
-        begun = tool.begin(call, call.request.params.arguments)
-        return tool.output.result(await settled_value(begun) if isinstance(begun, CoroutineType) else begun)
-
-    try:
-        return _tool_result(server, call, tool, await settled(call, outcome, run_again))
-    except BaseException as error:
-        return _tool_failed(server, call, error)
-
-
-def _tool_result(server: Server, call: Call, tool: Tool[..., Any], result: types.Result) -> Any:
-    if call.settings.validates_results and isinstance(result, types.CallToolResult) and not result.is_error:
-        try:
-            tool.output.check(result)
-        except ValidationError as error:
-            server.report(error, call)
-            raise InternalError(f"The result of {tool.name!r} does not fit its output schema") from None
-    version = call.request.caller.version
-    if tool.output.wraps and tool.output.is_bare and not version.stateless:
-        result = fields.wrap(result)
-    return eras.seal(result, version, server.info_bytes)
-
-
-def _tool_failed(server: Server, call: Call, error: BaseException) -> Any:
-    if isinstance(error, ToolError):
-        return server.seal(error_result(error), call)
-    said = explanation(call, error)
-    if said is not None:
-        return server.seal(failure(said), call)
-    if isinstance(error, RpcError) or call.is_given_up_by(error):
-        raise error
-    server.report(error, call)
-    return server.seal(failure(INTERNAL_ERROR), call)
-
-
-def is_crash(result: Any) -> bool:
-    """Tell whether a result stands for an unexpected failure of a tool."""
-    return isinstance(result, types.CallToolResult) and result.content == failure(INTERNAL_ERROR).content
-
-
-def unencodable(server: Server, call: Call, error: ValidationError) -> Any:
-    """Return the result to send in place of one that cannot be JSON.
-
-    Raises:
-        ValidationError: the method has no result that says so.
-    """
-    if call.request.method.name != "tools/call":
-        raise error
-    return _tool_failed(server, call, error)
-
-
-def get_prompt(server: Server, call: Call) -> Any:
+def get_prompt(server: Server, call: Call) -> None:
     """Fill in a prompt."""
     params = call.request.params
-    prompt = server.registry.prompts.get(params.name)
+    call.target, call.arguments = _prompt(server, params.name), params.arguments
+
+
+def _prompt(server: Server, name: str) -> AnyPrompt:
+    prompt = server.registry.prompts.get(name)
     if prompt is None:
-        raise InvalidParams(f"Unknown prompt: {params.name}{_closest(params.name, list(server.registry.prompts))}")
-    return _asked(server, call, lambda: prompt.run(call, params.arguments))
+        raise _unknown("prompt", name, list(server.registry.prompts))
+    return prompt
 
 
 def read_resource(server: Server, call: Call) -> Any:
     """Read a resource."""
     uri = call.request.params.uri
     if server.resource_reader is not None:
-        return _read_by_author(server, call, uri)
-    resource = server.registry.resources.get(uri)
-    if resource is not None:
-        return _asked(server, call, lambda: resource.read_at(call, uri))
+        return _read_by_author(server.resource_reader, call, uri)
+    call.target = server.registry.resources.get(uri)
+    if call.target is not None:
+        return None
     for template in list(server.registry.templates.values()):
         variables = template.match(uri)
         if variables is not None:
-            return _asked(server, call, partial(template.read_at, call, uri, variables))
+            call.target, call.arguments = template, variables
+            return None
     raise ResourceNotFound(uri)
 
 
-def _read_by_author(server: Server, call: Call, uri: str) -> Any:
-    reader = server.resource_reader
-    assert reader is not None
-
-    async def read() -> Any:
-        value = await reader.invoke(call, uri)
-        return value if isinstance(value, InputRequired) else resource_result(value, uri, None)
-
-    return _asked(server, call, read)
+async def _read_by_author(reader: Hook, call: Call, uri: str) -> Any:
+    value = await reader.invoke(call, uri)
+    return value if isinstance(value, InputRequired) else resource_result(value, uri, None)
 
 
 async def complete(server: Server, call: Call) -> Any:
@@ -310,15 +201,12 @@ async def complete(server: Server, call: Call) -> Any:
         found = await server.completer.invoke(call, params.ref, params.argument, arguments)
     else:
         found = None
-    return server.seal(completion_result(found), call)
+    return completion_result(found)
 
 
 def _completers(server: Server, ref: types.PromptReference | types.ResourceTemplateReference) -> Completers:
     if isinstance(ref, types.PromptReference):
-        prompt = server.registry.prompts.get(ref.name)
-        if prompt is None:
-            raise InvalidParams(f"Unknown prompt: {ref.name}{_closest(ref.name, list(server.registry.prompts))}")
-        return prompt.completers
+        return _prompt(server, ref.name).completers
     for template in list(server.registry.templates.values()):
         if template.uri_template == ref.uri or template.template.match(ref.uri) is not None:
             return template.completers
@@ -327,35 +215,20 @@ def _completers(server: Server, ref: types.PromptReference | types.ResourceTempl
     return Completers()
 
 
-def _asked(server: Server, call: Call, run: Callable[[], Any]) -> Any:
-    """Run a handler that may ask the client, and seal what it gives."""
-    try:
-        outcome = run()
-    except BaseException as error:
-        if call.asking is None and not isinstance(error, UrlElicitationRequired):
-            raise
-        outcome = _raise(error)
-    return _seal_later(server, call, outcome, run) if _is_pending(call, outcome) else server.seal(outcome, call)
-
-
-async def _seal_later(server: Server, call: Call, outcome: Any, run_again: Callable[[], Any]) -> Any:
-    return server.seal(await settled(call, outcome, run_again), call)
-
-
 async def follow(server: Server, call: Call) -> Any:
     """Tell this client of a resource's changes from now on; the author's own function may do more."""
     if call.channel.is_mute:
         raise MethodNotFound("resources/subscribe is not served here: there is no stream to tell of changes")
     result = await _told(call, server.subscriber)
     call.session.follow(call.request.params.uri)
-    return server.seal(result, call)
+    return result
 
 
 async def unfollow(server: Server, call: Call) -> Any:
     """Tell this client of a resource's changes no more."""
     result = await _told(call, server.unsubscriber)
     call.session.unfollow(call.request.params.uri)
-    return server.seal(result, call)
+    return result
 
 
 async def _told(call: Call, hook: Hook | None) -> types.Result:
@@ -368,7 +241,7 @@ async def listen(server: Server, call: Call) -> Any:
     """Tell a stateless client of changes, until it or the connection ends."""
     subscription = Subscription(call.request.id, honour(call.request.params.notifications, server.capabilities))
     await call.channel.listen(subscription)
-    return server.seal(subscription.result(), call)
+    return subscription.result()
 
 
 HANDLERS: dict[str, Handler] = {
@@ -390,29 +263,15 @@ HANDLERS: dict[str, Handler] = {
 }
 
 
-def custom_method(function: Callable[..., Any], name: str) -> Handler:
-    """Return the handler of a method of the server's own: parameters by name, or all of them as `params`."""
-    definition: Definition[..., Any] = Definition.define(function, name=name)
-    takes_all = [parameter.name for parameter in definition.signature.parameters] == ["params"]
+class CustomMethod(Definition[..., Any]):
+    """A method of the server's own: it takes parameters by name, or all of them as `params`."""
 
-    def serve(server: Server, call: Call) -> Any:
+    def handle(self, _server: Server, call: Call) -> None:
+        """Let the function serve a request."""
         raw = call.request.raw_params
-        arguments = Raw(b'{"params":' + bytes(raw) + b"}") if takes_all else raw
-        try:
-            outcome = definition.invoke(call, arguments)
-        except ArgumentsRejected as rejected:
-            raise InvalidParams(str(rejected)) from None
-        is_pending = isinstance(outcome, CoroutineType)
-        return _finish_custom(server, call, outcome) if is_pending else _custom(server, call, outcome)
+        takes_all = [parameter.name for parameter in self.signature.parameters] == ["params"]
+        call.target, call.arguments = self, Raw(b'{"params":' + bytes(raw) + b"}") if takes_all else raw
 
-    return serve
-
-
-async def _finish_custom(server: Server, call: Call, outcome: CoroutineType[Any, Any, Any]) -> Any:
-    return _custom(server, call, await settled_value(outcome))
-
-
-def _custom(server: Server, call: Call, value: Any) -> Any:
-    if isinstance(value, types.Result):
-        return server.seal(value, call)
-    return server.seal_value(msgspec.to_builtins(value), call.request.caller.version)
+    def result(self, call: Call, value: Any) -> Any:  # noqa: ARG002
+        """Return what the function gave: a result, or whatever else can be JSON."""
+        return value if isinstance(value, types.Result) else msgspec.to_builtins(value)
