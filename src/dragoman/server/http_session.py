@@ -25,6 +25,7 @@ from dragoman.protocol.exchange import ACCEPTED, BAD_REQUEST, OK
 from dragoman.protocol.listen import RESOURCE_UPDATED, Subscription
 from dragoman.protocol.sse import EventId
 from dragoman.server.call import ELICITATION_COMPLETE, Call, Session, Silence
+from dragoman.server.replies import Refused
 from dragoman.server.retention import Retention, SessionStreams
 from dragoman.server.streams import EventStream, part
 from dragoman.server.telling import announces, is_wanted, log_params
@@ -40,16 +41,8 @@ _ENDED = InternalError("The session was ended before the request was done; it ma
 _cancelled = msgspec.json.Decoder(types.CancelledNotificationParams)
 
 
-class SessionRefused(DragomanError):
-    """A message that names no session which can be served: an HTTP status and the reason."""
-
-    def __init__(self, status: int, error: RpcError) -> None:
-        super().__init__(error.message)
-        self.status = status
-        self.error = error
-        self.id: types.RequestId | None = None
-        self.method: str | None = None
-        """The request that is refused, if it is one."""
+class SessionRefused(Refused):
+    """A message that names no session which can be served."""
 
 
 class SharedSession(Session):

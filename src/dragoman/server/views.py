@@ -13,13 +13,14 @@ from msgspec import Struct
 
 from dragoman.errors import InternalError, InvalidRequest, MethodNotFound, RpcError
 from dragoman.protocol import eras, jsonrpc
-from dragoman.protocol.exchange import JSON, NOT_ACCEPTABLE, NOT_FOUND, Acceptable, Rejection
+from dragoman.protocol.exchange import JSON, NOT_ACCEPTABLE, NOT_FOUND, Acceptable
 from dragoman.runtime.portal import run_blocking
 from dragoman.server.call import Call
 from dragoman.server.guard import Guard
-from dragoman.server.http import METHOD_NOT_ALLOWED, HttpService
+from dragoman.server.http import HttpService
+from dragoman.server.replies import Refused
 from dragoman.transports.asgi import AsgiExchange, Message
-from dragoman.transports.exchange import JSON_HEADERS, Exchange
+from dragoman.transports.exchange import Exchange
 from dragoman.transports.wsgi import Environ, UnreadableBody, WsgiApp, WsgiReply, WsgiRequest
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class View(HttpService):
     """Serves exchanges that cannot stream, with a context of their own."""
 
     _serves_listeners = False
+    _lacks = f": there are no streams and no sessions; {_REMEDY}"
 
     def __init__(self, server: Server, *, guard: Guard, server_context: Any = None) -> None:
         super().__init__(server, guard=guard, json_response=True)
@@ -60,20 +62,14 @@ class View(HttpService):
             call.server_context = self._server_context
         return call
 
-    async def _refuse_method(self, exchange: Exchange) -> None:
-        error = InvalidRequest(f"{exchange.method} is not served here: there are no streams and no sessions; {_REMEDY}")
-        body = jsonrpc.encode_error(None, error)
-        await exchange.reply(METHOD_NOT_ALLOWED, body, (*JSON_HEADERS, (b"allow", b"POST")))
-
     async def _serve_request(self, exchange: Exchange, request: eras.Request, taken: Acceptable) -> None:
         if request.method.name == "subscriptions/listen":
             error = MethodNotFound(f"subscriptions/listen is not served here: there are no streams; {_REMEDY}")
-            await self._reject(exchange, Rejection(NOT_FOUND, error, request.id, method=request.method.name))
-        elif not taken.json:
+            raise Refused(NOT_FOUND, error, request)
+        if not taken.json:
             refused = InvalidRequest(f"The Accept header must admit {JSON} here: there are no streams; {_REMEDY}")
-            await self._reject(exchange, Rejection(NOT_ACCEPTABLE, refused, request.id, method=request.method.name))
-        else:
-            await super()._serve_request(exchange, request, _JSON_ONLY)
+            raise Refused(NOT_ACCEPTABLE, refused, request)
+        await super()._serve_request(exchange, request, _JSON_ONLY)
 
 
 class _Memory:
