@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from dragoman import types
 from dragoman.errors import Cancelled, DragomanError, RpcError, TransportError
@@ -15,7 +15,6 @@ from dragoman.protocol.methods import exists
 
 if TYPE_CHECKING:
     import asyncio
-    from concurrent.futures import Future
 
     from dragoman.protocol.listen import Subscription
     from dragoman.server.asking import Asking
@@ -169,7 +168,7 @@ class Call(Struct, eq=False):
     cancel_reason: str | None = None
     """Why the client gave the request up, if it said so."""
     cancel_callbacks: list[Callable[[], Any]] | None = None
-    """What a handler wants to be called when the request is given up."""
+    """What is called when the request is given up: for a handler, and for what its thread waits for in the loop."""
     stopped: RpcError | None = None
     """What whoever asked is told when it was given up because the server, or its session, ends."""
     ended: bool = False
@@ -179,8 +178,6 @@ class Call(Struct, eq=False):
     """The task that serves the request, where there is one."""
     client_errors: list[tuple[str, Exception]] | None = None
     """What came of requests to the client that failed, with their methods: the client's errors, not the handler's."""
-    driven: set[Future[Any]] = field(default_factory=set)
-    """What a blocking handler waits for in the loop."""
 
     def stop(self, why: RpcError) -> None:
         """Give the request up, and let whoever asked know why."""
@@ -188,13 +185,11 @@ class Call(Struct, eq=False):
         self.give_up()
 
     def give_up(self, reason: str | None = None) -> None:
-        """Let the handler know that nobody wants its outcome: its task is cancelled, and what a thread waits for."""
+        """Let the handler know that nobody wants its outcome: what it asked for is called, and its task cancelled."""
         self.cancelled = True
         self.cancel_reason = self.cancel_reason if reason is None else reason
         while self.cancel_callbacks:
             self._call_back(self.cancel_callbacks.pop(0))
-        for future in list(self.driven):
-            future.cancel()
         if self.task is not None:
             self._cancel_soon()
 

@@ -57,12 +57,9 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer]:
     if server.middlewares or settings.is_observed:
         return _answer_later(call, observed(call, chained(call, partial(_serve, call))))
     value, error = _begin(call)
-    if (
-        type(value) is CoroutineType
-        or call.asking is not None
-        or isinstance(value, InputRequired)
-        or isinstance(error, UrlElicitationRequired)
-    ):
+    if type(value) is CoroutineType or call.asking is not None or isinstance(error, UrlElicitationRequired):
+        return _settle(call, value, error)
+    if type(value) is not types.CallToolResult and isinstance(value, InputRequired):
         return _settle(call, value, error)
     call.ended = True
     return _answer(call, value) if error is None else _fail(call, error)
@@ -116,7 +113,8 @@ async def _settle(call: Call, value: Any, error: BaseException | None, *, answer
                     value = target.result(call, value)
             except BaseException as raised:
                 value, error = None, raised
-        if error is not None or call.asking is not None or isinstance(value, InputRequired):
+        is_result = type(value) is types.CallToolResult or not isinstance(value, InputRequired)
+        if error is not None or call.asking is not None or not is_result:
             try:
                 value, error = await settle(call, value, error), None
             except BaseException as raised:
