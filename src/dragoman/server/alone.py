@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.protocol import eras, jsonrpc
 from dragoman.server.call import SILENCE, Call, Session
-from dragoman.server.dispatch.runner import opened_notification, refuse, run_notification, whole_answer
+from dragoman.server.dispatch.runner import opened_notification, refusal, refuse, run_notification, whole_answer
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -21,7 +21,7 @@ async def answer(server: Server, body: bytes, server_context: Any) -> bytes | No
         try:
             request = eras.open(message, server.offer)
         except BaseException as error:
-            refused = refuse(server, message.id, message.method, error)
+            refused = refuse(server, error, message.id, message.method)
             return refused if isinstance(refused, bytes) else await refused
         return await whole_answer(_call(server, request, context))
     if isinstance(message, jsonrpc.Notification):
@@ -29,7 +29,7 @@ async def answer(server: Server, body: bytes, server_context: Any) -> bytes | No
         if notified is not None:
             await run_notification(_call(server, notified, context))
     if isinstance(message, jsonrpc.Invalid) and message.answer:
-        return jsonrpc.encode_error(message.id, message.error)
+        return refusal(server, message.error, message.id)
     return None
 
 

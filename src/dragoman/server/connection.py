@@ -255,7 +255,7 @@ class Connection:
         try:
             request = eras.open(event, server.offer, session.caller)
         except BaseException as error:
-            refusal = refuse(server, event.id, event.method, error, session.caller)
+            refusal = refuse(server, error, event.id, event.method, session.caller)
             if not isinstance(refusal, bytes):
                 return self._refuse(event.id, refusal)
             self._reply(event.id, refusal)

@@ -45,7 +45,7 @@ from dragoman.protocol.versions import find_version, version_names
 from dragoman.runtime.tasks import OwnTask, uncancelled
 from dragoman.server.admission import Admission, Entrance, caller_of
 from dragoman.server.call import SILENCE, Call, Channel, Session
-from dragoman.server.dispatch.runner import refuse, run, stopped, whole_answer
+from dragoman.server.dispatch.runner import refusal, refuse, run, stopped, whole_answer
 from dragoman.server.guard import Guard
 from dragoman.server.http_notices import HttpNotices
 from dragoman.server.http_session import HttpSession, SessionAside, SessionChannel, SharedSession
@@ -125,7 +125,8 @@ class HttpService:
         except Gone:
             raise
         except Exception as error:
-            await self._fail(exchange, error)
+            failed = Refused(INTERNAL_ERROR, error, place="a service of HTTP")
+            await self._reject(exchange, failed, admission.taken)
 
     async def _let_in(self, exchange: Exchange, admission: Admission) -> bool:
         """Tell whether there is a POST to read; what is none is served before this returns.
@@ -146,11 +147,6 @@ class HttpService:
             return True
         await self._serve_other(exchange, admission)
         return False
-
-    async def _fail(self, exchange: Exchange, error: Exception) -> None:
-        self._server.report(error, None, {"place": "a service of HTTP"})
-        failure = jsonrpc.encode_error(None, InternalError("Internal error"))
-        await answer(exchange, _JSON, INTERNAL_ERROR, failure)
 
     async def _serve_other(self, exchange: Exchange, admission: Admission) -> None:
         match exchange.method, self._sessions:
@@ -192,8 +188,7 @@ class HttpService:
         try:
             found = await verify(auth, exchange.scope, self._path)
         except Exception as error:
-            self._server.report(error, None, {"place": "auth"})
-            raise Refused(INTERNAL_ERROR, InternalError("Internal error")) from None
+            raise Refused(INTERNAL_ERROR, error, place="auth") from None
         if isinstance(found, Denial):
             raise Refused(found.status, InvalidRequest(found.reason), headers=(challenge(found),))
         exchange.principal, exchange.identity = found.principal, found
@@ -234,8 +229,8 @@ class HttpService:
 
     async def _refusal(self, refused: Refused) -> bytes:
         """Return the answer to what is refused before it is served; the hooks are told of it, if there are any."""
-        id, error = refused.id, refused.error
-        data = refuse(self._server, id, refused.method, error, refused.caller, null_id=refused.null_id)
+        asked = (refused.id, refused.method, refused.caller)
+        data = refuse(self._server, refused.error, *asked, null_id=refused.null_id, place=refused.place)
         return data if isinstance(data, bytes) else await data
 
     def _open(self, message: jsonrpc.Request, caller: eras.Caller | None) -> eras.Request:
@@ -509,7 +504,7 @@ class HttpService:
     ) -> bytes:
         """Answer a message that has no stream of its own."""
         if isinstance(message, jsonrpc.Invalid):
-            return jsonrpc.encode_error(message.id, message.error, null_id=True)
+            return refusal(self._server, message.error, message.id, null_id=True)
         assert isinstance(message, jsonrpc.Request)
         running = {} if running is None else running
         try:

@@ -10,7 +10,7 @@ from msgspec.structs import astuple
 
 from dragoman import types
 from dragoman.auth.identity import Denial
-from dragoman.errors import DragomanError, InvalidRequest, RpcError
+from dragoman.errors import DragomanError, InvalidRequest
 from dragoman.protocol import eras, sse
 from dragoman.protocol.exchange import BAD_REQUEST, Acceptable, Rejection
 from dragoman.transports.exchange import JSON_HEADERS, Exchange, Header
@@ -24,7 +24,7 @@ class Refused(DragomanError):
     def __init__(
         self,
         status: int,
-        error: RpcError,
+        error: Exception,
         request: eras.Request | None = None,
         *,
         id: types.RequestId | None = None,
@@ -32,8 +32,9 @@ class Refused(DragomanError):
         null_id: bool = False,
         headers: tuple[Header, ...] = (),
         caller: eras.Caller | None = None,
+        place: str | None = None,
     ) -> None:
-        super().__init__(error.message)
+        super().__init__(str(error))
         self.status = status
         self.error = error
         self.id = id if request is None else request.id
@@ -42,6 +43,8 @@ class Refused(DragomanError):
         self.null_id = null_id
         self.headers = headers
         self.caller = caller
+        self.place = place
+        """Where the server itself failed, if it did: the reason is reported and not said."""
 
     @classmethod
     def of(cls, rejection: Rejection) -> Refused:

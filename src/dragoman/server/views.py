@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from dragoman.errors import InternalError, InvalidRequest, MethodNotFound, RpcError
-from dragoman.protocol import eras, jsonrpc
+from dragoman.errors import InvalidRequest, MethodNotFound
+from dragoman.protocol import eras
 from dragoman.protocol.exchange import JSON, NOT_ACCEPTABLE, NOT_FOUND, Acceptable
 from dragoman.runtime.portal import run_blocking
 from dragoman.server.call import Call
+from dragoman.server.dispatch.runner import refusal
 from dragoman.server.guard import Guard
 from dragoman.server.http import HttpService
 from dragoman.server.replies import Refused
@@ -130,19 +131,18 @@ class _WsgiService:
             # One byte more than is accepted is enough to be refused.
             body = request.read(self._server.limits.message_bytes + 1)
         except UnreadableBody as error:
-            return _failure(error.status, InvalidRequest(str(error)))
+            return _failure(error.status, refusal(self._server, InvalidRequest(str(error))))
         try:
             context = self._context(request.environ) if callable(self._context) else self._context
         except Exception as error:
-            self._server.report(error, None, {"place": "the server_context of a WSGI application"})
-            return _failure(INTERNAL_ERROR, InternalError("Internal error"))
+            place = "the server_context of a WSGI application"
+            return _failure(INTERNAL_ERROR, refusal(self._server, error, place=place))
         view = View(self._server, guard=self._guard, server_context=context)
         reply = run_blocking(answer_request(view, request.method, request.headers, body, request.bound_to))
         return WsgiReply(reply.status, reply.headers, reply.body)
 
 
-def _failure(status: int, error: RpcError) -> WsgiReply:
-    body = jsonrpc.encode_error(None, error)
+def _failure(status: int, body: bytes) -> WsgiReply:
     return WsgiReply(status, [("content-type", JSON), ("content-length", str(len(body)))], body)
 
 

@@ -208,47 +208,55 @@ def _give_up(call: Call, error: BaseException) -> bytes:
 def stopped(call: Call) -> bytes:
     """Return the answer to a request that was ended because the server, or its session, ends."""
     assert call.stopped is not None
-    return jsonrpc.encode_error(call.request.id, call.stopped)
+    return refusal(call.server, call.stopped, call.request.id)
 
 
 def refuse(
     server: Server,
-    id: types.RequestId | None,
-    method: str | None,
     error: BaseException,
+    id: types.RequestId | None = None,
+    method: str | None = None,
     caller: eras.Caller | None = None,
     *,
     null_id: bool = False,
+    place: str | None = None,
 ) -> bytes | Coroutine[Any, Any, bytes]:
-    """Answer what cannot be served, for which there is no call; hooks are told of a refused request."""
+    """Answer what cannot be served, for which there is no call; hooks are told of it if its method is given."""
     if isinstance(error, MethodNotFound):
         server.warn_of_unserved()
-    if method is not None and server.settings.is_observed:
-        return _refuse_observed(server, id, method, error, caller, null_id=null_id)
-    return _encoded_error(server, id, _translated(server, error), null_id=null_id)
+    refused = partial(refusal, server, error, id, null_id=null_id, place=place)
+    if method is None or not server.settings.is_observed:
+        return refused()
+
+    async def refuse_observed() -> bytes:
+        await observe_refusal(server, method, error, caller)
+        return refused()
+
+    return refuse_observed()
 
 
-async def _refuse_observed(
+def refusal(
     server: Server,
-    id: types.RequestId | None,
-    method: str,
     error: BaseException,
-    caller: eras.Caller | None,
+    id: types.RequestId | None = None,
     *,
-    null_id: bool,
+    null_id: bool = False,
+    place: str | None = None,
 ) -> bytes:
-    await observe_refusal(server, method, error, caller)
-    return _encoded_error(server, id, _translated(server, error), null_id=null_id)
+    """Return an error response. What fails in a `place` of the server's own is reported there and not said."""
+    return _encoded_error(server, id, _translated(server, error, place=place), null_id=null_id)
 
 
-def _translated(server: Server, error: BaseException, call: Call | None = None) -> RpcError:
+def _translated(
+    server: Server, error: BaseException, call: Call | None = None, *, place: str | None = None
+) -> RpcError:
     """Return the error to answer with; what was not meant for the client is reported and not said."""
     said = str(error) if isinstance(error, ToolError) else None if call is None else explanation(call, error)
     if said is not None:
         return InternalError(said)
-    if isinstance(error, RpcError):
+    if isinstance(error, RpcError) and place is None:
         return error
-    server.report(error, call)
+    server.report(error, call, None if place is None else {"place": place})
     return InternalError("Internal error")
 
 
