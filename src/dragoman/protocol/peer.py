@@ -36,6 +36,7 @@ LONGEST_ID = 15
 
 
 T = TypeVar("T")
+Answer = TypeVar("Answer", bound=bytes | tuple[bytes, Raw, bytes])
 
 _cancelled = msgspec.json.Decoder(types.CancelledNotificationParams)
 _progress = msgspec.json.Decoder(types.ProgressNotificationParams)
@@ -91,7 +92,7 @@ class _Batch:
         )
 
     def settle(self, position: int, answer: bytes | None) -> bytes | None:
-        self._answers[position] = answer
+        self._answers[position] = answer or None
         self._left -= 1
         given = [] if self._left else [answer for answer in self._answers if answer is not None]
         return jsonrpc.encode_batch(given) if given else None
@@ -209,9 +210,9 @@ class Peer:
         malformed = InternalError(f"The answer is malformed: {message.error}")
         return Answered(self._waiting.pop(message.id), malformed)
 
-    def refuse_id(self, id: types.RequestId) -> Reply | None:
-        """Return the refusal of a request whose id is in use, if it is; for who looks at more before it is accepted."""
-        return self._refuse(id, _in_use(id)) if id in self._served else None
+    def refuse_id(self, id: types.RequestId) -> InvalidRequest | None:
+        """Return why a request is refused whose id is in use, if it is; for who looks at more before it is accepted."""
+        return _in_use(id) if id in self._served else None
 
     def _meant(self, id: types.RequestId | None) -> types.RequestId | None:
         """Return which request of ours an answer is for whose id came back as text, as some servers write it."""
@@ -279,18 +280,7 @@ class Peer:
         Raises:
             ValidationError: the result cannot be JSON; the request is still to be answered.
         """
-        data = jsonrpc.encode_result(id, result)
-        if self._served.get(id, _settle_unknown) is None:
-            del self._served[id]
-            return data
-        return self.finish(id, data)
-
-    def send_encoded(self, id: types.RequestId, result: Raw) -> bytes | tuple[bytes, Raw, bytes] | None:
-        """Return what `send_result` does, but outside of a batch in parts, so that a large result is not copied."""
-        if self._served.get(id) is not None:
-            return self.send_result(id, result)
-        head, tail = jsonrpc.encode_result_around(id)
-        return None if self.finish(id, head) is None else (head, result, tail)
+        return self.finish(id, jsonrpc.encode_result(id, result))
 
     def send_error(self, id: types.RequestId, error: RpcError) -> bytes | None:
         """Return the refusal of a request that was served, under the same rules.
@@ -300,10 +290,15 @@ class Peer:
         """
         return self.finish(id, jsonrpc.encode_error(id, error))
 
-    def finish(self, id: types.RequestId, data: bytes | None) -> bytes | None:
-        """Return an answer that is encoded already, under the same rules; None lets the request go without one."""
+    def finish(self, id: types.RequestId, answer: Answer | None) -> Answer | bytes | None:
+        """End a request that was served; return what is to be written, if anything.
+
+        The answer is encoded: as one message, or in parts, which are joined in a batch only. An empty one is not sent.
+        """
         settle = self._served.pop(id, _settle_unknown)
-        return data if settle is None else settle(data)
+        if settle is None:
+            return answer or None
+        return settle(b"".join(answer) if isinstance(answer, tuple) else answer)
 
     def next_id(self) -> types.RequestId:
         """Return an id that no request of ours has had."""

@@ -36,3 +36,9 @@ class OwnTask(asyncio.Task[T]):
         if current_task(self.get_loop()) is self:
             self.cancelled_itself = True
         return super().cancel(msg)
+
+
+def uncancelled() -> bool:
+    """Take back one cancellation of the current task; tell whether there is no other."""
+    task = asyncio.current_task()
+    return task is not None and not task.uncancel()

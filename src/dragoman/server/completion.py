@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from dragoman import types
+from dragoman.config import Watchers
 from dragoman.errors import DefinitionError
 from dragoman.server.hook import Hook
 from dragoman.server.results import wire_object
@@ -20,10 +21,9 @@ Completer = TypeVar("Completer", bound=Callable[..., Any])
 class Completers:
     """The completions of one prompt or template, by argument: functions of `(value, arguments)`, or of the value."""
 
-    changes: ClassVar[int] = 0
-    """How often any prompt or template was given a completion: it does not know which servers it belongs to."""
-
     def __init__(self) -> None:
+        self.watchers = Watchers()
+        """Told of each completion that is added."""
         self._by_argument: dict[str, Hook] = {}
 
     def __bool__(self) -> bool:
@@ -45,7 +45,7 @@ class Completers:
 
         def register(function: Completer) -> Completer:
             self._by_argument[argument] = Hook(function)
-            Completers.changes += 1
+            self.watchers.notify()
             return function
 
         return register

@@ -17,12 +17,12 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import InternalError, RpcError, TransportError, ValidationError
+from dragoman.errors import TransportError
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.listen import MOST_WAITING, RESOURCE_UPDATED, Subscription
 from dragoman.protocol.peer import Answered, Event, Peer, Reply
@@ -30,10 +30,8 @@ from dragoman.protocol.peer import Cancelled as GaveUp
 from dragoman.protocol.states import Transitions
 from dragoman.runtime.relay import Relay
 from dragoman.runtime.tasks import is_running_here
-from dragoman.server import serving
-from dragoman.server.call import ELICITATION_COMPLETE, SILENCE, Call, Session
-from dragoman.server.instrument import observe_refusal
-from dragoman.server.notices import opened, serve_notification
+from dragoman.server.call import ELICITATION_COMPLETE, Call, Session
+from dragoman.server.dispatch.runner import Answer, opened_notification, refuse, run, run_notification
 from dragoman.server.telling import announces, is_wanted, log_params
 from dragoman.server.waiting import ask, settle
 from dragoman.transports.contract import FunctionSink, Sink
@@ -42,8 +40,6 @@ if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 
-LARGE_BYTES = 64 * 1024
-"""From this size on, a result that is encoded already is not copied into its answer."""
 Life = Literal["open", "ending", "closed"]
 LIFE: Transitions[Life, Literal["end", "close"]] = Transitions(
     {
@@ -53,13 +49,13 @@ LIFE: Transitions[Life, Literal["end", "close"]] = Transitions(
     }
 )
 GONE = "The client is gone, and will not answer"
-Encoded = TypeVar("Encoded", bytes, bytes | None)
 
 
 class Connection:
     """A server's end of one connection."""
 
     is_mute = False
+    takes_parts = True
 
     def __init__(self, server: Server, sink: Sink) -> None:
         self._server = server
@@ -248,21 +244,21 @@ class Connection:
                 return self._notice(event)
             self._take(event)
             return None
-        call: Call | None = None
         server, session = self._server, self._session
         try:
             request = eras.open(event, server.offer, session.caller)
-            call = Call(request, session, self, server, server.server_context, self._loop)
-            outcome = server.serve(call)
         except BaseException as error:
-            if call is None and server.settings.is_observed:
-                return self._refuse_observed(event, error)
-            self._refuse(event.id, error, call)
+            refusal = refuse(server, error, event.id, event.method, session.caller)
+            if not isinstance(refusal, bytes):
+                return self._refuse(event.id, refusal)
+            self._reply(event.id, refusal)
             return None
-        if isinstance(outcome, CoroutineType):
+        call = Call(request, session, self, server, server.server_context, self._loop)
+        answer: Any = run(call)
+        if type(answer) is CoroutineType:
             self._running[event.id] = call
-            return self._finish(call, outcome)
-        self._reply(call, outcome)
+            return self._finish(call, answer)
+        self._reply(event.id, answer)
         return None
 
     def _take(self, event: Event | None) -> None:
@@ -282,7 +278,7 @@ class Connection:
         """Take in a notification, and return what is to be run for it."""
         server = self._server
         server.notified(message.method)
-        request = opened(server, message, self._session.caller)
+        request = opened_notification(server, message, self._session.caller)
         if request is None:
             return None
         call = Call(request, self._session, self, server, server.server_context, self._loop)
@@ -292,7 +288,7 @@ class Connection:
     async def _serve_notice(self, call: Call) -> None:
         call.task = self._relay.task
         try:
-            await serve_notification(self._server, call)
+            await run_notification(call)
         finally:
             self._running.pop(call, None)
 
@@ -302,59 +298,38 @@ class Connection:
         if id in self._running:
             self._running[id].give_up(reason)
 
-    async def _finish(self, call: Call, outcome: CoroutineType[Any, Any, Any]) -> None:
+    async def _finish(self, call: Call, answer: Coroutine[Any, Any, Answer]) -> None:
+        """Wait for the answer to a request, and send it."""
+        id = call.request.id
         call.task = self._relay.task
         if call.cancelled:
             call.give_up()  # once more, now that there is a task to cancel
         try:
-            self._reply(call, await outcome)
-        except BaseException as error:
-            self._refuse(call.request.id, error, call)
+            self._reply(id, await answer)
+        except (asyncio.CancelledError, GeneratorExit):  # whoever runs the task ends it, and nobody is answered
+            self._reply(id, b"")
         finally:
-            call.ended = True
-            self._running.pop(call.request.id, None)
+            self._running.pop(id, None)
 
-    def _reply(self, call: Call, result: Any) -> None:
-        request = call.request
-        if type(result) is Raw and len(result) >= LARGE_BYTES:
-            answer = self._peer.send_encoded(request.id, result)
-            self._sink.send_parts(*answer) if isinstance(answer, tuple) else self._write(answer)
-            return
-        try:
-            data = self._peer.send_result(request.id, result)
-        except ValidationError as error:
-            self._reply_in_place_of(call, error)
-            return
-        if data is not None:
-            self._send(data)
-        if request.method.name == "initialize" and self._session.caller is not None:
-            self._peer.version = self._session.caller.version
-
-    def _reply_in_place_of(self, call: Call, error: ValidationError) -> None:
-        try:
-            result = serving.unencodable(self._server, call, error)
-        except ValidationError:
-            self._refuse(call.request.id, error, call)
-        else:
-            self._write(self._peer.send_result(call.request.id, result))
-
-    def _refuse(self, id: Any, error: BaseException, call: Call | None) -> None:
-        if call is not None and call.is_given_up_by(error):
-            self._write(self._peer.finish(id, None))
-        else:
-            self._write(_encoded_refusal(self._server, call, id, error, self._peer.send_error))
-
-    async def _refuse_observed(self, message: jsonrpc.Request, error: BaseException) -> None:
-        """Refuse a request that no handler was found for, after the hooks were told of it."""
+    async def _refuse(self, id: types.RequestId, answer: Coroutine[Any, Any, bytes]) -> None:
+        """Refuse a request after the hooks were told of it."""
         task = self._relay.task
         self._refusing.add(task)
         try:
-            await observe_refusal(self._server, message.method, error, self._session.caller)
-            self._refuse(message.id, error, None)
+            self._reply(id, await answer)
         except asyncio.CancelledError:
-            self._write(self._peer.finish(message.id, None))
+            self._reply(id, b"")
         finally:
             self._refusing.discard(task)
+
+    def _reply(self, id: types.RequestId, answer: Answer) -> None:
+        if self._session.caller is not None:
+            self._peer.version = self._session.caller.version
+        data = self._peer.finish(id, answer)
+        if type(data) is bytes:
+            self._send(data)
+        elif data is not None:
+            self._sink.send_parts(*data)
 
     def _write(self, data: bytes | None) -> None:
         if data is not None:
@@ -363,62 +338,3 @@ class Connection:
 
 def _discard(_: bytes) -> None:
     """Send nothing: the connection is closed."""
-
-
-def _encoded(server: Server, call: Call, result: Any) -> bytes:
-    try:
-        return jsonrpc.encode_result(call.request.id, result)
-    except ValidationError as error:
-        return jsonrpc.encode_result(call.request.id, serving.unencodable(server, call, error))
-
-
-def _encoded_refusal(
-    server: Server, call: Call | None, id: Any, error: BaseException, encode: Callable[[Any, RpcError], Encoded]
-) -> Encoded:
-    refusal = server.refusal(error, call)
-    for sayable in (refusal, RpcError(refusal.code, refusal.message)):
-        try:
-            return encode(id, sayable)
-        except ValidationError as misfit:
-            server.report(misfit, call)
-    return encode(id, InternalError("Internal error"))
-
-
-async def answer(server: Server, body: bytes, server_context: Any) -> bytes | None:
-    """Answer one message that stands alone; None for what is not answered."""
-    message = jsonrpc.decode(body, server.limits)
-    context = server.server_context if server_context is None else server_context
-    if isinstance(message, jsonrpc.Request):
-        return await _answer_request(server, message, context)
-    if isinstance(message, jsonrpc.Notification):
-        await _take_notification(server, message, context)
-    if isinstance(message, jsonrpc.Invalid) and message.answer:
-        return jsonrpc.encode_error(message.id, message.error)
-    return None
-
-
-async def _take_notification(server: Server, message: jsonrpc.Notification, server_context: Any) -> None:
-    request = opened(server, message, None)
-    if request is not None:
-        await serve_notification(server, _alone(server, request, server_context))
-
-
-def _alone(server: Server, request: eras.Request, server_context: Any) -> Call:
-    call = Call(request, Session(), SILENCE, server=server, server_context=server_context)
-    call.loop, call.task = asyncio.get_running_loop(), asyncio.current_task()
-    return call
-
-
-async def _answer_request(server: Server, message: jsonrpc.Request, server_context: Any) -> bytes:
-    call: Call | None = None
-    try:
-        call = _alone(server, eras.open(message, server.offer), server_context)
-        outcome = server.serve(call)
-        result = await outcome if isinstance(outcome, CoroutineType) else outcome
-        return _encoded(server, call, result)
-    except BaseException as error:
-        if call is not None and call.is_given_up_by(error):
-            raise
-        if call is None and server.settings.is_observed:
-            await observe_refusal(server, message.method, error)
-        return _encoded_refusal(server, call, message.id, error, jsonrpc.encode_error)

@@ -462,15 +462,13 @@ def drive(call: Call, work: Coroutine[Any, Any, T]) -> T:
     except RuntimeError:  # the loop is closed
         work.close()
         raise Cancelled("The server has ended, and with it the request") from None
-    call.driven.add(future)
-    if call.cancelled:  # by whoever did not see the future yet
-        future.cancel()
+    stop = call.on_cancel(future.cancel)
     try:
         return future.result()
     except CancelledError:
         raise Cancelled("The client cancelled the request") from None
     finally:
-        call.driven.discard(future)
+        stop()
 
 
 def _is_in_place(call: Call) -> bool:

@@ -11,16 +11,13 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypeVar
 
-from msgspec import Raw, UnsetType
-
 from dragoman import types
-from dragoman.errors import DefinitionError, ValidationError
+from dragoman.errors import DefinitionError, RpcError, ValidationError
 from dragoman.protocol.jsonrpc import encode
 from dragoman.schema.python import docstrings
-from dragoman.schema.python.signature import Signature
+from dragoman.schema.python.signature import ArgumentsRejected, Signature
 from dragoman.server.call import Call
 from dragoman.server.context import BlockingContext, Context
 from dragoman.server.results import wire_objects
@@ -124,26 +121,30 @@ class Definition(Generic[Parameters, Returned]):
     def _listed_icons(self) -> list[types.Icon] | None:
         return wire_objects(self.icons, types.Icon, f"An icon of {self.name!r}")
 
-    def invoke(self, call: Call, arguments: Raw | UnsetType) -> Any:
-        """Call the function with a client's arguments; the outcome is a value, or a coroutine that gives it.
+    def begin(self, call: Call) -> Any:
+        """Call the function with a client's arguments; the outcome is for `result`, or a coroutine that gives that.
 
         Raises:
-            ArgumentsRejected: the arguments do not fit.
+            RpcError: the arguments do not fit.
         """
         make_context = self._make_context
-        args, kwargs = self.signature.bind(arguments, None if make_context is None else make_context(call))
+        try:
+            args, kwargs = self.signature.bind(call.arguments, None if make_context is None else make_context(call))
+        except ArgumentsRejected as rejected:
+            raise self._refusal(call, rejected) from None
         return self.start(*args, **kwargs)
+
+    def _refusal(self, call: Call, rejected: ArgumentsRejected) -> RpcError:  # noqa: ARG002
+        return rejected.refusal()
+
+    def result(self, call: Call, value: Any) -> Any:  # noqa: ARG002
+        """Return what the function gave as a result, which is not sealed; a subclass says how."""
+        return value
 
     def _offload(self, /, *args: Any, **kwargs: Any) -> Any:
         from dragoman.runtime.offload import offload
 
         return offload(self._function, *args, **kwargs)
-
-
-async def settled_value(outcome: CoroutineType[Any, Any, Any]) -> Any:
-    """Return what a function gives in the end; a `def` may have returned a coroutine."""
-    value = await outcome
-    return await value if isinstance(value, CoroutineType) else value
 
 
 def snake_case(name: str) -> str:

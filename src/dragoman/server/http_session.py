@@ -31,6 +31,7 @@ from dragoman.protocol.peer import Answered, Cancelled, Event, Peer, Unmatched
 from dragoman.protocol.sse import EventId
 from dragoman.protocol.states import Transitions
 from dragoman.server.call import ELICITATION_COMPLETE, Call, Session, Silence
+from dragoman.server.replies import Refused
 from dragoman.server.retention import Retention, SessionStreams
 from dragoman.server.streams import EventStream, part
 from dragoman.server.telling import announces, is_wanted, log_params
@@ -52,15 +53,8 @@ SESSION_LIFE: Transitions[SessionLife, Literal["use", "end"]] = Transitions(
 )
 
 
-class SessionRefused(DragomanError):
-    """A message that names no session which can be served: an HTTP status and the reason."""
-
-    def __init__(self, status: int, error: RpcError) -> None:
-        super().__init__(error.message)
-        self.status = status
-        self.error = error
-        self.id: types.RequestId | None = None
-        """The request that is refused, if it is one."""
+class SessionRefused(Refused):
+    """A message that names no session which can be served."""
 
 
 class SharedSession(Session):
@@ -314,6 +308,7 @@ class SessionChannel:
     """The way back to the client of one request in a session: the request's own stream, once anything needs it."""
 
     is_mute = False
+    takes_parts = False
     __slots__ = ("_exchange", "_is_over", "_session", "_stream", "_streams")
 
     def __init__(self, session: HttpSession, exchange: Exchange, *, streams: bool) -> None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from types import CoroutineType
 from typing import Any, ClassVar, overload
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman import types
-from dragoman.errors import DefinitionError, InvalidParams
-from dragoman.schema.python.signature import ArgumentsRejected
+from dragoman.errors import DefinitionError
+from dragoman.schema.python.signature import ArgumentsRejected, Problem
 from dragoman.server.call import Call
 from dragoman.server.completion import Completers
-from dragoman.server.definition import Definition, P, Parameters, R, Returned, decorated, settled_value
+from dragoman.server.definition import Definition, P, Parameters, R, Returned, decorated
 from dragoman.server.questions import InputRequired
 from dragoman.server.results import prompt_result, wire_objects
 
@@ -90,18 +89,18 @@ class Prompt(Definition[Parameters, Returned]):
         known = [declared.name for declared in self.definition.arguments or ()]
         return self._completers.decorator(argument, known, f"prompt {self.name!r}")
 
-    def run(self, call: Call, arguments: Raw | UnsetType) -> Any:
-        """Fill in a client's arguments; the outcome is a result, or a coroutine that gives it.
+    def begin(self, call: Call) -> Any:
+        """Fill in a client's arguments; the outcome is for `result`, or a coroutine that gives that.
 
         Raises:
             InvalidParams: an argument is missing or wrong.
         """
-        self._refuse_missing(arguments)
-        try:
-            outcome = self.invoke(call, arguments)
-        except ArgumentsRejected as rejected:
-            raise InvalidParams(str(rejected)) from None
-        return self._settle(outcome) if isinstance(outcome, CoroutineType) else self._result(outcome)
+        self._refuse_missing(call.arguments)
+        return super().begin(call)
+
+    def result(self, call: Call, value: Any) -> Any:  # noqa: ARG002
+        """Return what the function said as a result, or as the questions that it asks."""
+        return value if isinstance(value, InputRequired) else prompt_result(value, self.description)
 
     def _refuse_missing(self, arguments: Raw | UnsetType) -> None:
         """Refuse what lacks an argument that is declared as required, whether or not the function has a default."""
@@ -113,13 +112,7 @@ class Prompt(Definition[Parameters, Returned]):
             return
         missing = [name for name in self._required if name not in given]
         if missing:
-            raise InvalidParams(f"Missing required arguments: {', '.join(missing)}")
-
-    async def _settle(self, outcome: CoroutineType[Any, Any, Any]) -> Any:
-        return self._result(await settled_value(outcome))
-
-    def _result(self, value: Any) -> Any:
-        return value if isinstance(value, InputRequired) else prompt_result(value, self.description)
+            raise ArgumentsRejected(tuple(Problem(name, "", missing=True) for name in missing)).refusal()
 
 
 @overload

@@ -10,8 +10,8 @@ from dragoman.config import is_async
 from dragoman.errors import DefinitionError, MethodAlreadyDefined
 from dragoman.protocol.methods import METHODS
 from dragoman.schema.compile import InputSchema, OutputSchema
-from dragoman.server import serving
 from dragoman.server.definition import P, R, decorated
+from dragoman.server.dispatch.handlers import HANDLERS, CustomMethod
 from dragoman.server.hook import Hook
 from dragoman.server.instrument import Middleware
 from dragoman.server.prompts import Prompt
@@ -33,11 +33,9 @@ class Registration:
         self.subscriber: Hook | None = None
         self.unsubscriber: Hook | None = None
         self._roots_hooks: list[Callable[[], Any]] = []
-        self._middleware: list[Middleware] = []
-        self._custom: dict[str, serving.Handler] = {}
-
-    def _offer_changed(self) -> None:
-        """What the server offers follows from what is registered; a server that keeps it makes it anew."""
+        self.middlewares: list[Middleware] = []
+        self.handlers = dict(HANDLERS)
+        """What is called for each method: those of the protocol, and those of the server's own."""
 
     @overload
     def tool(self, function: Callable[P, R], /) -> Tool[P, R]: ...
@@ -135,11 +133,11 @@ class Registration:
         Raises:
             MethodAlreadyDefined: the protocol or this server has a method of that name.
         """
-        if name in self._custom or any(name == known.name for known in METHODS):
+        if name in self.handlers or any(name == known.name for known in METHODS):
             raise MethodAlreadyDefined(f"The method {name!r} is defined already and cannot be replaced")
 
         def register(function: Function) -> Function:
-            self._custom[name] = serving.custom_method(function, name)
+            self.handlers[name] = CustomMethod.define(function, name=name).handle
             self.registry.changed()
             return function
 
@@ -164,7 +162,7 @@ class Registration:
     def on_subscribe(self, function: Function) -> Function:
         """Call a function of `(uri)` when a client asks to be told of a resource (until 2025-11-25)."""
         self.subscriber = Hook(function)
-        self._offer_changed()
+        self.registry.changed()
         return function
 
     def on_unsubscribe(self, function: Function) -> Function:
@@ -194,7 +192,7 @@ class Registration:
                 f"Middleware must be async, and {function!r} is not: write `async def around(request, call_next)` and"
                 " return what call_next() gives"
             )
-        self._middleware.append(function)
+        self.middlewares.append(function)
         return function
 
     @property

@@ -32,8 +32,14 @@ LISTS = {
 class Registry:
     """The definitions of one server."""
 
-    def __init__(self, require_servable: Callable[[Definition[..., Any]], None] | None = None) -> None:
+    def __init__(
+        self,
+        require_servable: Callable[[Definition[..., Any]], None] | None = None,
+        notify: Callable[[], None] | None = None,
+    ) -> None:
+        """Make one; `require_servable` is asked of each definition, and `notify` is called after each change."""
         self._require_servable = require_servable
+        self._notify = notify
         self.tools: dict[str, AnyTool] = {}
         self.prompts: dict[str, AnyPrompt] = {}
         self.resources: dict[str, AnyResource] = {}
@@ -45,8 +51,6 @@ class Registry:
             "resources/templates/list": _listing(types.ListResourceTemplatesResult, lambda: self.templates),
         }
         self._page_size: PageSize = None
-        self.changes = 0
-        """How often the definitions changed."""
 
     def add_tool(self, given: Any) -> AnyTool:
         """Register a tool: a Tool, a Tool class, or a function."""
@@ -80,8 +84,14 @@ class Registry:
         if self._require_servable is not None:
             self._require_servable(definition)
         table[key] = definition
+        self._watch(definition)
         self.changed()
         return definition
+
+    def _watch(self, definition: Definition[..., Any]) -> None:
+        """Hear of completions that a prompt or template is given later."""
+        if isinstance(definition, Prompt | ResourceTemplate):
+            definition.completers.watchers.add(self.changed)
 
     def replace(self, *, tools: Iterable[Any] | None = None, prompts: Iterable[Any] | None = None) -> None:
         """Register these tools or prompts in place of those that are there; if one cannot be, nothing changes."""
@@ -94,7 +104,7 @@ class Registry:
             for prompt in several(prompts, "prompts"):
                 fresh.add_prompt(prompt)
             self.prompts = fresh.prompts
-        self.changed()
+        self._adopted()
 
     def replace_resources(self, resources: Iterable[Any] | None = None, templates: Iterable[Any] | None = None) -> None:
         """Register these resources or templates in place of those that are there; if one cannot be, nothing changes."""
@@ -105,6 +115,11 @@ class Registry:
             raise DefinitionError("A URI with variables belongs to `resource_templates`, and any other to `resources`")
         self.resources = self.resources if resources is None else fresh.resources
         self.templates = self.templates if templates is None else fresh.templates
+        self._adopted()
+
+    def _adopted(self) -> None:
+        for definition in self.definitions():
+            self._watch(definition)
         self.changed()
 
     def _fresh(self) -> Registry:
@@ -127,10 +142,11 @@ class Registry:
         self.changed()
 
     def changed(self) -> None:
-        """Forget what was made of the definitions."""
-        self.changes += 1
+        """Forget what was made of the definitions, and tell the server."""
         for listing in self.listings.values():
             listing.clear()
+        if self._notify is not None:
+            self._notify()
 
     @property
     def has_scopes(self) -> bool:

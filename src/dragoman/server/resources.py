@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from types import CoroutineType
 from typing import Any, ClassVar, TypedDict, Unpack
 
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import DefinitionError, ResourceNotFound
+from dragoman.errors import DefinitionError, ResourceNotFound, RpcError
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.uritemplate import UriTemplate
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.call import Call
 from dragoman.server.completion import Completers
-from dragoman.server.definition import Definition, P, Parameters, R, Returned, settled_value, snake_case
+from dragoman.server.definition import Definition, P, Parameters, R, Returned, snake_case
 from dragoman.server.questions import InputRequired
 from dragoman.server.results import resource_result, wire_object
 
@@ -52,19 +51,11 @@ class _Readable(Definition[Parameters, Returned]):
         found = wire_object(self.annotations, types.Annotations, f"The annotations of {self.name!r}")
         return found if isinstance(found, types.Annotations) else None
 
-    def run(self, call: Call, uri: str, variables: Raw) -> Any:
-        """Read the resource; the outcome is a result, or a coroutine that gives it."""
-        outcome = self.invoke(call, variables)
-        return self._settle(outcome, uri) if isinstance(outcome, CoroutineType) else self._result(outcome, uri)
-
-    async def _settle(self, outcome: CoroutineType[Any, Any, Any], uri: str) -> Any:
-        return self._result(await settled_value(outcome), uri)
-
-    def _result(self, value: Any, uri: str) -> Any:
-        return value if isinstance(value, InputRequired) else resource_result(value, uri, self.mime_type)
-
-
-_NO_VARIABLES = Raw(b"{}")
+    def result(self, call: Call, value: Any) -> Any:
+        """Return what the function read as a result, or as the questions that it asks."""
+        if isinstance(value, InputRequired):
+            return value
+        return resource_result(value, call.request.params.uri, self.mime_type)
 
 
 class Resource(_Readable[Parameters, Returned]):
@@ -111,10 +102,6 @@ class Resource(_Readable[Parameters, Returned]):
                 f"The resource {self.uri!r} has a fixed URI, so nothing can be given to {names}; write them into the"
                 f" URI as {{{self.signature.parameters[0].name}}}, or remove them"
             )
-
-    def read_at(self, call: Call, uri: str) -> Any:
-        """Read the resource."""
-        return self.run(call, uri, _NO_VARIABLES)
 
 
 class ResourceTemplate(_Readable[Parameters, Returned]):
@@ -195,16 +182,9 @@ class ResourceTemplate(_Readable[Parameters, Returned]):
             return "/" not in value and value not in {"..", "."}
         return not value.startswith("/") and not _DRIVE.match(value) and ".." not in value.split("/")
 
-    def read_at(self, call: Call, uri: str, variables: Raw) -> Any:
-        """Read the resource at a URI that matched.
-
-        Raises:
-            ResourceNotFound: a variable is of the wrong type for the function.
-        """
-        try:
-            return self.run(call, uri, variables)
-        except ArgumentsRejected:
-            raise ResourceNotFound(uri) from None
+    def _refusal(self, call: Call, rejected: ArgumentsRejected) -> RpcError:  # noqa: ARG002
+        # A variable of the wrong type for the function: no resource has such a URI.
+        return ResourceNotFound(call.request.params.uri)
 
 
 class ResourceOptions(TypedDict, total=False):

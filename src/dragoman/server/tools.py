@@ -10,7 +10,8 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman import types
-from dragoman.errors import DefinitionError, ToolError, ValidationError
+from dragoman.errors import DefinitionError, InternalError, ValidationError
+from dragoman.protocol.fields import wrap
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import encode
 from dragoman.schema.coerce import coerce
@@ -97,8 +98,9 @@ class Tool(Definition[Parameters, Returned]):
             )
         return None
 
-    def begin(self, call: Call, arguments: Raw | UnsetType) -> Any:
-        """Call the tool with a client's arguments; the outcome is for `output`, or a coroutine that gives it."""
+    def begin(self, call: Call) -> Any:
+        """Call the tool with a client's arguments; the outcome is for `result`, or a coroutine that gives that."""
+        arguments = call.request.params.arguments
         try:
             if self._given_schema is not None:
                 arguments = _fitting(self._given_schema, arguments, validate=call.settings.validates_arguments)
@@ -111,6 +113,28 @@ class Tool(Definition[Parameters, Returned]):
             return failure(str(rejected))
         return self.start(*args, **kwargs)
 
+    def result(self, call: Call, value: Any) -> Any:
+        """Return what the tool returned as a result, or as the questions that it asks.
+
+        Raises:
+            TypeError: it has no JSON form.
+            ValidationError: it does not fit the return annotation.
+            InternalError: it does not fit the output schema, where results are compared with it.
+        """
+        output = self.output
+        if not output.is_bare and not call.settings.validates_results:
+            call.plain = plain = output.plain_result(value)
+            return output.result(value) if plain is None else plain
+        result = output.result(value)
+        if call.settings.validates_results and isinstance(result, types.CallToolResult) and not result.is_error:
+            try:
+                output.check(result)
+            except ValidationError as error:
+                call.server.report(error, call)
+                raise InternalError(f"The result of {self.name!r} does not fit its output schema") from None
+        is_unwrapped = output.wraps and output.is_bare and not call.request.caller.version.any_structured_content
+        return wrap(result) if is_unwrapped else result
+
 
 def _may_be_object(schema: types.Json) -> bool:
     return schema.get("type", "object") == "object" and not schema.keys() & {"enum", "anyOf", "$ref"}
@@ -119,11 +143,6 @@ def _may_be_object(schema: types.Json) -> bool:
 def failure(message: str) -> types.CallToolResult:
     """Return a result that says what went wrong, for the model to read."""
     return types.CallToolResult([types.TextContent(message)], is_error=True)
-
-
-def error_result(error: ToolError) -> types.CallToolResult:
-    """Return the result of a tool that raised a ToolError."""
-    return failure(str(error))
 
 
 def _schema(given: Any, kind: type[Any]) -> Any:

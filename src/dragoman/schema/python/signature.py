@@ -19,7 +19,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import astuple
 
-from dragoman.errors import DefinitionError, DragomanError
+from dragoman.errors import DefinitionError, DragomanError, InvalidParams
 from dragoman.schema.coerce import coerce
 from dragoman.schema.python import docstrings
 from dragoman.schema.python.annotations import (
@@ -56,6 +56,10 @@ _FAILURES = (ValueError, RecursionError, TypeError)
 _objects = msgspec.json.Decoder(dict[str, Raw])
 
 
+MISSING_ARGUMENTS = "missing_required_arguments"
+"""The label of an error that names arguments which are missing."""
+
+
 class ArgumentsRejected(DragomanError):
     """Arguments that do not fit a function; `problems` lists all that is wrong, in the order of the parameters."""
 
@@ -71,6 +75,13 @@ class ArgumentsRejected(DragomanError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.problems,)
+
+    def refusal(self) -> InvalidParams:
+        """Return the error that tells a client so."""
+        error = InvalidParams(str(self))
+        if any(problem.missing for problem in self.problems):
+            error.label = MISSING_ARGUMENTS
+        return error
 
 
 class Parameter(Struct, frozen=True):
