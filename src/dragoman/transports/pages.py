@@ -6,7 +6,7 @@ its own, which would wake up the reader too early. So a message is put together 
 from there into the other pipe at once.
 
 Rejected: moving the pages into the other pipe directly. The reader then wakes up twice, and a list of 1,000 tools costs
-the server a fifth more. Copying the list instead makes it cost two thirds more.
+the server a tenth more. Copying the list instead makes it cost two thirds more.
 """
 
 from __future__ import annotations
