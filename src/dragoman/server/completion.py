@@ -9,7 +9,7 @@ import msgspec
 
 from dragoman import types
 from dragoman.errors import DefinitionError
-from dragoman.server.hook import Hook
+from dragoman.server.binding import Hook
 from dragoman.server.results import wire_object
 
 MOST_VALUES = 100

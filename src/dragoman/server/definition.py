@@ -11,7 +11,6 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypeVar
 
 from msgspec import Raw, UnsetType
@@ -19,11 +18,11 @@ from msgspec import Raw, UnsetType
 from dragoman import types
 from dragoman.errors import DefinitionError, ValidationError
 from dragoman.protocol.jsonrpc import encode
+from dragoman.runtime.callables import starter
 from dragoman.server import docstrings
+from dragoman.server.binding import signature_of
 from dragoman.server.call import Call
-from dragoman.server.context import BlockingContext, Context
 from dragoman.server.results import wire_objects
-from dragoman.server.signature import Signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -101,9 +100,8 @@ class Definition(Generic[Parameters, Returned]):
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise DefinitionError(f"{source}() cannot be served because it yields; return a list instead")
         self._function = function
-        self.signature = Signature.of(function)
-        self.start = function if self.signature.is_async or self.inline else self._offload
-        self._make_context = _context_maker(self.signature)
+        self.signature = signature_of(function)
+        self.start = starter(function, in_place=self.signature.is_async or self.inline)
         self.name = self.name or snake_case(source)
         if self.description is None:
             self.description = documentation or self.signature.description
@@ -130,31 +128,13 @@ class Definition(Generic[Parameters, Returned]):
         Raises:
             ArgumentsRejected: the arguments do not fit.
         """
-        make_context = self._make_context
-        args, kwargs = self.signature.bind(arguments, None if make_context is None else make_context(call))
+        args, kwargs = self.signature.bind(arguments, call)
         return self.start(*args, **kwargs)
-
-    def _offload(self, /, *args: Any, **kwargs: Any) -> Any:
-        from dragoman.runtime.offload import offload
-
-        return offload(self._function, *args, **kwargs)
-
-
-async def settled_value(outcome: CoroutineType[Any, Any, Any]) -> Any:
-    """Return what a function gives in the end; a `def` may have returned a coroutine."""
-    value = await outcome
-    return await value if isinstance(value, CoroutineType) else value
 
 
 def snake_case(name: str) -> str:
     """Return a class or function name in the spelling of tool names: `HTTPFetch` is `http_fetch`."""
     return _WORD_STARTS.sub("_", name).replace("-", "_").lower()
-
-
-def _context_maker(signature: Signature) -> Callable[[Call], Context | BlockingContext] | None:
-    if signature.context is None:
-        return None
-    return Context if signature.is_async else BlockingContext
 
 
 def _name_of(function: Any) -> str:

@@ -30,6 +30,7 @@ from dragoman.errors import (
     UnsupportedVersion,
 )
 from dragoman.protocol import eras
+from dragoman.runtime.callables import invoke
 from dragoman.server.call import Call
 from dragoman.server.serving import Handler, is_crash
 
@@ -181,9 +182,7 @@ async def _around(server: Server, call: Call | None, observation: _Observation, 
 
 async def _attempt(server: Server, call: Call | None, callback: Callable[..., Any], *args: Any) -> None:
     try:
-        outcome = callback(*args)
-        if isinstance(outcome, CoroutineType):
-            await outcome
+        await invoke(callback, *args, in_place=True)
     except Exception as error:
         server.report(error, call)
 

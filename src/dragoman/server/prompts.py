@@ -11,9 +11,10 @@ from msgspec import UNSET, Raw, UnsetType
 
 from dragoman import types
 from dragoman.errors import DefinitionError, InvalidParams
+from dragoman.runtime.callables import resolved
 from dragoman.server.call import Call
 from dragoman.server.completion import Completers
-from dragoman.server.definition import Definition, P, Parameters, R, Returned, decorated, settled_value
+from dragoman.server.definition import Definition, P, Parameters, R, Returned, decorated
 from dragoman.server.questions import InputRequired
 from dragoman.server.results import prompt_result, wire_objects
 from dragoman.server.signature import ArgumentsRejected
@@ -116,7 +117,7 @@ class Prompt(Definition[Parameters, Returned]):
             raise InvalidParams(f"Missing required arguments: {', '.join(missing)}")
 
     async def _settle(self, outcome: CoroutineType[Any, Any, Any]) -> Any:
-        return self._result(await settled_value(outcome))
+        return self._result(await resolved(outcome))
 
     def _result(self, value: Any) -> Any:
         return value if isinstance(value, InputRequired) else prompt_result(value, self.description)

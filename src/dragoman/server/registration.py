@@ -10,8 +10,8 @@ from dragoman.config import is_async
 from dragoman.errors import DefinitionError, MethodAlreadyDefined
 from dragoman.protocol.methods import METHODS
 from dragoman.server import serving
+from dragoman.server.binding import Hook
 from dragoman.server.definition import P, R, decorated
-from dragoman.server.hook import Hook
 from dragoman.server.instrument import Middleware
 from dragoman.server.prompts import Prompt
 from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, Registry

@@ -13,9 +13,10 @@ from dragoman import types
 from dragoman.errors import DefinitionError, ResourceNotFound
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.uritemplate import UriTemplate
+from dragoman.runtime.callables import resolved
 from dragoman.server.call import Call
 from dragoman.server.completion import Completers
-from dragoman.server.definition import Definition, P, Parameters, R, Returned, settled_value, snake_case
+from dragoman.server.definition import Definition, P, Parameters, R, Returned, snake_case
 from dragoman.server.questions import InputRequired
 from dragoman.server.results import resource_result, wire_object
 from dragoman.server.signature import ArgumentsRejected
@@ -58,7 +59,7 @@ class _Readable(Definition[Parameters, Returned]):
         return self._settle(outcome, uri) if isinstance(outcome, CoroutineType) else self._result(outcome, uri)
 
     async def _settle(self, outcome: CoroutineType[Any, Any, Any], uri: str) -> Any:
-        return self._result(await settled_value(outcome), uri)
+        return self._result(await resolved(outcome), uri)
 
     def _result(self, value: Any, uri: str) -> Any:
         return value if isinstance(value, InputRequired) else resource_result(value, uri, self.mime_type)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 import msgspec
 
 from dragoman import types
-from dragoman.config import PROCESS, Configuration, is_async
+from dragoman.config import PROCESS, Configuration
 from dragoman.errors import DefinitionError, InternalError, RpcError, ToolError
 from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits, encode
 from dragoman.protocol.listen import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.protocol.methods import METHODS, Method
 from dragoman.protocol.versions import Version
+from dragoman.runtime.callables import invoke
 from dragoman.server import serving
 from dragoman.server.asking import explanation
 from dragoman.server.call import Call
@@ -279,11 +280,9 @@ class Server(Identity, Registration):
     def _run_in_background(self, function: Callable[[], Any], notification: str) -> None:
         import asyncio
 
-        from dragoman.runtime.offload import offload
-
         async def run() -> None:
             try:
-                await (function() if is_async(function) else offload(function))
+                await invoke(function)
             except Exception as error:
                 self.report(error, None, {"notification": notification})
 

@@ -29,12 +29,13 @@ from dragoman.errors import (
 )
 from dragoman.protocol import eras, fields
 from dragoman.protocol.listen import Subscription, honour
+from dragoman.runtime.callables import resolved
 from dragoman.server.asking import explanation, settled
+from dragoman.server.binding import Hook
 from dragoman.server.call import Call
 from dragoman.server.capabilities import without_changes
 from dragoman.server.completion import Completers, completion_result
-from dragoman.server.definition import Definition, settled_value
-from dragoman.server.hook import Hook
+from dragoman.server.definition import Definition
 from dragoman.server.listing import paginate, read_cursor
 from dragoman.server.questions import InputRequired
 from dragoman.server.results import resource_result, wire_object
@@ -214,7 +215,7 @@ async def _settle_tool(server: Server, call: Call, tool: Tool[..., Any], outcome
 
     async def run_again() -> Any:
         begun = tool.begin(call, call.request.params.arguments)
-        return tool.output.result(await settled_value(begun) if isinstance(begun, CoroutineType) else begun)
+        return tool.output.result(await resolved(begun))
 
     try:
         return _tool_result(server, call, tool, await settled(call, outcome, run_again))
@@ -409,7 +410,7 @@ def custom_method(function: Callable[..., Any], name: str) -> Handler:
 
 
 async def _finish_custom(server: Server, call: Call, outcome: CoroutineType[Any, Any, Any]) -> Any:
-    return _custom(server, call, await settled_value(outcome))
+    return _custom(server, call, await resolved(outcome))
 
 
 def _custom(server: Server, call: Call, value: Any) -> Any:

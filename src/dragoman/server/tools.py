@@ -104,9 +104,7 @@ class Tool(Definition[Parameters, Returned]):
                 arguments = _fitting(self._given_schema, arguments, validate=call.settings.validates_arguments)
                 if self._whole is not None:
                     arguments = Raw(b'{"%s":%s}' % (self._whole, bytes(arguments)))
-            make_context = self._make_context
-            context = None if make_context is None else make_context(call)
-            args, kwargs = self.signature.bind(arguments, context, strict=call.settings.strict_arguments)
+            args, kwargs = self.signature.bind(arguments, call, strict=call.settings.strict_arguments)
         except (ValidationError, ArgumentsRejected) as rejected:
             return failure(str(rejected))
         return self.start(*args, **kwargs)
