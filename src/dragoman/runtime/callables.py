@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from inspect import isawaitable
+from types import CoroutineType
 from typing import Any
 
 from dragoman.config import is_async
@@ -38,6 +39,15 @@ async def resolved(value: Any) -> Any:
     while isawaitable(value):
         value = await value
     return value
+
+
+def then(outcome: Any, make: Callable[[Any], Any]) -> Any:
+    """Return what a function makes of an outcome: at once, or of a coroutine, a coroutine that gives it."""
+    return _made_later(outcome, make) if isinstance(outcome, CoroutineType) else make(outcome)
+
+
+async def _made_later(outcome: Any, make: Callable[[Any], Any]) -> Any:
+    return make(await resolved(outcome))
 
 
 def _offloaded(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

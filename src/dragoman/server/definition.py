@@ -11,7 +11,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypedDict, TypeVar
 
 from msgspec import Raw, UnsetType
 
@@ -37,8 +37,24 @@ else:
     Parameters = P
     Returned = R
 
+Listed = TypeVar("Listed")
 _OURS = "dragoman.server."
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+class DefinitionOptions(TypedDict, total=False):
+    """The options of whatever is made of a function."""
+
+    name: str | None
+    """By default the name of the function."""
+    title: str | None
+    """The name that people are shown."""
+    description: str | None
+    """By default the docstring of the function."""
+    meta: types.Json | None
+    icons: Iterable[types.Icon | types.Json]
+    inline: bool
+    """Run a `def` in the event loop, because it is quick and does not block."""
 
 
 class Definition(Generic[Parameters, Returned]):
@@ -119,8 +135,11 @@ class Definition(Generic[Parameters, Returned]):
         except ValidationError as error:
             raise DefinitionError(f"{self.name!r} cannot be listed: {error}") from None
 
-    def _listed_icons(self) -> list[types.Icon] | None:
-        return wire_objects(self.icons, types.Icon, f"An icon of {self.name!r}")
+    def _described(self, kind: Callable[..., Listed], **fields: Any) -> Listed:
+        """Return what is listed: what every kind has, and fields of its own."""
+        icons = wire_objects(self.icons, types.Icon, f"An icon of {self.name!r}")
+        texts = {"name": self.name, "title": self.title, "description": self.description}
+        return kind(**texts, icons=icons, meta=self.meta, **fields)
 
     def invoke(self, call: Call, arguments: Raw | UnsetType) -> Any:
         """Call the function with a client's arguments; the outcome is a value, or a coroutine that gives it.

@@ -29,7 +29,7 @@ from dragoman.errors import (
 )
 from dragoman.protocol import eras, fields
 from dragoman.protocol.listen import Subscription, honour
-from dragoman.runtime.callables import resolved
+from dragoman.runtime.callables import resolved, then
 from dragoman.server.asking import explanation, settled
 from dragoman.server.binding import Hook
 from dragoman.server.call import Call
@@ -403,14 +403,9 @@ def custom_method(function: Callable[..., Any], name: str) -> Handler:
             outcome = definition.invoke(call, arguments)
         except ArgumentsRejected as rejected:
             raise InvalidParams(str(rejected)) from None
-        is_pending = isinstance(outcome, CoroutineType)
-        return _finish_custom(server, call, outcome) if is_pending else _custom(server, call, outcome)
+        return then(outcome, partial(_custom, server, call))
 
     return serve
-
-
-async def _finish_custom(server: Server, call: Call, outcome: CoroutineType[Any, Any, Any]) -> Any:
-    return _custom(server, call, await resolved(outcome))
 
 
 def _custom(server: Server, call: Call, value: Any) -> Any:
