@@ -194,9 +194,3 @@ def _refuse_class(function: Any, kind: type[Any]) -> None:
 def _is_option(kind: type[Any], name: str) -> bool:
     value = getattr(kind, name, _is_option)
     return not callable(value) and not isinstance(value, property)
-
-
-def check_name(name: str, pattern: re.Pattern[str], remedy: str) -> None:
-    """Refuse a name that clients may not be able to use."""
-    if not pattern.fullmatch(name):
-        raise DefinitionError(f"The name {name!r} is not allowed: {remedy}")

@@ -200,7 +200,7 @@ class Registration:
 
     @resources.setter
     def resources(self, resources: Iterable[Any]) -> None:
-        self.registry.replace_resources(resources=resources)
+        self.registry.replace(resources=resources)
 
     @property
     def resource_templates(self) -> list[AnyTemplate]:
@@ -209,7 +209,7 @@ class Registration:
 
     @resource_templates.setter
     def resource_templates(self, templates: Iterable[Any]) -> None:
-        self.registry.replace_resources(templates=templates)
+        self.registry.replace(resource_templates=templates)
 
     def add_tool(self, tool: Any) -> AnyTool:
         """Register a Tool, a Tool class or a function.

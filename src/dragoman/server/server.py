@@ -26,7 +26,7 @@ from dragoman.server.definition import Definition
 from dragoman.server.identity import Identity, implementation, require_text
 from dragoman.server.instrument import chained, observed, readable
 from dragoman.server.registration import Registration
-from dragoman.server.registry import PageSize, Registry, several
+from dragoman.server.registry import PageSize, Registry
 from dragoman.server.settings import Settings
 from dragoman.server.telling import Audience, is_wanted
 
@@ -105,12 +105,7 @@ class Server(Identity, Registration):
         self._cache_hints = _cache_hints(ttl_ms, cache_scope)
         self._offer: _Compiled | None = None
         self._require_carried_itself(self._settings)
-        for tool in several(tools, "tools"):
-            self.add_tool(tool)
-        for prompt in several(prompts, "prompts"):
-            self.add_prompt(prompt)
-        for definition in (*several(resources, "resources"), *several(resource_templates, "resource_templates")):
-            self.add_resource(definition)
+        self.registry.extend(tools=tools, prompts=prompts, resources=resources, resource_templates=resource_templates)
 
     @property
     def instructions(self) -> str | None:

@@ -40,7 +40,7 @@ from dragoman.server.listing import paginate, read_cursor
 from dragoman.server.questions import InputRequired
 from dragoman.server.results import resource_result, wire_object
 from dragoman.server.signature import ArgumentsRejected
-from dragoman.server.tools import Tool, error_result, failure
+from dragoman.server.tools import Tool, failure
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -238,7 +238,7 @@ def _tool_result(server: Server, call: Call, tool: Tool[..., Any], result: types
 
 def _tool_failed(server: Server, call: Call, error: BaseException) -> Any:
     if isinstance(error, ToolError):
-        return server.seal(error_result(error), call)
+        return server.seal(failure(str(error)), call)
     said = explanation(call, error)
     if said is not None:
         return server.seal(failure(said), call)

@@ -10,11 +10,11 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman import types
-from dragoman.errors import DefinitionError, ToolError, ValidationError
+from dragoman.errors import DefinitionError, ValidationError
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import encode
 from dragoman.server.call import Call
-from dragoman.server.definition import Definition, DefinitionOptions, P, Parameters, R, Returned, check_name, decorated
+from dragoman.server.definition import Definition, DefinitionOptions, P, Parameters, R, Returned, decorated
 from dragoman.server.outputs import Output
 from dragoman.server.results import ToolResult, wire_object
 from dragoman.server.schemas import InputSchema, OutputSchema
@@ -57,7 +57,9 @@ class Tool(Definition[Parameters, Returned]):
         raise TypeError(f"{type(self).__name__} must define a method `call`")
 
     def _compile(self) -> None:
-        check_name(self.name, _NAME, "use 1 to 128 letters, digits, underscores, hyphens and dots")
+        if not _NAME.fullmatch(self.name):
+            remedy = "use 1 to 128 letters, digits, underscores, hyphens and dots"
+            raise DefinitionError(f"The name {self.name!r} is not allowed: {remedy}")
         self._given_schema = _schema(self.input_schema, InputSchema)
         self._whole = None if self._given_schema is None else self._compare_parameters(self._given_schema.document)
         self.output = Output.of(
@@ -113,11 +115,6 @@ def _may_be_object(schema: types.Json) -> bool:
 def failure(message: str) -> types.CallToolResult:
     """Return a result that says what went wrong, for the model to read."""
     return types.CallToolResult([types.TextContent(message)], is_error=True)
-
-
-def error_result(error: ToolError) -> types.CallToolResult:
-    """Return the result of a tool that raised a ToolError."""
-    return failure(str(error))
 
 
 def _schema(given: Any, kind: type[Any]) -> Any:
