@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from dragoman import types
 from dragoman.client.approval import Approval, Approvals
@@ -145,7 +145,7 @@ class AsyncClient(Face):
         try:
             connection = await self._core.start()
             method = "server/discover" if connection.version.stateless else "ping"
-            await self._core.request(method, {}, None, Options(timeout=timeout, meta=meta))
+            await self._core.request(method, {}, Raw, Options(timeout=timeout, meta=meta))
         except (TransportError, RpcError):
             return False
         return True
@@ -497,7 +497,7 @@ class AsyncClient(Face):
         Raises:
             RpcError: the server refused.
         """
-        raw = await self._core.request(method, dict(params or {}), None, Options(timeout=timeout, meta=meta))
+        raw = await self._core.request(method, dict(params or {}), Raw, Options(timeout=timeout, meta=meta))
         return cast("types.Json", msgspec.json.decode(raw))
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:

@@ -19,7 +19,7 @@ from dragoman.protocol.versions import Version
 from dragoman.runtime.callables import invoke
 from dragoman.server import serving
 from dragoman.server.asking import explanation
-from dragoman.server.call import Call
+from dragoman.server.call import ELICITATION_COMPLETE, Call
 from dragoman.server.capabilities import Declaration, Given, served_capabilities
 from dragoman.server.completion import Completers
 from dragoman.server.definition import Definition
@@ -28,7 +28,7 @@ from dragoman.server.instrument import chained, observed, readable
 from dragoman.server.registration import Registration
 from dragoman.server.registry import PageSize, Registry
 from dragoman.server.settings import Settings
-from dragoman.server.telling import Audience, is_wanted
+from dragoman.server.telling import Audience, Listener, is_wanted
 
 if TYPE_CHECKING:
     from dragoman.protocol.tokens import KeyRing
@@ -294,11 +294,7 @@ class Server(Identity, Registration):
         """
         is_wanted(self, level, None)
         encode(data)
-        for listener in self.audience.members():
-            try:
-                listener.log(level, data, logger)
-            except Exception as error:
-                self.report(error, None, {"notification": "notifications/message"})
+        self._tell_each("notifications/message", lambda member: member.log(level, data, logger))
 
     def notify_tools_list_changed(self) -> None:
         """Tell every client, from any thread, that the tools changed."""
@@ -326,18 +322,17 @@ class Server(Identity, Registration):
 
         Only the client that was given this id, by `ctx.elicit_url` or `UrlElicitationRequired`, is told, and only once.
         """
-        for connection in self.audience.members():
-            try:
-                connection.complete_elicitation(elicitation_id)
-            except Exception as error:
-                self.report(error, None, {"notification": "notifications/elicitation/complete"})
+        self._tell_each(ELICITATION_COMPLETE, lambda member: member.complete_elicitation(elicitation_id))
 
     def _tell(self, method: str, uri: str | None = None) -> None:
-        for connection in self.audience.members():
+        self._tell_each(method, lambda member: member.tell(method, uri))
+
+    def _tell_each(self, notification: str, tell: Callable[[Listener], None]) -> None:
+        for member in self.audience.members():
             try:
-                connection.tell(method, uri)
+                tell(member)
             except Exception as error:
-                self.report(error, None, {"notification": method})
+                self.report(error, None, {"notification": notification})
 
     def seal(self, result: types.Result, call: Call) -> types.Result:
         """Return a result as the caller's version carries it."""
