@@ -24,8 +24,7 @@ class _Function:
     `is_told` marks one that a server is told of when a session starts: it cannot be set while there is a session.
     """
 
-    def __init__(self, documentation: str, *, is_told: bool = False) -> None:
-        self.__doc__ = documentation
+    def __init__(self, *, is_told: bool = False) -> None:
         self._is_told = is_told
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -160,15 +159,24 @@ class Face(Blocks, ABC):
         server = "" if self.server_info is None else f" of {self.server_info.name!r}"
         return f"<{type(self).__name__}{server}: {', '.join(told)}>"
 
-    on_log = _Function("Gets each log message of the server; `set_log_level` says which are sent.")
-    on_progress = _Function("Gets progress, total and message of every request that has no `on_progress` of its own.")
-    on_notification = _Function("Gets every notification of the server.")
-    on_list_changed = _Function('Gets "tools", "prompts", "resources" or "resource_templates".')
-    on_resource_updated = _Function("Gets the URI of each resource that was subscribed to and changed.")
-    on_reconnect = _Function("Called after a connection that was lost was made again.")
-    on_sampling = _Function("Asks the model for the server; to be set before a session starts.", is_told=True)
-    on_elicitation = _Function("Asks the user for the server; to be set before a session starts.", is_told=True)
-    on_request = _Function("Answers other requests of the server: functions by method.")
+    on_log = _Function()
+    """Gets each log message of the server; `set_log_level` says which are sent."""
+    on_progress = _Function()
+    """Gets progress, total and message of every request that has no `on_progress` of its own."""
+    on_notification = _Function()
+    """Gets every notification of the server."""
+    on_list_changed = _Function()
+    """Gets "tools", "prompts", "resources" or "resource_templates"."""
+    on_resource_updated = _Function()
+    """Gets the URI of each resource that was subscribed to and changed."""
+    on_reconnect = _Function()
+    """Called after a connection that was lost was made again."""
+    on_sampling = _Function(is_told=True)
+    """Asks the model for the server; to be set before a session starts."""
+    on_elicitation = _Function(is_told=True)
+    """Asks the user for the server; to be set before a session starts."""
+    on_request = _Function()
+    """Answers other requests of the server: functions by method."""
 
     @property
     def on_approval(self) -> Any:

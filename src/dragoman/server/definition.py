@@ -52,7 +52,9 @@ class DefinitionOptions(TypedDict, total=False):
     description: str | None
     """By default the docstring of the function."""
     meta: types.Json | None
+    """What is listed as its `_meta`."""
     icons: Iterable[types.Icon | types.Json]
+    """The icons that people are shown."""
     inline: bool
     """Run a `def` in the event loop, because it is quick and does not block."""
 

@@ -107,13 +107,21 @@ class SampleOptions(TypedDict, total=False):
     max_tokens: int
     """How long the answer may be (1024)."""
     system_prompt: str | None
+    """What the model is told before the messages."""
     model_preferences: types.ModelPreferences | types.Json | None
+    """Which model the server would like."""
     include_context: Literal["none", "thisServer", "allServers"] | None
+    """Of which servers the client should tell the model."""
     temperature: float | None
+    """How much chance there is in the answer."""
     stop_sequences: Iterable[str] | None
+    """Texts at which the answer ends."""
     metadata: types.Json | None
+    """What the provider of the model is told besides."""
     tools: Iterable[Any] | None
+    """The tools that the model may use, as definitions or as `Tool` objects."""
     tool_choice: types.ToolChoice | types.Json | None
+    """Whether the model may use tools, must, or must not."""
 
 
 class Sample:

@@ -167,7 +167,9 @@ class ResourceOptions(DefinitionOptions, total=False):
     """The options of a resource or template that is made of a function."""
 
     mime_type: str | None
+    """What kind of content it has."""
     annotations: types.Annotations | types.Json | None
+    """Hints for clients: for whom it is, and how important."""
     size: int | None
     """How many bytes it has; for a fixed URI alone."""
     unsafe_paths: bool
