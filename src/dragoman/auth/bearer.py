@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from inspect import isawaitable
 from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
@@ -17,9 +16,8 @@ import msgspec
 
 from dragoman.auth.addresses import origin, protected_resource_urls, require_secure
 from dragoman.auth.identity import BadToken, Denial, Identity
-from dragoman.config import is_async
 from dragoman.errors import AuthError
-from dragoman.runtime.offload import offload
+from dragoman.runtime.callables import invoke
 
 BAD_REQUEST, UNAUTHORIZED, FORBIDDEN = 400, 401, 403
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
@@ -153,8 +151,7 @@ class Bearer:
         elif hasattr(verifier, "verify"):
             found = await verifier.verify(token, self.resource)
         else:
-            found = verifier(token) if is_async(verifier) else await offload(verifier, token)
-            found = await found if isawaitable(found) else found
+            found = await invoke(verifier, token)
         if isinstance(found, BadToken):
             return found
         identity = identity_of(found)

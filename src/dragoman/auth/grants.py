@@ -10,7 +10,6 @@ from typing import Any
 from dragoman.auth.addresses import require_secure, shown
 from dragoman.auth.authorizer import Authorizer, required_text, spelled_scope
 from dragoman.auth.fetching import Fetcher, text
-from dragoman.auth.interaction import called
 from dragoman.auth.records import Authority, Tokens
 from dragoman.auth.registration import bind_to_issuer
 from dragoman.auth.scopes import with_offline
@@ -28,6 +27,7 @@ from dragoman.auth.token_endpoint import (
     request_tokens,
 )
 from dragoman.errors import AuthError, InvalidCredentials, TokenRefused
+from dragoman.runtime.callables import invoke
 from dragoman.runtime.network import SessionFactory
 
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105
@@ -175,7 +175,7 @@ class CrossAppAccess(_Grant):
         )
 
     async def _form(self, fetch: Fetcher, authority: Authority) -> dict[str, str | None]:  # noqa: ARG002
-        assertion = await called(self._provider, authority.issuer, authority.resource)
+        assertion = await invoke(self._provider, authority.issuer, authority.resource)
         return {"grant_type": JWT_BEARER, "assertion": required_text("The assertion", assertion, AuthError)}
 
 
@@ -294,7 +294,7 @@ class WorkloadIdentity(_Grant):
 
 
 async def _given(token: TokenProvider, what: str) -> str:
-    return required_text(what, await called(token) if callable(token) else token, AuthError)
+    return required_text(what, await invoke(token) if callable(token) else token, AuthError)
 
 
 def _digest(token: str) -> bytes:

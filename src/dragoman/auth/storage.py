@@ -15,7 +15,6 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ import msgspec
 from dragoman.auth.contract import TokenStorage
 from dragoman.auth.records import ClientInformation, Tokens
 from dragoman.errors import AuthError
+from dragoman.runtime.callables import resolved
 from dragoman.runtime.keys import state_folder
 from dragoman.runtime.private import WRITTEN_BY_OTHERS, NotPrivate, open_private, private_folder, require_private
 
@@ -41,28 +41,24 @@ class Keeper:
 
     async def tokens(self) -> Tokens | None:
         """Return the tokens that are kept."""
-        return Tokens.of(await _done(self._storage.tokens()))
+        return Tokens.of(await resolved(self._storage.tokens()))
 
     async def save_tokens(self, tokens: Tokens | None) -> None:
         """Keep tokens, or forget them."""
-        await _done(self._storage.save_tokens(None if tokens is None else tokens.plain()))
+        await resolved(self._storage.save_tokens(None if tokens is None else tokens.plain()))
 
     async def client(self) -> ClientInformation | None:
         """Return what is known of the client's registration."""
-        return ClientInformation.of(await _done(self._storage.client_information()))
+        return ClientInformation.of(await resolved(self._storage.client_information()))
 
     async def save_client(self, information: ClientInformation | None) -> None:
         """Keep a registration, or forget it."""
-        await _done(self._storage.save_client_information(None if information is None else information.plain()))
+        await resolved(self._storage.save_client_information(None if information is None else information.plain()))
 
     def lock(self) -> AbstractAsyncContextManager[Any]:
         """Keep everybody else from renewing tokens."""
         lock = getattr(self._storage, "lock", None)
         return nullcontext() if lock is None else lock()
-
-
-async def _done(value: Any) -> Any:
-    return await value if isawaitable(value) else value
 
 
 class MemoryStorage:

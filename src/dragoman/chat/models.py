@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import inspect
 import logging
 import os
 import random
@@ -25,6 +24,7 @@ from typing import Any
 from dragoman.chat.completions import ANTHROPIC, Answer, Memory, completion_messages, completion_tools
 from dragoman.chat.messages import Delta, Message, Model, ModelOptions, ToolSpec
 from dragoman.errors import ModelError
+from dragoman.runtime.callables import invoke
 from dragoman.runtime.offload import offload
 from dragoman.types import Json
 
@@ -131,9 +131,7 @@ class AnyLlm:
         if creating is None:
             return
         with suppress(Exception):
-            closing = (await creating).client.close()
-            if inspect.isawaitable(closing):
-                await closing
+            await invoke((await creating).client.close, in_place=True)
 
     async def _provider(self) -> Any:
         loop = asyncio.get_running_loop()

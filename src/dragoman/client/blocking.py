@@ -110,7 +110,7 @@ class Client(Face):
 
     def _make(self) -> AsyncClient:
         client = AsyncClient(self._target, **cast("ClientOptions", self._options))
-        client._share_loop()
+        client._core.share_loop()
         self._ending = weakref.finalize(self, _let_go, client)
         self._ending.atexit = False
         return client

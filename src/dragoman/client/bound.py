@@ -227,7 +227,7 @@ class AsyncBoundResource(Bound[types.Resource], ResourceView):
         """Return all that the resource holds."""
         contents = None if refresh else self._contents
         if contents is None:
-            self._client._watch_updates(self.uri, self)
+            self._client._core.watch(self.uri, self)
             edition = self._edition
             contents = (await self._client.read_resource(self.uri)).contents
             # It may have changed while it was read.
@@ -240,7 +240,7 @@ class AsyncBoundResource(Bound[types.Resource], ResourceView):
 
     async def subscribe(self, on_update: Callable[[str], Any] | None = None) -> None:
         """Be told when the resource changes; what was read of it is then read anew."""
-        self._client._watch_updates(self.uri, self)
+        self._client._core.watch(self.uri, self)
         await self._client.subscribe(self.uri, on_update)
 
     async def unsubscribe(self) -> None:

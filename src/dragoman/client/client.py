@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from dragoman import types
 from dragoman.client.approval import Approval, Approvals
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
 from dragoman.client.catalog import KnownTool
 from dragoman.client.connection import OnProgress, Options
-from dragoman.client.core import CONNECT_SECONDS, TIMEOUT_SECONDS, Core, Watcher, Watchers, offers, seconds
+from dragoman.client.core import CONNECT_SECONDS, TIMEOUT_SECONDS, Core, Watchers, offers, seconds
 from dragoman.client.ending import Ending
 from dragoman.client.face import Face
 from dragoman.client.handlers import HANDLER_OPTIONS, Handlers
@@ -71,26 +71,14 @@ class AsyncClient(Face):
         self._approvals = Approvals()
         credentials = credentials_of(given.get("headers"), given.get("auth"))
         limits = Limits(given.get("max_message_bytes", DEFAULT_LIMITS.message_bytes), DEFAULT_LIMITS.nesting)
-        around = Surroundings(
-            credentials,
-            network=given.get("network"),
-            transport=given.get("transport"),
-            env=given.get("env"),
-            inherit_env=given.get("inherit_env", True),
-            cwd=given.get("cwd"),
-            limits=limits,
-        )
+        around = Surroundings(credentials, limits=limits, **_chosen(given, Surroundings.__struct_fields__))
         self._ending = Ending(self)
         self._core = Core(
             self._guarded(way_to(target, around)),
             info=types.Implementation(given.get("name") or "dragoman", given.get("version") or _own_version()),
             speech=Speech.of(given.get("mode", "auto"), given.get("protocol_version")),
-            handlers=Handlers(
-                roots=roots,
-                server=given.get("server_name"),
-                **{name: given[name] for name in HANDLER_OPTIONS if name in given},
-            ),
-            watchers=Watchers(**{name: given[name] for name in Watchers.__struct_fields__ if name in given}),
+            handlers=Handlers(roots=roots, server=given.get("server_name"), **_chosen(given, HANDLER_OPTIONS)),
+            watchers=Watchers(**_chosen(given, Watchers.__struct_fields__)),
             credentials=credentials,
             timeout=seconds(given.get("timeout"), "DRAGOMAN_TIMEOUT", TIMEOUT_SECONDS),
             total_timeout=given.get("total_timeout"),
@@ -157,7 +145,7 @@ class AsyncClient(Face):
         try:
             connection = await self._core.start()
             method = "server/discover" if connection.version.stateless else "ping"
-            await self._core.request(method, {}, None, Options(timeout=timeout, meta=meta))
+            await self._core.request(method, {}, Raw, Options(timeout=timeout, meta=meta))
         except (TransportError, RpcError):
             return False
         return True
@@ -469,10 +457,6 @@ class AsyncClient(Face):
         """Be told no more when a resource changes."""
         await self._core.unfollow(uri)
 
-    def _watch_updates(self, uri: str, watcher: Watcher) -> None:
-        """Let somebody forget what a resource held when the server says that it changed."""
-        self._core.watch(uri, watcher)
-
     async def complete(
         self,
         ref: types.PromptReference | types.ResourceTemplateReference | types.Json,
@@ -513,16 +497,16 @@ class AsyncClient(Face):
         Raises:
             RpcError: the server refused.
         """
-        raw = await self._core.request(method, dict(params or {}), None, Options(timeout=timeout, meta=meta))
+        raw = await self._core.request(method, dict(params or {}), Raw, Options(timeout=timeout, meta=meta))
         return cast("types.Json", msgspec.json.decode(raw))
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Say from which level on log messages are wanted."""
         await self._core.set_log_level(level)
 
-    def _share_loop(self) -> None:
-        """Let no function of the author's end the loop, which all blocking clients share."""
-        self._core.share_loop()
+
+def _chosen(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: given[name] for name in names if name in given}
 
 
 def _taken_up(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 from dragoman import types
 from dragoman.client.approval import Approval
-from dragoman.client.core import Core
+from dragoman.client.core import Core, Watchers
+from dragoman.client.handlers import Handlers
 from dragoman.client.lifeline import Status
 from dragoman.client.options import check_value
 from dragoman.client.roots import Roots
@@ -17,28 +18,41 @@ if TYPE_CHECKING:
     from dragoman.client.client import AsyncClient
 
 
-class _Told:
-    """A function of the author's that is told of something, and may be set at any time."""
+class _Function:
+    """A function of the author's, which may be set at any time.
 
-    def __init__(self, documentation: str) -> None:
-        self.__doc__ = documentation
+    `is_told` marks one that a server is told of when a session starts: it cannot be set while there is a session.
+    """
+
+    def __init__(self, *, is_told: bool = False) -> None:
+        self._is_told = is_told
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
     @overload
-    def __get__(self, face: None, owner: type) -> _Told: ...
+    def __get__(self, face: None, owner: type) -> _Function: ...
     @overload
     def __get__(self, face: Face, owner: type) -> Any: ...
     def __get__(self, face: Face | None, owner: type) -> Any:
-        return self if face is None else getattr(face._inside().watchers, self._name)
+        return self if face is None else getattr(self._keeper(face._inside()), self._name)
 
     def __set__(self, face: Face, given: Any) -> None:
-        check_value(self._name, given)
         core = face._inside()
-        setattr(core.watchers, self._name, given)
+        connection = core.lifeline.current
+        if self._is_told and connection is not None and not connection.version.stateless:
+            raise DragomanError(
+                f"{self._name} cannot be set while there is a connection: the server was told at its start what this"
+                " client can do; set it before the start, or stop() the client first"
+            )
+        check_value(self._name, given)
+        setattr(self._keeper(core), self._name, given)
         face._was_given(self._name, given)
-        _introduce_again(core)
+        if connection is not None and connection.version.stateless:
+            connection.speak(connection.version)  # the next requests say what the client can do now
+
+    def _keeper(self, core: Core) -> Watchers | Handlers:
+        return core.watchers if self._name in Watchers.__struct_fields__ else core.handlers
 
 
 class Blocks:
@@ -145,12 +159,24 @@ class Face(Blocks, ABC):
         server = "" if self.server_info is None else f" of {self.server_info.name!r}"
         return f"<{type(self).__name__}{server}: {', '.join(told)}>"
 
-    on_log = _Told("Gets each log message of the server; `set_log_level` says which are sent.")
-    on_progress = _Told("Gets progress, total and message of every request that has no `on_progress` of its own.")
-    on_notification = _Told("Gets every notification of the server.")
-    on_list_changed = _Told('Gets "tools", "prompts", "resources" or "resource_templates".')
-    on_resource_updated = _Told("Gets the URI of each resource that was subscribed to and changed.")
-    on_reconnect = _Told("Called after a connection that was lost was made again.")
+    on_log = _Function()
+    """Gets each log message of the server; `set_log_level` says which are sent."""
+    on_progress = _Function()
+    """Gets progress, total and message of every request that has no `on_progress` of its own."""
+    on_notification = _Function()
+    """Gets every notification of the server."""
+    on_list_changed = _Function()
+    """Gets "tools", "prompts", "resources" or "resource_templates"."""
+    on_resource_updated = _Function()
+    """Gets the URI of each resource that was subscribed to and changed."""
+    on_reconnect = _Function()
+    """Called after a connection that was lost was made again."""
+    on_sampling = _Function(is_told=True)
+    """Asks the model for the server; to be set before a session starts."""
+    on_elicitation = _Function(is_told=True)
+    """Asks the user for the server; to be set before a session starts."""
+    on_request = _Function()
+    """Answers other requests of the server: functions by method."""
 
     @property
     def on_approval(self) -> Any:
@@ -179,62 +205,3 @@ class Face(Blocks, ABC):
     def deny(self, id: str, reason: str | None = None) -> bool:
         """Deny the call that waits under an id, and tell whether this decided it; False if none waits."""
         return self._living()._approvals.deny(id, reason)
-
-    @property
-    def on_sampling(self) -> Any:
-        """Asks the model for the server; to be set before the client starts.
-
-        Raises:
-            DragomanError: set while there is a connection of the handshake era, whose server was told what there is.
-        """
-        return self._inside().handlers.on_sampling
-
-    @on_sampling.setter
-    def on_sampling(self, given: Any) -> None:
-        self._set_handler("on_sampling", given)
-
-    @property
-    def on_elicitation(self) -> Any:
-        """Asks the user for the server; to be set before the client starts.
-
-        Raises:
-            DragomanError: set while there is a connection of the handshake era, whose server was told what there is.
-        """
-        return self._inside().handlers.on_elicitation
-
-    @on_elicitation.setter
-    def on_elicitation(self, given: Any) -> None:
-        self._set_handler("on_elicitation", given)
-
-    @property
-    def on_request(self) -> Any:
-        """Answers other requests of the server: functions by method; may be set at any time.
-
-        Raises:
-            TypeError: it is no mapping, or a handler is nothing that can be called.
-        """
-        return self._inside().handlers.on_request
-
-    @on_request.setter
-    def on_request(self, given: Any) -> None:
-        self._inside().handlers.on_request = given
-        self._was_given("on_request", given)
-
-    def _set_handler(self, name: str, given: Any) -> None:
-        core = self._inside()
-        connection = core.lifeline.current
-        if connection is not None and not connection.version.stateless:
-            raise DragomanError(
-                f"{name} cannot be set while there is a connection: the server was told at its start what this client"
-                " can do; set it before the start, or stop() the client first"
-            )
-        setattr(core.handlers, name, given)
-        self._was_given(name, given)
-        _introduce_again(core)
-
-
-def _introduce_again(core: Core) -> None:
-    """Let the next requests of the stateless era say what the client can do now."""
-    connection = core.lifeline.current
-    if connection is not None and connection.version.stateless:
-        connection.speak(connection.version)

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from inspect import isawaitable
 from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from dragoman import types
-from dragoman.config import is_async
 from dragoman.errors import ConnectError, DragomanError, TransportError
 from dragoman.protocol.methods import METHODS
 from dragoman.protocol.versions import Version
-from dragoman.runtime.offload import offload
+from dragoman.runtime.callables import invoke
 from dragoman.transports.contract import Receive, Transport
 
 _NAMED_BY: dict[str | None, str] = {method.name: method.name_from for method in METHODS if method.name_from is not None}
@@ -164,10 +162,7 @@ class OneMethodLink:
 
     async def _call(self, name: str, *given: Any) -> Any:
         method = getattr(self.transport, name, None)
-        if method is None:
-            return None
-        result = method(*given) if is_async(method) else await offload(method, *given)
-        return await result if isawaitable(result) else result
+        return None if method is None else await invoke(method, *given)
 
     def settle(self) -> None:
         """Do nothing: the server cannot say anything by itself."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
-import msgspec
-
 from dragoman import types
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
 from dragoman.client.catalog import Kind, shortest
@@ -16,19 +14,14 @@ from dragoman.errors import MethodNotFound, NotFound, PaginationLimit
 
 MOST_PAGES = 1000
 
-_LISTS: dict[Kind, tuple[str, type[types.PaginatedResult], str]] = {
-    "tools": ("tools/list", types.ListToolsResult, "tools"),
-    "prompts": ("prompts/list", types.ListPromptsResult, "prompts"),
-    "resources": ("resources/list", types.ListResourcesResult, "resources"),
-    "resource_templates": ("resources/templates/list", types.ListResourceTemplatesResult, "resources"),
+_TEMPLATES = "resources/templates/list"
+_LISTS: dict[Kind, tuple[str, type[types.PaginatedResult], str, str]] = {
+    "tools": ("tools/list", types.ListToolsResult, "tools", "tools_list_changed"),
+    "prompts": ("prompts/list", types.ListPromptsResult, "prompts", "prompts_list_changed"),
+    "resources": ("resources/list", types.ListResourcesResult, "resources", "resources_list_changed"),
+    "resource_templates": (_TEMPLATES, types.ListResourceTemplatesResult, "resources", "resources_list_changed"),
 }
-_WIRE_NAMES: dict[str, str] = {"resource_templates": "resourceTemplates"}
-_WATCHED: dict[Kind, str] = {
-    "tools": "tools_list_changed",
-    "prompts": "prompts_list_changed",
-    "resources": "resources_list_changed",
-    "resource_templates": "resources_list_changed",
-}
+"""The method of each list, its result, its capability, and the field of a subscription to its changes."""
 Found = TypeVar("Found", bound=AsyncBoundTool | AsyncBoundPrompt | AsyncBoundResource | AsyncBoundResourceTemplate)
 
 
@@ -41,10 +34,10 @@ class Lists:
 
     async def page(self, kind: Kind, cursor: str | None, options: Options) -> types.PaginatedResult:
         """Return one page; an empty one where the server does not have such things."""
-        method, result, capability = _LISTS[kind]
+        method, result, capability, _ = _LISTS[kind]
         connection = await self._core.start()
         if not offers(connection, capability):
-            return msgspec.convert({_WIRE_NAMES.get(kind, kind): []}, result)
+            return cast("Any", result)([])  # type: ignore[no-any-return]
         params = {} if cursor is None else {"cursor": cursor}
         page = await self._core.request(method, params, result, options)
         if kind == "tools":
@@ -59,6 +52,7 @@ class Lists:
         Raises:
             PaginationLimit: there are too many pages.
         """
+        _, _, capability, watched = _LISTS[kind]
         connection = await self._core.start()
         catalog, is_stateless = self._core.catalog, connection.version.stateless
         identity = await self._core.identity()
@@ -66,8 +60,8 @@ class Lists:
             found = catalog.find(kind, identity, holds=not is_stateless, channel=self._channel(kind))
             if found is not None:
                 return found
-        if is_stateless and offers(connection, _LISTS[kind][2], "list_changed"):
-            self._core.listening.want(connection, **{_WATCHED[kind]: True})
+        if is_stateless and offers(connection, capability, "list_changed"):
+            self._core.listening.want(connection, **{watched: True})
         channel, edition = self._channel(kind), catalog.edition(kind)
         items, ttl_ms = await self._fetch(kind)
         catalog.keep(kind, identity, items, ttl_ms, channel=channel, edition=edition)
@@ -76,7 +70,7 @@ class Lists:
     def _channel(self, kind: Kind) -> object | None:
         """Return what the server acknowledged, if it tells of changes of such a list; another object each time."""
         heard = self._core.listening.heard
-        return heard if getattr(heard, _WATCHED[kind]) else None
+        return heard if getattr(heard, _LISTS[kind][3]) else None
 
     async def _fetch(self, kind: Kind) -> tuple[list[Any], int | None]:
         items: list[Any] = []

@@ -10,7 +10,7 @@ is ended by an exception that is no `Exception`. Whatever a handler makes of eit
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,6 +28,7 @@ from dragoman.errors import (
 )
 from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import encode
+from dragoman.runtime.callables import invoke
 from dragoman.server.call import Call
 from dragoman.server.questions import (
     Capability,
@@ -187,8 +188,7 @@ class Asking:
         """Run something once for the whole request, however often the handler runs."""
         raw = self.recorded_step(name)
         if raw is None:
-            value = run()
-            raw = self.record_step(name, await value if isinstance(value, Coroutine) else value)
+            raw = self.record_step(name, await invoke(run, in_place=True))
         return msgspec.json.decode(raw)
 
     def recorded_step(self, name: str) -> Raw | None:

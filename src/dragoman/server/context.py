@@ -7,9 +7,9 @@ through `asking`, which makes it the same in both eras.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import msgspec
 from msgspec import UNSET
@@ -25,7 +25,7 @@ from dragoman.server.telling import is_wanted, log_params
 
 if TYPE_CHECKING:
     from dragoman.server.asking import Asking
-    from dragoman.server.questions import ElicitResult, Question
+    from dragoman.server.questions import ElicitResult, Messages, Question, SampleOptions
 
 T = TypeVar("T")
 TIMEOUT = 600.0
@@ -320,22 +320,11 @@ class Context(RequestFacts):
         return answer
 
     async def sample(
-        self,
-        messages: str | types.SamplingMessage | types.Json | Iterable[types.SamplingMessage | types.Json],
-        *,
-        max_tokens: int = 1024,
-        system_prompt: str | None = None,
-        model_preferences: types.ModelPreferences | types.Json | None = None,
-        include_context: Literal["none", "thisServer", "allServers"] | None = None,
-        temperature: float | None = None,
-        stop_sequences: Iterable[str] | None = None,
-        metadata: types.Json | None = None,
-        tools: Iterable[Any] | None = None,
-        tool_choice: types.ToolChoice | types.Json | None = None,
-        key: str | None = None,
-        timeout: float = TIMEOUT,
+        self, messages: Messages, *, key: str | None = None, timeout: float = TIMEOUT, **options: Unpack[SampleOptions]
     ) -> types.CreateMessageResult:
         """Ask the client's model: by text, a message or several, which may be plain dicts.
+
+        The options are those of `Sample`: `max_tokens` (1024), `system_prompt`, `temperature`, `tools` and others.
 
         Example:
             summary = (await ctx.sample(f"Summarise: {text}", max_tokens=200)).text
@@ -346,19 +335,7 @@ class Context(RequestFacts):
         """
         from dragoman.server.questions import Sample
 
-        question = Sample(
-            messages,
-            max_tokens=max_tokens,
-            system_prompt=system_prompt,
-            model_preferences=model_preferences,
-            include_context=include_context,
-            temperature=temperature,
-            stop_sequences=stop_sequences,
-            metadata=metadata,
-            tools=tools,
-            tool_choice=tool_choice,
-        )
-        answer: types.CreateMessageResult = await self._ask(question, key, timeout)
+        answer: types.CreateMessageResult = await self._ask(Sample(messages, **options), key, timeout)
         return answer
 
     async def list_roots(self, *, key: str | None = None, timeout: float = TIMEOUT) -> list[types.Root]:

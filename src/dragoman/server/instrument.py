@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +18,7 @@ from dragoman import types
 from dragoman.config import Configuration
 from dragoman.errors import ResourceNotFound, RpcError, ToolError
 from dragoman.protocol import eras
+from dragoman.runtime.callables import invoke
 from dragoman.server.call import Call
 
 if TYPE_CHECKING:
@@ -162,9 +162,7 @@ async def _around(server: Server, call: Call | None, observation: _Observation, 
 
 async def _attempt(server: Server, call: Call | None, callback: Callable[..., Any], *args: Any) -> None:
     try:
-        outcome = callback(*args)
-        if isinstance(outcome, CoroutineType):
-            await outcome
+        await invoke(callback, *args, in_place=True)
     except Exception as error:
         server.report(error, call)
 

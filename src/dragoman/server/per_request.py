@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from inspect import isawaitable
 
-from dragoman.config import is_async
 from dragoman.errors import DefinitionError
 from dragoman.protocol.exchange import JSON
-from dragoman.runtime.offload import offload
+from dragoman.runtime.callables import invoke
 from dragoman.server.dispatch.runner import refusal
 from dragoman.server.guard import Guard
 from dragoman.server.http import HttpService
@@ -70,8 +68,7 @@ class _PerRequestService:
         await self._serve_by(server, exchange)
 
     async def _build(self, request: HttpRequest) -> Server:
-        built = self._factory(request) if is_async(self._factory) else await offload(self._factory, request)
-        server = await built if isawaitable(built) else built
+        server = await invoke(self._factory, request)
         if not isinstance(server, Server):
             raise DefinitionError(f"The function must return a Server, not {server!r}")
         return server

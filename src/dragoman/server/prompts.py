@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, Unpack, overload
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman import types
 from dragoman.errors import DefinitionError
-from dragoman.schema.python.signature import ArgumentsRejected, Problem
+from dragoman.schema.python.shapes import Problem
+from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.call import Call
-from dragoman.server.completion import Completers
-from dragoman.server.definition import Definition, P, Parameters, R, Returned, decorated
+from dragoman.server.completion import Completable, Completers
+from dragoman.server.definition import Definition, DefinitionOptions, P, Parameters, R, Returned, decorated
 from dragoman.server.questions import InputRequired
 from dragoman.server.results import prompt_result, wire_objects
 
 
-class Prompt(Definition[Parameters, Returned]):
+class Prompt(Completable, Definition[Parameters, Returned]):
     """A prompt: a class with a `render` method, or what the decorators make of a function.
 
     Example:
@@ -41,19 +42,13 @@ class Prompt(Definition[Parameters, Returned]):
         """What the prompt says; a class defines it."""
 
     def _compile(self) -> None:
-        self._completers = Completers()
         declared = wire_objects(self.arguments, types.PromptArgument, f"An argument of prompt {self.name!r}")
-        arguments = declared if self.arguments is not None else self._signature_arguments()
-        self._required = [argument.name for argument in arguments or () if argument.required]
-        self._compare_arguments([argument.name for argument in arguments or ()])
-        self.definition = types.Prompt(
-            name=self.name,
-            title=self.title,
-            description=self.description,
-            icons=self._listed_icons(),
-            meta=self.meta,
-            arguments=arguments or None,
-        )
+        arguments = (declared or []) if self.arguments is not None else self._signature_arguments()
+        names = [argument.name for argument in arguments]
+        self._compare_arguments(names)
+        self._required = [argument.name for argument in arguments if argument.required]
+        self.completers = Completers(f"prompt {self.name!r}", names)
+        self.definition = self._described(types.Prompt, arguments=arguments or None)
 
     def _signature_arguments(self) -> list[types.PromptArgument]:
         return [
@@ -69,25 +64,6 @@ class Prompt(Definition[Parameters, Returned]):
                 f"The declared arguments of prompt {self.name!r} are {declared}, but its function takes {taken};"
                 " name them alike"
             )
-
-    @property
-    def completers(self) -> Completers:
-        """The completions of the prompt's arguments."""
-        return self._completers
-
-    def complete(self, argument: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Complete an argument of the prompt by the decorated function.
-
-        Example:
-            @review.complete("tone")
-            def tones(value, arguments):
-                return [tone for tone in ("terse", "kind") if tone.startswith(value)]
-
-        Raises:
-            DefinitionError: the prompt has no such argument.
-        """
-        known = [declared.name for declared in self.definition.arguments or ()]
-        return self._completers.decorator(argument, known, f"prompt {self.name!r}")
 
     def begin(self, call: Call) -> Any:
         """Fill in a client's arguments; the outcome is for `result`, or a coroutine that gives that.
@@ -115,20 +91,18 @@ class Prompt(Definition[Parameters, Returned]):
             raise ArgumentsRejected(tuple(Problem(name, "", missing=True) for name in missing)).refusal()
 
 
+class PromptOptions(DefinitionOptions, total=False):
+    """The options of a prompt that is made of a function."""
+
+    arguments: Iterable[types.PromptArgument | types.Json] | None
+    """Declared arguments; left out, they are those of the signature."""
+
+
 @overload
 def prompt(function: Callable[P, R], /) -> Prompt[P, R]: ...
 @overload
 def prompt(
-    given_name: str | None = None,
-    /,
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    arguments: Iterable[types.PromptArgument | types.Json] | None = None,
-    meta: types.Json | None = None,
-    icons: Iterable[types.Icon | types.Json] = (),
-    inline: bool = False,
+    given_name: str | None = None, /, **options: Unpack[PromptOptions]
 ) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
 def prompt(function: Callable[..., Any] | str | None = None, /, **options: Any) -> Any:
     """Make a prompt of a function, for any server.

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, Unpack, overload
 
-from dragoman import types
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, MethodAlreadyDefined
 from dragoman.protocol.methods import METHODS
-from dragoman.schema.compile import InputSchema, OutputSchema
+from dragoman.server.binding import Hook
 from dragoman.server.definition import P, R, decorated
 from dragoman.server.dispatch.handlers import HANDLERS, CustomMethod
-from dragoman.server.hook import Hook
 from dragoman.server.instrument import Middleware
-from dragoman.server.prompts import Prompt
+from dragoman.server.prompts import Prompt, PromptOptions
 from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, Registry
 from dragoman.server.resources import Resource, ResourceOptions, ResourceTemplate, resource
-from dragoman.server.tools import Tool
+from dragoman.server.tools import Tool, ToolOptions
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -41,21 +39,7 @@ class Registration:
     def tool(self, function: Callable[P, R], /) -> Tool[P, R]: ...
     @overload
     def tool(
-        self,
-        given_name: str | None = None,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        input_schema: InputSchema | types.Json | None = None,
-        output_schema: OutputSchema | types.Json | None = None,
-        annotations: types.ToolAnnotations | types.Json | None = None,
-        meta: types.Json | None = None,
-        icons: Iterable[types.Icon | types.Json] = (),
-        inline: bool = False,
-        scopes: Sequence[str] = (),
-        wrap_result: bool = True,
+        self, given_name: str | None = None, /, **options: Unpack[ToolOptions]
     ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
     def tool(self, function: Callable[..., Any] | str | None = None, /, **options: Any) -> Any:
         """Register a function as a tool.
@@ -76,17 +60,7 @@ class Registration:
     def prompt(self, function: Callable[P, R], /) -> Prompt[P, R]: ...
     @overload
     def prompt(
-        self,
-        given_name: str | None = None,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        arguments: Iterable[types.PromptArgument | types.Json] | None = None,
-        meta: types.Json | None = None,
-        icons: Iterable[types.Icon | types.Json] = (),
-        inline: bool = False,
+        self, given_name: str | None = None, /, **options: Unpack[PromptOptions]
     ) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
     def prompt(self, function: Callable[..., Any] | str | None = None, /, **options: Any) -> Any:
         """Register a function as a prompt.
@@ -224,7 +198,7 @@ class Registration:
 
     @resources.setter
     def resources(self, resources: Iterable[Any]) -> None:
-        self.registry.replace_resources(resources=resources)
+        self.registry.replace(resources=resources)
 
     @property
     def resource_templates(self) -> list[AnyTemplate]:
@@ -233,7 +207,7 @@ class Registration:
 
     @resource_templates.setter
     def resource_templates(self, templates: Iterable[Any]) -> None:
-        self.registry.replace_resources(templates=templates)
+        self.registry.replace(resource_templates=templates)
 
     def add_tool(self, tool: Any) -> AnyTool:
         """Register a Tool, a Tool class or a function.

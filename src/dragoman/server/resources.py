@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, TypedDict, Unpack
+from collections.abc import Callable
+from typing import Any, ClassVar, Unpack
 
 from msgspec import Raw
 
@@ -14,8 +14,8 @@ from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.uritemplate import UriTemplate
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.call import Call
-from dragoman.server.completion import Completers
-from dragoman.server.definition import Definition, P, Parameters, R, Returned, snake_case
+from dragoman.server.completion import Completable, Completers
+from dragoman.server.definition import Definition, DefinitionOptions, Listed, P, Parameters, R, Returned, snake_case
 from dragoman.server.questions import InputRequired
 from dragoman.server.results import resource_result, wire_object
 
@@ -47,9 +47,9 @@ class _Readable(Definition[Parameters, Returned]):
     def read(self, *_: Any, **__: Any) -> Any:
         """What the resource holds; a class defines it, and without it the resource is empty."""
 
-    def _listed_annotations(self) -> types.Annotations | None:
-        found = wire_object(self.annotations, types.Annotations, f"The annotations of {self.name!r}")
-        return found if isinstance(found, types.Annotations) else None
+    def _described(self, kind: Callable[..., Listed], **fields: Any) -> Listed:
+        annotations = wire_object(self.annotations, types.Annotations, f"The annotations of {self.name!r}")
+        return super()._described(kind, mime_type=self.mime_type, annotations=annotations, **fields)
 
     def result(self, call: Call, value: Any) -> Any:
         """Return what the function read as a result, or as the questions that it asks."""
@@ -83,17 +83,7 @@ class Resource(_Readable[Parameters, Returned]):
                 f"The resource {self.name!r} needs an absolute URI such as config://app, not {self.uri!r}"
             )
         self._refuse_parameters()
-        self.definition = types.Resource(
-            name=self.name,
-            title=self.title,
-            description=self.description,
-            icons=self._listed_icons(),
-            meta=self.meta,
-            uri=self.uri,
-            mime_type=self.mime_type,
-            annotations=self._listed_annotations(),
-            size=self.size,
-        )
+        self.definition = self._described(types.Resource, uri=self.uri, size=self.size)
 
     def _refuse_parameters(self) -> None:
         if self.signature.parameters:
@@ -104,7 +94,7 @@ class Resource(_Readable[Parameters, Returned]):
             )
 
 
-class ResourceTemplate(_Readable[Parameters, Returned]):
+class ResourceTemplate(Completable, _Readable[Parameters, Returned]):
     """Resources whose URIs follow an RFC 6570 template: its variables are the function's parameters.
 
     Example:
@@ -127,23 +117,14 @@ class ResourceTemplate(_Readable[Parameters, Returned]):
 
     def _compile(self) -> None:
         self.template = UriTemplate(self.uri_template)
-        self._completers = Completers()
+        self.completers = Completers(f"template {self.uri_template!r}", self.template.variables)
         self._compare_variables()
         self._many_segments = {
             name
             for expression in re.findall(r"\{([+#?&][^}]*)\}", self.uri_template)
             for name in expression[1:].split(",")
         }
-        self.definition = types.ResourceTemplate(
-            name=self.name,
-            title=self.title,
-            description=self.description,
-            icons=self._listed_icons(),
-            meta=self.meta,
-            uri_template=self.uri_template,
-            mime_type=self.mime_type,
-            annotations=self._listed_annotations(),
-        )
+        self.definition = self._described(types.ResourceTemplate, uri_template=self.uri_template)
 
     def _compare_variables(self) -> None:
         variables = set(self.template.variables)
@@ -154,19 +135,6 @@ class ResourceTemplate(_Readable[Parameters, Returned]):
                 f"The variables of {self.uri_template!r} are {sorted(variables)}, but its function takes"
                 f" {sorted(taken)}; name them alike"
             )
-
-    @property
-    def completers(self) -> Completers:
-        """The completions of the template's variables."""
-        return self._completers
-
-    def complete(self, variable: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Complete a variable of the template by the decorated function.
-
-        Raises:
-            DefinitionError: the template has no such variable.
-        """
-        return self._completers.decorator(variable, self.template.variables, f"template {self.uri_template!r}")
 
     def match(self, uri: str) -> Raw | None:
         """Return the variables of a URI as arguments, or None when it does not follow the template."""
@@ -187,19 +155,15 @@ class ResourceTemplate(_Readable[Parameters, Returned]):
         return ResourceNotFound(call.request.params.uri)
 
 
-class ResourceOptions(TypedDict, total=False):
+class ResourceOptions(DefinitionOptions, total=False):
     """The options of a resource or template that is made of a function."""
 
-    name: str | None
-    title: str | None
-    description: str | None
     mime_type: str | None
+    """What kind of content it has."""
     annotations: types.Annotations | types.Json | None
+    """Hints for clients: for whom it is, and how important."""
     size: int | None
     """How many bytes it has; for a fixed URI alone."""
-    meta: types.Json | None
-    icons: Iterable[types.Icon | types.Json]
-    inline: bool
     unsafe_paths: bool
     """Let variables of a template hold paths that climb out."""
 

@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 import msgspec
 
 from dragoman import types
-from dragoman.config import PROCESS, Configuration, is_async
+from dragoman.config import PROCESS, Configuration
 from dragoman.errors import DefinitionError
 from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits, encode
 from dragoman.protocol.listen import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.protocol.methods import METHODS, Method
-from dragoman.server.call import Call
+from dragoman.runtime.callables import invoke
+from dragoman.server.call import ELICITATION_COMPLETE, Call
 from dragoman.server.capabilities import Declaration, Given, served_capabilities
 from dragoman.server.definition import Definition
 from dragoman.server.dispatch.handlers import HANDLERS
 from dragoman.server.identity import Identity, implementation, require_text
 from dragoman.server.instrument import readable
 from dragoman.server.registration import Registration
-from dragoman.server.registry import PageSize, Registry, several
+from dragoman.server.registry import PageSize, Registry
 from dragoman.server.settings import Settings
-from dragoman.server.telling import Audience, is_wanted
+from dragoman.server.telling import Audience, Listener, is_wanted
 
 if TYPE_CHECKING:
     from dragoman.protocol.tokens import KeyRing
@@ -108,12 +109,7 @@ class Server(Identity, Registration):
         """The versions and methods that are served."""
         self.registry.page_size = page_size
         PROCESS.watchers.add(self._renew)
-        for tool in several(tools, "tools"):
-            self.add_tool(tool)
-        for prompt in several(prompts, "prompts"):
-            self.add_prompt(prompt)
-        for definition in (*several(resources, "resources"), *several(resource_templates, "resource_templates")):
-            self.add_resource(definition)
+        self.registry.extend(tools=tools, prompts=prompts, resources=resources, resource_templates=resource_templates)
 
     @property
     def instructions(self) -> str | None:
@@ -244,11 +240,9 @@ class Server(Identity, Registration):
     def _run_in_background(self, function: Callable[[], Any], notification: str) -> None:
         import asyncio
 
-        from dragoman.runtime.offload import offload
-
         async def run() -> None:
             try:
-                await (function() if is_async(function) else offload(function))
+                await invoke(function)
             except Exception as error:
                 self.report(error, None, {"notification": notification})
 
@@ -265,11 +259,7 @@ class Server(Identity, Registration):
         """
         is_wanted(self, level, None)
         encode(data)
-        for listener in self.audience.members():
-            try:
-                listener.log(level, data, logger)
-            except Exception as error:
-                self.report(error, None, {"notification": "notifications/message"})
+        self._tell_each("notifications/message", lambda member: member.log(level, data, logger))
 
     def notify_tools_list_changed(self) -> None:
         """Tell every client, from any thread, that the tools changed."""
@@ -297,18 +287,17 @@ class Server(Identity, Registration):
 
         Only the client that was given this id, by `ctx.elicit_url` or `UrlElicitationRequired`, is told, and only once.
         """
-        for connection in self.audience.members():
-            try:
-                connection.complete_elicitation(elicitation_id)
-            except Exception as error:
-                self.report(error, None, {"notification": "notifications/elicitation/complete"})
+        self._tell_each(ELICITATION_COMPLETE, lambda member: member.complete_elicitation(elicitation_id))
 
     def _tell(self, method: str, uri: str | None = None) -> None:
-        for connection in self.audience.members():
+        self._tell_each(method, lambda member: member.tell(method, uri))
+
+    def _tell_each(self, notification: str, tell: Callable[[Listener], None]) -> None:
+        for member in self.audience.members():
             try:
-                connection.tell(method, uri)
+                tell(member)
             except Exception as error:
-                self.report(error, None, {"notification": method})
+                self.report(error, None, {"notification": notification})
 
     def report(self, error: BaseException, call: Call | None, info: dict[str, Any] | None = None) -> None:
         """Tell the reporter, or else the log, of an error that nobody else will hear of; this itself never fails."""

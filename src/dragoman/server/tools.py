@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, overload
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Unpack, overload
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -18,7 +18,7 @@ from dragoman.schema.coerce import coerce
 from dragoman.schema.compile import InputSchema, OutputSchema
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.call import Call
-from dragoman.server.definition import Definition, P, Parameters, R, Returned, check_name, decorated
+from dragoman.server.definition import Definition, DefinitionOptions, P, Parameters, R, Returned, decorated
 from dragoman.server.outputs import Output
 from dragoman.server.results import ToolResult, wire_object
 
@@ -58,18 +58,16 @@ class Tool(Definition[Parameters, Returned]):
         raise TypeError(f"{type(self).__name__} must define a method `call`")
 
     def _compile(self) -> None:
-        check_name(self.name, _NAME, "use 1 to 128 letters, digits, underscores, hyphens and dots")
+        if not _NAME.fullmatch(self.name):
+            remedy = "use 1 to 128 letters, digits, underscores, hyphens and dots"
+            raise DefinitionError(f"The name {self.name!r} is not allowed: {remedy}")
         self._given_schema = _schema(self.input_schema, InputSchema)
         self._whole = None if self._given_schema is None else self._compare_parameters(self._given_schema.document)
         self.output = Output.of(
             self.signature.returns, _schema(self.output_schema, OutputSchema), self.name, is_bare=not self.wrap_result
         )
-        self.definition = types.Tool(
-            name=self.name,
-            title=self.title,
-            description=self.description,
-            icons=self._listed_icons(),
-            meta=self.meta,
+        self.definition = self._described(
+            types.Tool,
             input_schema=self._given_schema.document if self._given_schema else self.signature.input_schema,
             output_schema=self.output.schema,
             annotations=wire_object(self.annotations, types.ToolAnnotations, f"The annotations of {self.name!r}"),
@@ -106,9 +104,7 @@ class Tool(Definition[Parameters, Returned]):
                 arguments = _fitting(self._given_schema, arguments, validate=call.settings.validates_arguments)
                 if self._whole is not None:
                     arguments = Raw(encode({self._whole: arguments}))
-            make_context = self._make_context
-            context = None if make_context is None else make_context(call)
-            args, kwargs = self.signature.bind(arguments, context, strict=call.settings.strict_arguments)
+            args, kwargs = self.signature.bind(arguments, call, strict=call.settings.strict_arguments)
         except (ValidationError, ArgumentsRejected) as rejected:
             return failure(str(rejected))
         return self.start(*args, **kwargs)
@@ -186,24 +182,26 @@ def _problems(schema: InputSchema, value: Any, *, validate: bool) -> str:
     return ". ".join(parts)
 
 
+class ToolOptions(DefinitionOptions, total=False):
+    """The options of a tool that is made of a function."""
+
+    input_schema: InputSchema | types.Json | None
+    """By default made of the parameters."""
+    output_schema: OutputSchema | types.Json | None
+    """By default made of the return annotation."""
+    annotations: types.ToolAnnotations | types.Json | None
+    """Hints for clients, such as `{"readOnlyHint": True}`."""
+    scopes: Sequence[str]
+    """What whoever calls it must be allowed to do."""
+    wrap_result: bool
+    """Send structured content that is no object as `{"result": value}`, also from 2026-07-28 on."""
+
+
 @overload
 def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 @overload
 def tool(
-    given_name: str | None = None,
-    /,
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    input_schema: InputSchema | types.Json | None = None,
-    output_schema: OutputSchema | types.Json | None = None,
-    annotations: types.ToolAnnotations | types.Json | None = None,
-    meta: types.Json | None = None,
-    icons: Iterable[types.Icon | types.Json] = (),
-    inline: bool = False,
-    scopes: Sequence[str] = (),
-    wrap_result: bool = True,
+    given_name: str | None = None, /, **options: Unpack[ToolOptions]
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(function: Callable[..., Any] | str | None = None, /, **options: Any) -> Any:
     """Make a tool of a function, for any server.

@@ -12,8 +12,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import islice
-from types import UnionType
-from typing import Annotated, Any, NoReturn, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NoReturn, Protocol, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -34,14 +33,13 @@ from dragoman.schema.python.constraints import is_field, read_metadata
 from dragoman.schema.python.shapes import Problem, Shape, decode_hook, is_accepted, problem_of, union_of
 from dragoman.types import Json
 
-__all__ = ["ArgumentsRejected", "ContextParameter", "Parameter", "Problem", "Signature"]
+__all__ = ["ArgumentsRejected", "Injected", "Parameter", "Problem", "Signature"]
 
 MOST_PROBLEMS = 100
 LARGEST_MENDED = 256 * 1024
 """In bytes: what is larger is decoded as it is or refused, so that no message takes long to look through."""
 _NO_ARGUMENTS = Raw(b"{}")
 _EMPTY = inspect.Parameter.empty
-_CONTEXTS = ("Context", "BlockingContext")
 _UNBOUND = ("self", "cls")
 _SHAREABLE = (str, int, float, type(None), bytes, tuple, frozenset, Enum)
 _ADDED_BY_HOSTS = frozenset({"sessionId", "action", "chatInput", "toolCallId"})
@@ -54,6 +52,9 @@ CLOSE = 0.75
 _FAILURES = (ValueError, RecursionError, TypeError)
 """What msgspec raises: a TypeError only for what cannot be in a set."""
 _objects = msgspec.json.Decoder(dict[str, Raw])
+
+Source = Callable[[Any], Any]
+"""Gives a value for a parameter, made from the call that is served."""
 
 
 MISSING_ARGUMENTS = "missing_required_arguments"
@@ -93,11 +94,22 @@ class Parameter(Struct, frozen=True):
     schema: Json
 
 
-class ContextParameter(Struct, frozen=True):
-    """The parameter that is given the context: at a position, or by its name."""
+class SourceOf(Protocol):
+    """Tells which parameters a client does not give."""
+
+    def __call__(self, parameter: inspect.Parameter, *, is_async: bool) -> Source | None:
+        """Return the source of a parameter, whose function may be async; None means that a client gives it.
+
+        Raises:
+            DefinitionError: nothing can be given; the message is the reason.
+        """
+
+
+class Injected(Struct, frozen=True):
+    """A parameter that a source gives: at a position, or by its name."""
 
     name: str
-    blocking: bool
+    source: Source
     position: int | None
 
 
@@ -118,14 +130,15 @@ class Signature:
     Example:
         signature = Signature.of(forecast)
         signature.input_schema  # {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-        arguments, keywords = signature.bind(Raw(b'{"city": "Oslo"}'), context)
+        arguments, keywords = signature.bind(Raw(b'{"city": "Oslo"}'), call)
         forecast(*arguments, **keywords)
     """
 
     input_schema: Json
     parameters: tuple[Parameter, ...]
     description: str | None
-    context: ContextParameter | None
+    injected: tuple[Injected, ...]
+    """The parameters that no client gives."""
     is_async: bool
     returns: Any
     """The return annotation; UNSET where there is none, and an `Unresolved` for a name not known at run time."""
@@ -136,29 +149,31 @@ class Signature:
 
     @staticmethod
     def of(
-        function: Callable[..., Any], *, skip: Collection[str] = (), localns: Mapping[str, Any] | None = None
+        function: Callable[..., Any], *, source_of: SourceOf | None = None, localns: Mapping[str, Any] | None = None
     ) -> Signature:
-        """Inspect a function; `skip` names parameters that someone else gives, `localns` where to look for local names.
+        """Inspect a function; `source_of` tells which parameters a client does not give.
 
-        Without `localns`, names are looked for where the call into dragoman came from.
+        Local names are looked for in `localns`, or without it where the call into dragoman came from.
 
         Raises:
             DefinitionError: a parameter cannot be read from JSON; the message names it and the remedy.
         """
-        return Signature(_Inspection(function, skip, caller_names() if localns is None else localns))
+        return Signature(_Inspection(function, source_of, caller_names() if localns is None else localns))
 
     def __init__(self, inspection: _Inspection) -> None:
         slots, extra = inspection.slots, inspection.extra
         self.parameters = tuple(inspection.parameters)
-        self.context = inspection.context
+        self.injected = tuple(inspection.injected)
         self.is_async = inspection.is_async
         self.description = inspection.documentation.description or None
         self.returns = inspection.hints.get("return", UNSET)
         self.takes_any = extra is not None
         self.input_schema = _input_schema(self.parameters, extra, inspection.walk.definitions)
+        self._defaults = tuple(slot.default for slot in slots)
         self._named = [(slot.name, index) for index, slot in enumerate(slots) if slot.by_keyword]
         self._positional = len(slots) - len(self._named)
-        self._name = inspection.name
+        self._is_plain = not (self._named or self.injected)
+        self.name = inspection.name
         self._keys = {slot.key: None for slot in slots}
         self._shape = inspection.arguments_shape()
         self._decode = msgspec.json.Decoder(self._shape.kind, dec_hook=decode_hook).decode
@@ -166,9 +181,9 @@ class Signature:
         self._reserved = self.input_schema["properties"].keys() | inspection.reserved_names()
 
     def bind(
-        self, arguments: Raw | UnsetType | None, context: object = None, *, strict: bool = False
+        self, arguments: Raw | UnsetType | None, call: Any = None, *, strict: bool = False
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the positional and keyword arguments to call the function with.
+        """Return the positional and keyword arguments to call the function with, for the arguments of a client.
 
         An argument that no parameter is named after is ignored, unless it is close to the name of a parameter that was
         not given. `strict` refuses every such argument.
@@ -182,17 +197,32 @@ class Signature:
             keywords = self._extras(given) if self.takes_any else {}
         except _FAILURES as error:
             values, keywords = self._bind_known(given, error, strict=strict)
-        if self._named:
-            for name, index in self._named:
-                keywords[name] = values[index]
-            values = values[: self._positional]
-        place = self.context
-        if place is None:
-            return values, keywords
-        if place.position is None:
-            keywords[place.name] = context
-            return values, keywords
-        return (*values[: place.position], context, *values[place.position :]), keywords
+        return (values, keywords) if self._is_plain else self._placed(values, keywords, call)
+
+    def bind_values(self, values: Sequence[Any], call: Any = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments to call the function with, for values by position: as many of them as it takes.
+
+        Raises:
+            TypeError: there are fewer values than the function needs.
+        """
+        given = (*values[: len(self._defaults)], *self._defaults[len(values) :])
+        if any(value is _EMPTY for value in given):
+            raise TypeError(f"{self.name}() needs more values than the {len(values)} that there are")
+        return self._placed(given, {}, call)
+
+    def _placed(
+        self, values: tuple[Any, ...], keywords: dict[str, Any], call: Any
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        for name, index in self._named:
+            keywords[name] = values[index]
+        values = values[: self._positional]
+        for parameter in self.injected:
+            value, position = parameter.source(call), parameter.position
+            if position is None:
+                keywords[parameter.name] = value
+            else:
+                values = (*values[:position], value, *values[position:])
+        return values, keywords
 
     def _extras(self, arguments: Raw | bytes) -> dict[str, Any]:
         """Decode what no parameter is named after, be it one that no client may give."""
@@ -215,7 +245,7 @@ class Signature:
         if problems:
             raise ArgumentsRejected((*problems, *self._problems(known)))
         if unknown:
-            _report_ignored(self._name, unknown)
+            _report_ignored(self.name, unknown)
         if len(known) == len(parts):
             return self._bind_mended(arguments, failure)
         fitting = Raw(msgspec.json.encode(known))
@@ -264,7 +294,9 @@ class Signature:
 class _Inspection:
     """The reading of one function."""
 
-    def __init__(self, function: Callable[..., Any], skip: Collection[str], local_names: Mapping[str, Any]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], source_of: SourceOf | None, local_names: Mapping[str, Any]
+    ) -> None:
         layers = self._layers = list(_layers(function))
         self.name = _name_of(function)
         self.walk = Walk(local_names)
@@ -273,12 +305,10 @@ class _Inspection:
         self.documentation = docstrings.parse(_documentation(layers))
         self.parameters: list[Parameter] = []
         self.slots: list[_Slot] = []
-        self.context: ContextParameter | None = None
+        self.injected: list[Injected] = []
         self.extra: Shape | None = None
-        self._hidden = {
-            *skip,
-            *(name for layer in layers if isinstance(layer, functools.partial) for name in layer.keywords),
-        }
+        self._source_of = source_of
+        self._hidden = {name for layer in layers if isinstance(layer, functools.partial) for name in layer.keywords}
         self._by_keyword = False
         for parameter in _parameters(function, self.name):
             self._read(parameter)
@@ -291,8 +321,8 @@ class _Inspection:
             self._by_keyword = True
         elif parameter.kind is parameter.VAR_KEYWORD:
             self.extra = self._shape(parameter, Any if annotation is _EMPTY else annotation)
-        elif (context := self._context_class(parameter, annotation)) is not None:
-            self._take_context(parameter, context)
+        elif (source := self._source(parameter, annotation)) is not None:
+            self._inject(parameter, source)
         elif annotation is _EMPTY and parameter.name in _UNBOUND and not self.slots:
             self._refuse(
                 parameter, "it is a method that belongs to no object yet; register the method of an object instead"
@@ -300,11 +330,12 @@ class _Inspection:
         else:
             self._take(parameter, Any if annotation is _EMPTY else annotation)
 
-    def _context_class(self, parameter: inspect.Parameter, annotation: Any) -> str | None:
-        """Return which context a parameter is given; one called `ctx` needs no annotation."""
-        if annotation is _EMPTY and parameter.name == "ctx" and parameter.default in (_EMPTY, None):
-            return "Context" if self.is_async else "BlockingContext"
-        return _context_class(annotation)
+    def _source(self, parameter: inspect.Parameter, annotation: Any) -> Source | None:
+        try:
+            resolved = parameter.replace(annotation=annotation)
+            return self._source_of(resolved, is_async=self.is_async) if self._source_of else None
+        except DefinitionError as error:
+            self._refuse(parameter, str(error))
 
     def reserved_names(self) -> set[str]:
         """Return the names that `**kwargs` must not collect: those of every parameter, given by a client or not."""
@@ -319,16 +350,9 @@ class _Inspection:
             self._refuse(parameter, "it takes a position, and follows one that no client gives; take it by name")
         return by_keyword
 
-    def _take_context(self, parameter: inspect.Parameter, context: str) -> None:
-        if self.context is not None:
-            self._refuse(parameter, f"the context is already given to {self.context.name!r}; take it once")
-        blocking = context == "BlockingContext"
-        if blocking and self.is_async:
-            self._refuse(parameter, "an `async def` takes a Context; annotate it so, or make the function a `def`")
-        if not blocking and not self.is_async:
-            self._refuse(parameter, "a `def` takes a BlockingContext; annotate it so, or make it an `async def`")
-        position = None if self._passed_by_keyword(parameter) else len(self.slots)
-        self.context = ContextParameter(parameter.name, blocking, position)
+    def _inject(self, parameter: inspect.Parameter, source: Source) -> None:
+        position = None if self._passed_by_keyword(parameter) else len(self.slots) + len(self.injected)
+        self.injected.append(Injected(parameter.name, source, position))
 
     def _take(self, parameter: inspect.Parameter, annotation: Any) -> None:
         default = parameter.default
@@ -477,14 +501,3 @@ def _unreadable(name: str, error: Exception) -> DefinitionError:
 
 def _is_private(parameter: inspect.Parameter) -> bool:
     return parameter.name.startswith("_") and parameter.default is not _EMPTY
-
-
-def _context_class(annotation: Any) -> str | None:
-    """Return which context an annotation asks for, itself, or as optional, or with metadata."""
-    if get_origin(annotation) in {Annotated, Union, UnionType}:
-        found = {_context_class(argument) for argument in get_args(annotation)} - {None}
-        return found.pop() if len(found) == 1 else None
-    if not isinstance(annotation, type) or annotation.__name__ not in _CONTEXTS:
-        return None
-    is_ours = isinstance(annotation, Unresolved) or annotation.__module__.partition(".")[0] == "dragoman"
-    return annotation.__name__ if is_ours else None

@@ -25,12 +25,12 @@ from dragoman.errors import (
 from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.listen import Subscription, honour
+from dragoman.server.binding import Hook
 from dragoman.server.call import Call
 from dragoman.server.capabilities import without_changes
 from dragoman.server.completion import Completers, completion_result
 from dragoman.server.definition import Definition
 from dragoman.server.dispatch.runner import seal
-from dragoman.server.hook import Hook
 from dragoman.server.listing import paginate, read_cursor
 from dragoman.server.questions import InputRequired
 from dragoman.server.registry import AnyPrompt

@@ -40,13 +40,10 @@ from typing_extensions import TypeAliasType
 from dragoman.errors import DefinitionError
 from dragoman.schema.python.annotations import Unresolved
 from dragoman.schema.python.shapes import Problem
-from dragoman.schema.python.signature import ArgumentsRejected, ContextParameter, Signature
-from dragoman.server.context import BlockingContext, Context
+from dragoman.schema.python.signature import ArgumentsRejected, Signature
 
 if TYPE_CHECKING:
     from somewhere import Missing
-
-    import dragoman.server.context as hidden
 
 
 T = TypeVar("T")
@@ -1500,87 +1497,42 @@ def test_the_nearest_of_several_models_is_chosen():
     assert call(function, {"value": {"a": 1}}) == Small(a=1)
 
 
-# The context
+# What clients do not give
 
 
-def test_a_context_is_given_at_its_position():
-    async def function(a: int, ctx: Context, b: int = 2):
-        return a, ctx, b
-
-    signature = Signature.of(function)
-    assert signature.context == ContextParameter("ctx", blocking=False, position=1)
-    assert signature.bind(Raw(b'{"a": 1}'), "the context") == ((1, "the context", 2), {})
-    assert list(signature.input_schema["properties"]) == ["a", "b"]
+def given_by_the_server(parameter, *, is_async):
+    if parameter.annotation is dt.date:
+        return lambda call: f"{call} on {is_async}"
+    if parameter.annotation is dt.time:
+        raise DefinitionError("there is no time")
+    return None
 
 
-def test_a_context_is_given_by_its_name():
-    def function(a: int, *, b: int = 2, ctx: BlockingContext):
-        return a, b, ctx
+def test_what_has_a_source_is_given_at_its_position_or_by_its_name_and_not_offered():
+    def function(first: dt.date, a: int, second: dt.date, /, b: int = 2, *, third: dt.date, c: int = 3): ...
 
-    signature = Signature.of(function)
-    assert signature.context == ContextParameter("ctx", blocking=True, position=None)
-    assert signature.bind(Raw(b'{"a": 1}'), "the context") == ((1,), {"b": 2, "ctx": "the context"})
-
-
-def test_a_context_may_come_first_or_be_positional_only():
-    def function(ctx: BlockingContext, a: int, /):
-        return ctx, a
-
-    assert Signature.of(function).bind(Raw(b'{"a": 1}'), "the context") == (("the context", 1), {})
+    signature = Signature.of(function, source_of=given_by_the_server)
+    made = "the call on False"
+    assert signature.bind(Raw(b'{"a": 1}'), "the call") == ((made, 1, made, 2), {"third": made, "c": 3})
+    assert list(signature.input_schema["properties"]) == ["a", "b", "c"]
 
 
-def test_a_context_may_be_optional_or_annotated():
-    async def optional(ctx: Context | None = None): ...
-    async def older(ctx: Optional[Context] = None): ...  # noqa: UP045
-    async def annotated(ctx: Annotated[Context, "not a parameter"]): ...
+def test_what_a_source_refuses_is_refused_by_name():
+    def function(moment: dt.time): ...
 
-    for function in (optional, older, annotated):
-        assert Signature.of(function).context == ContextParameter("ctx", blocking=False, position=0)
-        assert Signature.of(function).parameters == ()
+    with pytest.raises(DefinitionError, match=r"function\(\) cannot be served .* 'moment': there is no time"):
+        Signature.of(function, source_of=given_by_the_server)
 
 
-def test_a_context_imported_for_type_checkers_only_is_known_by_its_name():
-    async def plain(ctx: "hidden.Context", a: "int"): ...
-    async def optional(ctx: "hidden.Context | None", a: "int"): ...
-    async def annotated(ctx: 'Annotated["hidden.Context[str]", "x"]', a: "int"): ...
+def test_values_are_given_by_position_as_many_as_a_function_takes():
+    def function(a, day: dt.date, b=[], *, c="kept"): ...  # noqa: B006
 
-    for function in (plain, optional, annotated):
-        signature = Signature.of(function)
-        assert signature.context == ContextParameter("ctx", blocking=False, position=0)
-        assert [parameter.name for parameter in signature.parameters] == ["a"]
-
-
-def test_a_class_of_another_package_is_no_context():
-    @dataclass
-    class Context:
-        a: int
-
-    async def function(ctx: Context): ...
-
-    signature = Signature.of(function)
-    assert signature.context is None
-    assert signature.input_schema["properties"] == {"ctx": {"$ref": "#/$defs/Context"}}
-
-
-def test_a_plain_function_cannot_take_an_async_context():
-    def function(ctx: Context): ...
-
-    with pytest.raises(DefinitionError, match=r"'ctx': a `def` takes a BlockingContext.*`async def`"):
-        Signature.of(function)
-
-
-def test_an_async_function_cannot_take_a_blocking_context():
-    async def function(ctx: BlockingContext): ...
-
-    with pytest.raises(DefinitionError, match=r"'ctx': an `async def` takes a Context.*`def`"):
-        Signature.of(function)
-
-
-def test_a_context_is_taken_once():
-    async def function(one: Context, two: Context): ...
-
-    with pytest.raises(DefinitionError, match="'two': the context is already given to 'one'"):
-        Signature.of(function)
+    signature = Signature.of(function, source_of=given_by_the_server)
+    made = "None on False"
+    assert signature.bind_values((1, 2, 3, 4)) == ((1, made, 2), {"c": 3})
+    assert signature.bind_values((1,)) == ((1, made, []), {"c": "kept"})
+    with pytest.raises(TypeError, match=r"function\(\) needs more values than the 0 that there are"):
+        signature.bind_values(())
 
 
 # What can be called
@@ -1671,21 +1623,16 @@ def test_what_a_partial_has_fixed_is_not_offered():
 
 def test_nothing_that_no_client_may_give_is_collected():
     class Service:
-        def method(self, key: str, a: int, /, b: int = 0, *, ctx: BlockingContext, _cache: int = 5, **others: Any):
+        def method(self, key: str, a: int, /, b: int = 0, *, ctx: dt.date, _cache: int = 5, **others: Any):
             return self, key, a, b, ctx, _cache, others
 
     service = Service()
     function = functools.partial(service.method, "secret", b=1)
     given = {"self": 0, "key": 0, "a": 2, "b": 0, "ctx": 0, "_cache": 0, "others": 3}
-    positional, keywords = Signature.of(function).bind(Raw(json.dumps(given).encode()), "the context")
-    assert function(*positional, **keywords) == (service, "secret", 2, 1, "the context", 5, {"others": 3})
-
-
-def test_skipped_parameters_are_left_to_the_caller():
-    def function(first: int, self: object, second: int): ...
-
-    signature = Signature.of(function, skip=("self",))
-    assert signature.bind(Raw(b'{"first": 1, "second": 2}')) == ((1,), {"second": 2})
+    positional, keywords = Signature.of(function, source_of=given_by_the_server).bind(
+        Raw(json.dumps(given).encode()), "the call"
+    )
+    assert function(*positional, **keywords) == (service, "secret", 2, 1, "the call on False", 5, {"others": 3})
 
 
 @pytest.mark.parametrize(
