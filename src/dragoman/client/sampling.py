@@ -10,7 +10,7 @@ import asyncio
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
@@ -345,11 +345,4 @@ def _check_tool_results(messages: list[types.SamplingMessage]) -> None:
 
 _SHARED = [name for name in SamplingRequest.__struct_fields__ if name not in ("model", "server")]
 _SPELLINGS = {"stop_reason": "stopReason", "meta": "_meta"}
-_BLOCKS = (
-    types.TextContent,
-    types.ImageContent,
-    types.AudioContent,
-    types.ToolUseContent,
-    types.ToolResultContent,
-    types.UnknownContent,
-)
+_BLOCKS = (*get_args(types.SamplingMessageContentBlock), types.UnknownContent)
