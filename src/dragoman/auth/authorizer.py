@@ -30,7 +30,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from dragoman.auth.addresses import canonical, covers, require_secure, shown
+from dragoman.auth.addresses import canonical, covers, require_secure
 from dragoman.auth.challenges import INSUFFICIENT_SCOPE, Challenge, asked, nonce_wanted, schemes, values
 from dragoman.auth.discovery import discover
 from dragoman.auth.fetching import Fetcher
@@ -40,6 +40,7 @@ from dragoman.auth.secrecy import Secrets
 from dragoman.auth.signing import DPOP_ALGORITHM, ProofKey
 from dragoman.auth.storage import Keeper, MemoryStorage
 from dragoman.errors import AuthError, AuthRequired, InsecureUrl, TokenRefused
+from dragoman.protocol.urls import redacted
 from dragoman.runtime.network import Network, SessionFactory
 
 UNAUTHORIZED, FORBIDDEN = 401, 403
@@ -107,7 +108,7 @@ class Authorizer(ABC):
         self._is_renewing = False
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({shown(self._url) if self._url else 'not used yet'})"
+        return f"{type(self).__name__}({redacted(self._url) if self._url else 'not used yet'})"
 
     # The contract.
 
@@ -124,7 +125,7 @@ class Authorizer(ABC):
         if self._keeper is not None:
             if spelled != self._server:
                 raise InsecureUrl(
-                    f"These credentials belong to {shown(self._server)} and are not sent to {shown(url)};"
+                    f"These credentials belong to {redacted(self._server)} and are not sent to {redacted(url)};"
                     " give each address an authorization of its own"
                 )
             return self._keeper
@@ -226,7 +227,7 @@ class Authorizer(ABC):
         if attempt.logged_in:
             said = "" if challenge is None or not challenge.description else self._secrets.quoted(challenge.description)
             raise AuthRequired(
-                f"{shown(self._server)} refuses the token that was just given out for it"
+                f"{redacted(self._server)} refuses the token that was just given out for it"
                 f"{': ' + said.rstrip('.') if said else ''}; is it the right server?",
                 UNAUTHORIZED,
             )
@@ -245,7 +246,7 @@ class Authorizer(ABC):
         demanded = frozenset((challenge.scope or "").split())
         if attempt.steps >= MOST_STEPS or self._stepped.get(demanded, 0.0) > time.monotonic():
             raise AuthRequired(
-                f"{shown(self._server)} wants a scope that it was not satisfied with before:"
+                f"{redacted(self._server)} wants a scope that it was not satisfied with before:"
                 f" {self._secrets.quoted(challenge.scope or '')}",
                 FORBIDDEN,
             )
@@ -275,7 +276,7 @@ class Authorizer(ABC):
             return await asyncio.shield(flight)
         except asyncio.CancelledError:
             if flight.cancelled() and not _is_cancelling():
-                raise AuthError(f"Getting into {shown(self._server)} was given up") from None
+                raise AuthError(f"Getting into {redacted(self._server)} was given up") from None
             raise
 
     async def _load(self) -> None:
@@ -328,7 +329,9 @@ class Authorizer(ABC):
                     await self._renewed(fetch, kept, kept.authority)
         except AuthError as error:
             self._renew_after = time.monotonic() + RENEWAL_PAUSE
-            _logger.warning("The token for %s could not be renewed before it expires: %s", shown(self._server), error)
+            _logger.warning(
+                "The token for %s could not be renewed before it expires: %s", redacted(self._server), error
+            )
 
     async def _reauthorize(self, challenge: Challenge | None, sent: str | None, *, may_renew: bool) -> None:
         """Get a token that the server takes."""
@@ -342,7 +345,7 @@ class Authorizer(ABC):
             async with self._fetcher() as fetch:
                 authority = await self._discover(fetch, challenge, kept)
                 if kept is not None and kept.issuer != authority.issuer:
-                    _logger.info("The tokens for %s are not of its authorization server", shown(self._server))
+                    _logger.info("The tokens for %s are not of its authorization server", redacted(self._server))
                     await self._keep(None)
                     kept = None
                 if kept is not None and may_renew and await self._try_to_renew(fetch, kept, authority):
@@ -373,7 +376,7 @@ class Authorizer(ABC):
         try:
             return await self._renewed(fetch, kept, authority)
         except AuthError as error:
-            _logger.warning("The token for %s could not be renewed: %s", shown(self._server), error)
+            _logger.warning("The token for %s could not be renewed: %s", redacted(self._server), error)
             return False
 
     async def _renewed(self, fetch: Fetcher, kept: Tokens, authority: Authority) -> bool:
@@ -422,8 +425,8 @@ class Authorizer(ABC):
         for owner in (None if kept is None else kept.issuer, None if client is None else client.issuer):
             if owner not in (None, authority.issuer) and (self._has_given_credentials or authority.is_assumed):
                 raise AuthError(
-                    f"The credentials belong to {shown(owner or '')}, and {shown(self._server)} now wants tokens of"
-                    f" {shown(authority.issuer)}, which gets none of them. If the server has moved there, give"
+                    f"The credentials belong to {redacted(owner or '')}, and {redacted(self._server)} now wants tokens"
+                    f" of {redacted(authority.issuer)}, which gets none of them. If the server has moved there, give"
                     " issuer= with the new one, or forget the old login (dragoman auth logout) and log in again"
                 )
         return authority
@@ -450,7 +453,7 @@ class Authorizer(ABC):
             return None
         known = authority.dpop_algorithms
         if known is not None and DPOP_ALGORITHM not in known:
-            raise AuthError(f"{shown(authority.issuer)} does not take DPoP proofs with {DPOP_ALGORITHM}")
+            raise AuthError(f"{redacted(authority.issuer)} does not take DPoP proofs with {DPOP_ALGORITHM}")
         return self._proof_key()
 
     def _require_bound(self, tokens: Tokens) -> Tokens:
@@ -460,7 +463,7 @@ class Authorizer(ABC):
             AuthError: they are not.
         """
         if self._must_prove and tokens.token_type != "DPoP":  # noqa: S105
-            where = "" if tokens.authority is None else shown(tokens.authority.issuer)
+            where = "" if tokens.authority is None else redacted(tokens.authority.issuer)
             raise AuthError(f"{where} does not bind tokens to a key; leave out dpop=True")
         return tokens
 

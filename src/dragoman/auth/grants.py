@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from dragoman.auth.addresses import require_secure, shown
+from dragoman.auth.addresses import require_secure
 from dragoman.auth.authorizer import Authorizer, required_text, spelled_scope
 from dragoman.auth.fetching import Fetcher, text
 from dragoman.auth.interaction import called
@@ -28,6 +28,7 @@ from dragoman.auth.token_endpoint import (
     request_tokens,
 )
 from dragoman.errors import AuthError, InvalidCredentials, TokenRefused
+from dragoman.protocol.urls import redacted
 from dragoman.runtime.network import SessionFactory
 
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105
@@ -234,7 +235,7 @@ class TokenExchange:
         body = accepted(reply, self._url, fetch.secrets)
         assertion = text(body, "access_token")
         if body.get("issued_token_type") != ID_JAG or assertion is None:
-            raise AuthError(f"{shown(self._url)} gave something else than an assertion of the type id-jag")
+            raise AuthError(f"{redacted(self._url)} gave something else than an assertion of the type id-jag")
         return assertion
 
 
@@ -280,7 +281,7 @@ class WorkloadIdentity(_Grant):
     async def _form(self, fetch: Fetcher, authority: Authority) -> dict[str, str | None]:  # noqa: ARG002
         token = await _given(self._token, "The workload's token")
         if self._refused == _digest(token):
-            raise AuthError(f"{shown(authority.issuer)} refused this workload's token before; it is not sent again")
+            raise AuthError(f"{redacted(authority.issuer)} refused this workload's token before; it is not sent again")
         self._presented = _digest(token)
         return {"grant_type": JWT_BEARER, "assertion": token}
 

@@ -16,9 +16,10 @@ import time
 from collections import OrderedDict
 from typing import Any
 
-from dragoman.auth.addresses import authorization_server_urls, require_secure, shown
+from dragoman.auth.addresses import authorization_server_urls, require_secure
 from dragoman.auth.fetching import OK, Fetcher
 from dragoman.errors import AuthError
+from dragoman.protocol.urls import redacted
 
 KEPT_SECONDS = 3600.0
 REFETCH_SECONDS = 60.0
@@ -56,7 +57,7 @@ class IssuerKeys:
         if time.monotonic() >= self._is_due_at or (not self._keys and _runs(self._fetching)):
             await self._fetch()
         if not self._keys:
-            raise AuthError(f"Tokens cannot be verified: the keys of {shown(self._issuer)} cannot be had")
+            raise AuthError(f"Tokens cannot be verified: the keys of {redacted(self._issuer)} cannot be had")
         found = self._named(name)
         if not found and isinstance(name, str) and self._missing.get(hash(name), 0.0) <= time.monotonic():
             found = await self._look_for(name)
@@ -117,7 +118,7 @@ class IssuerKeys:
                 self._keys = await self._ask(fetch)
         except (AuthError, TimeoutError) as error:
             self._is_due_at = time.monotonic() + (REFETCH_SECONDS if self._keys else RETRY_SECONDS)
-            _logger.warning("The keys of %s cannot be had: %s", shown(self._issuer), _said(error))
+            _logger.warning("The keys of %s cannot be had: %s", redacted(self._issuer), _said(error))
             return False
         self._is_due_at = time.monotonic() + KEPT_SECONDS
         return True
@@ -127,10 +128,10 @@ class IssuerKeys:
         reply = await fetch.get(url)
         listed = None if reply.status != OK or reply.body is None else reply.body.get("keys")
         if not isinstance(listed, list):
-            raise AuthError(f"{shown(url)} is no set of keys (status {reply.status})")
+            raise AuthError(f"{redacted(url)} is no set of keys (status {reply.status})")
         keys = [key for key in map(_key, listed[:MOST_KEYS]) if key is not None]
         if not keys:
-            raise AuthError(f"{shown(url)} has no key that signatures can be verified with")
+            raise AuthError(f"{redacted(url)} has no key that signatures can be verified with")
         return keys
 
     async def _look_up(self, fetch: Fetcher) -> str:

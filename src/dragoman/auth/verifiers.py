@@ -21,11 +21,12 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from dragoman.auth.addresses import require_secure, shown
+from dragoman.auth.addresses import require_secure
 from dragoman.auth.fetching import OK, Fetcher
 from dragoman.auth.identity import BadToken, Identity
 from dragoman.auth.issuer_keys import IssuerKeys
 from dragoman.errors import AuthError
+from dragoman.protocol.urls import redacted
 
 LEEWAY_SECONDS = 60
 ANSWER_SECONDS = 30.0
@@ -300,7 +301,7 @@ class Introspection:
             form = {"token": token, "token_type_hint": "access_token"}
             reply = await fetch.post_form(self._url, form, {"Authorization": self._authorization})
         if reply.status != OK or reply.body is None:
-            raise AuthError(f"{shown(self._url)} cannot be asked about tokens: status {reply.status}")
+            raise AuthError(f"{redacted(self._url)} cannot be asked about tokens: status {reply.status}")
         return reply.body
 
     def _judged(self, claims: Mapping[str, Any], audience: str) -> Identity | BadToken:

@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
 from dragoman.client.expansion import Inputs, Place
 from dragoman.client.jsonc import plain_json
 from dragoman.errors import ConfigError
+from dragoman.protocol.urls import is_http_url, redacted
 
 Json = dict[str, Any]
 
@@ -113,7 +113,7 @@ class ServerEntry(Struct, kw_only=True):
 
     def __repr__(self) -> str:
         url = self.target.get("url")
-        where = _without_secrets(url) if isinstance(url, str) else self.target.get("command")
+        where = redacted(url) if isinstance(url, str) else self.target.get("command")
         return f"<{type(self).__name__} {self.name!r} {where if self.error is None else 'unusable'}>"
 
 
@@ -446,11 +446,7 @@ class _Reading:
 
     def _by_url(self, url: Any, key: str, kind: str | None) -> Json:
         text = self._text(url, key)
-        try:
-            scheme, host = urlsplit(text).scheme, urlsplit(text).hostname
-        except ValueError:
-            scheme, host = "", None
-        if scheme not in ("http", "https") or not host:
+        if not is_http_url(text):
             raise self._error("it must be a URL that begins with http:// or https://", key)
         return {"url": text} if kind is None else {"url": text, "type": kind}
 
@@ -567,8 +563,3 @@ def _variable(value: str) -> str:
         inner = value[1 : value.rindex(quote)]
         return inner.replace("\\n", "\n").replace('\\"', '"') if quote == '"' else inner
     return value.partition(" #")[0].rstrip()
-
-
-def _without_secrets(url: str) -> str:
-    address = urlsplit(url)
-    return f"{address.scheme}://{address.hostname or ''}{address.path}"
