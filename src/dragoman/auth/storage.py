@@ -16,6 +16,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from inspect import isawaitable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ import msgspec
 from dragoman.auth.contract import TokenStorage
 from dragoman.auth.records import ClientInformation, Tokens
 from dragoman.errors import AuthError
+from dragoman.runtime.backoff import backoff
 from dragoman.runtime.keys import state_folder
 from dragoman.runtime.private import WRITTEN_BY_OTHERS, NotPrivate, open_private, private_folder, require_private
 
@@ -256,16 +258,12 @@ class _BindingDrawer(_MemoryDrawer):
 async def _take(descriptor: int, path: Path) -> None:
     import fcntl
 
-    pause = _FIRST_PAUSE
     try:
         async with asyncio.timeout(LOCK_SECONDS):
-            while True:
+            for attempt in count():
                 try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    await asyncio.sleep(pause)
-                    pause = min(pause * 2, _LONGEST_PAUSE)
-                else:
-                    return
+                    await asyncio.sleep(backoff(attempt, _FIRST_PAUSE, _LONGEST_PAUSE))
     except TimeoutError:
         raise AuthError(f"Another process has been renewing the tokens in {path} for too long; end it") from None
