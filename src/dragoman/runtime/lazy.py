@@ -1,0 +1,29 @@
+"""Packages whose names are imported when they are first used.
+
+Type checkers read the names from imports under `TYPE_CHECKING`. A module-level `__getattr__` would make them accept any
+name, so a package sets what `lazy` returns only where they do not look.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+
+def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a package; `homes` has the names of each module below it.
+
+    Example:
+        __getattr__, __dir__, __all__ = lazy(__name__, {"contract": "Bus EventLog State Store"})
+    """
+    home_of = {name: f"{package}.{home}" for home, names in homes.items() for name in names.split()}
+    namespace = vars(sys.modules[package])
+
+    def get(name: str) -> object:
+        if name not in home_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        found = namespace[name] = getattr(import_module(home_of[name]), name)
+        return found
+
+    return get, lambda: sorted({*namespace, *home_of}), sorted(home_of)
