@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 
 import aiohttp
 import msgspec
@@ -19,7 +19,7 @@ from dragoman.auth.secrecy import Secrets
 from dragoman.errors import AuthError, InsecureUrl
 from dragoman.protocol.urls import host_of, origin_of, redacted
 from dragoman.protocol.versions import LATEST_STATELESS
-from dragoman.runtime.environment import proxy_for
+from dragoman.runtime.environment import basic_authorization, proxy_for
 from dragoman.runtime.network import Network, SessionFactory, pinned
 
 MOST_BYTES = 4 * 1024 * 1024
@@ -172,6 +172,11 @@ def _object(body: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def client_authorization(client_id: str, secret: str) -> str:
+    """Return the header of a client: both parts are encoded as in a form before they are joined (RFC 6749, 2.3.1)."""
+    return basic_authorization(quote_plus(client_id), quote_plus(secret))
 
 
 def text(body: Mapping[str, Any], name: str) -> str | None:

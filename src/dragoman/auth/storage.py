@@ -27,7 +27,14 @@ from dragoman.auth.records import ClientInformation, Tokens
 from dragoman.errors import AuthError
 from dragoman.runtime.backoff import backoff
 from dragoman.runtime.keys import state_folder
-from dragoman.runtime.private import WRITTEN_BY_OTHERS, NotPrivate, open_private, private_folder, require_private
+from dragoman.runtime.private import (
+    WRITTEN_BY_OTHERS,
+    NotPrivate,
+    open_private,
+    private_folder,
+    require_private,
+    written_beside,
+)
 
 LOCK_SECONDS = 330.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.2
@@ -182,7 +189,10 @@ class FileDrawer:
     def _save(self, name: str, value: dict[str, Any] | None) -> None:
         kept = {**self._read(), name: value}
         try:
-            self._write(msgspec.json.encode({name: value for name, value in kept.items() if value is not None}))
+            private_folder(self._path.parent, WRITTEN_BY_OTHERS)
+            content = msgspec.json.encode({name: value for name, value in kept.items() if value is not None})
+            with written_beside(self._path, content, lasting=True) as fresh:
+                fresh.replace(self._path)
         except NotPrivate as error:
             raise AuthError(f"The tokens are not safe from others: {error}") from None
         except OSError as error:
@@ -191,20 +201,6 @@ class FileDrawer:
                     "%s cannot be written (%s): what it holds lasts until the process ends", self._path, error
                 )
             self._unwritten = kept
-
-    def _write(self, content: bytes) -> None:
-        private_folder(self._path.parent, WRITTEN_BY_OTHERS)
-        fresh = self._path.with_name(f"{self._path.name}.{os.getpid()}.{os.urandom(4).hex()}")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self._path)
-        except BaseException:
-            fresh.unlink(missing_ok=True)
-            raise
 
     @asynccontextmanager
     async def lock(self) -> AsyncIterator[None]:

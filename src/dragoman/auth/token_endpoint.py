@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 import time
-from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote_plus
 
 from msgspec import Struct
 
 from dragoman.auth.challenges import USE_NONCE, values
-from dragoman.auth.fetching import CREATED, OK, Fetcher, Reply, text
+from dragoman.auth.fetching import CREATED, OK, Fetcher, Reply, client_authorization, text
 from dragoman.auth.records import Authority, ClientInformation, Tokens
 from dragoman.auth.secrecy import Secrets
 from dragoman.auth.signing import AssertionSigner, ProofKey
@@ -98,8 +96,7 @@ def identified(form: Mapping[str, str], who: Credential, audience: str) -> tuple
         # Also beside a header: there are servers that look for the client here first.
         fields["client_id"] = who.client_id
     if who.method == BASIC and who.secret is not None:
-        pair = f"{quote_plus(who.client_id or '')}:{quote_plus(who.secret)}"
-        headers["Authorization"] = "Basic " + b64encode(pair.encode("ascii")).decode("ascii")
+        headers["Authorization"] = client_authorization(who.client_id or "", who.secret)
     elif who.method == POST and who.secret is not None:
         fields["client_secret"] = who.secret
     return fields, headers

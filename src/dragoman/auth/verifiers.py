@@ -12,17 +12,16 @@ import asyncio
 import hashlib
 import logging
 import time
-from base64 import b64encode, urlsafe_b64decode
+from base64 import urlsafe_b64decode
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
-from urllib.parse import quote_plus
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from dragoman.auth.addresses import require_secure
-from dragoman.auth.fetching import OK, Fetcher
+from dragoman.auth.fetching import OK, Fetcher, client_authorization
 from dragoman.auth.identity import BadToken, Identity
 from dragoman.auth.issuer_keys import IssuerKeys
 from dragoman.errors import AuthError
@@ -258,9 +257,7 @@ class Introspection:
         self._url = require_secure(url, "The address that is asked about tokens")
         self._audience = audience
         self._clock = clock
-        # RFC 6749, 2.3.1: both are encoded as in a form before they are joined.
-        pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()
-        self._authorization = f"Basic {b64encode(pair).decode()}"
+        self._authorization = client_authorization(client_id, client_secret)
         self._answers: OrderedDict[bytes, tuple[float, Identity | BadToken]] = OrderedDict()
         self._inquiries: WeakKeyDictionary[asyncio.AbstractEventLoop, _Inquiries] = WeakKeyDictionary()
 

@@ -19,8 +19,10 @@ from msgspec import Struct, field
 
 from dragoman.client.expansion import Inputs, Place
 from dragoman.client.jsonc import plain_json
+from dragoman.client.login_entry import NAMES, authorization, is_for_program, is_on, login_of
 from dragoman.errors import ConfigError
 from dragoman.protocol.urls import is_http_url, redacted
+from dragoman.runtime.hints import did_you_mean
 
 Json = dict[str, Any]
 
@@ -294,8 +296,8 @@ def read_entry(name: str, raw: Any, place: Place) -> ServerEntry:
         entry.error = place.error("it must be an object with `command` or `url`", name)
         return entry
     rest: Json = {str(key): value for key, value in raw.items()}
-    entry.disabled = _flag(rest.pop("disabled", False)) or not _flag(rest.pop("enabled", True))
-    entry.required = _flag(rest.pop("required", False))
+    entry.disabled = is_on(rest.pop("disabled", False)) or not is_on(rest.pop("enabled", True))
+    entry.required = is_on(rest.pop("required", False))
     entry.include = _names(rest, _INCLUDE_KEYS)
     entry.exclude = _names(rest, _EXCLUDE_KEYS) or []
     entry.auto_approve = _names(rest, _APPROVED_KEYS) or []
@@ -349,10 +351,10 @@ class _Reading:
             options["protocol_version"] = str(version)
         _, inherits = self._take(_INHERIT_KEYS)
         if inherits is not None:
-            options["inherit_env"] = _flag(inherits)
+            options["inherit_env"] = is_on(inherits)
         _, trusted = self._take(_TRUSTED_KEYS)
         if trusted is not None:
-            options["trusted"] = _flag(trusted)
+            options["trusted"] = is_on(trusted)
         if isinstance(self._rest.get("auth"), str) and self._rest["auth"] != "oauth":
             options["auth"] = self._expanded(self._rest.pop("auth"), "auth")
 
@@ -406,8 +408,6 @@ class _Reading:
 
     def _read_login(self) -> None:
         """Read who logs in: each entry gets an authorization of its own."""
-        from dragoman.client.login_entry import NAMES, authorization, is_for_program, login_of
-
         key, said = self._take(_LOGIN_KEYS)
         scopes = self._rest.pop("scopes", None)
         try:
@@ -428,13 +428,10 @@ class _Reading:
 
     def _warn_of_unknown(self, keys: Iterable[str], known: Sequence[str]) -> None:
         """Warn of keys that are not known, each with the known one that is most like it."""
-        from difflib import get_close_matches
-
         for key in keys:
             if key in _OF_OTHERS or key in _KNOWN_KEYS or key.startswith(("_", "$", "/", "x-")):
                 continue
-            close = get_close_matches(key, known, n=1)
-            self._warn(f"the key {key!r} is not known" + (f"; did you mean {close[0]!r}?" if close else ""))
+            self._warn(f"the key {key!r} is not known{did_you_mean(key, known)}")
 
     def _warn(self, message: str) -> None:
         _logger.warning("%s", self._error(message, None))
@@ -523,10 +520,6 @@ def _plain(kind: Any) -> str:
     return str(kind).strip().lstrip(":").lower().replace("-", "").replace("_", "")
 
 
-def _flag(value: Any) -> bool:
-    return value.strip().lower() in ("true", "yes", "on", "1") if isinstance(value, str) else bool(value)
-
-
 def _names(rest: Json, keys: tuple[str, ...]) -> list[str] | None:
     """Take out lists of names; what is none is left, for nobody knows what it means."""
     found: list[str] | None = None
@@ -544,7 +537,7 @@ def _prefix(name: str, rest: Json) -> str | None:
     prefix = rest.pop("prefix", None)
     if isinstance(prefix, str) and prefix:
         return prefix
-    return name if _flag(wanted) or prefix is True else None
+    return name if is_on(wanted) or prefix is True else None
 
 
 def read_variables(text: str) -> dict[str, str]:

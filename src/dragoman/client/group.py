@@ -27,7 +27,8 @@ from dragoman.client.config import load
 from dragoman.client.dialects import tool_names
 from dragoman.client.expansion import Inputs
 from dragoman.client.face import Blocks
-from dragoman.client.members import F, Member, Members, Servers, ServerStatus, matches
+from dragoman.client.members import F, Member, Members, Servers, ServerStatus
+from dragoman.client.naming import matches
 from dragoman.client.options import ClientOptions
 from dragoman.client.results import CallResult
 from dragoman.client.target import Target

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from fnmatch import fnmatchcase
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from dragoman.client.client import AsyncClient
@@ -17,6 +16,7 @@ from dragoman.client.core import CONNECT_SECONDS, seconds
 from dragoman.client.credentials import Credentials
 from dragoman.client.expansion import Place
 from dragoman.client.face import Face
+from dragoman.client.naming import matches
 from dragoman.client.options import check
 from dragoman.client.target import Target
 from dragoman.errors import AuthError, ConfigError
@@ -216,8 +216,3 @@ def _named(servers: Servers) -> Iterator[tuple[str, Any]]:
             yield (f"server{number}" if name == "dragoman" else name), server
         else:
             raise TypeError(f"{server!r} has no name; give clients, or a mapping of names to what they are pointed at")
-
-
-def matches(patterns: Iterable[str], *names: str) -> bool:
-    """Tell whether one of the names is, or fits, one of the patterns."""
-    return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 import msgspec
@@ -17,6 +16,7 @@ from msgspec import UNSET, Raw, Struct
 
 from dragoman import types
 from dragoman.client.calling import LOGGER, Place, Places, handler
+from dragoman.client.naming import matches
 from dragoman.errors import DragomanError, InternalError, InvalidParams, RpcError, ValidationError
 from dragoman.protocol import jsonrpc
 
@@ -205,7 +205,7 @@ class Sampling:
         model = model or _fitting(request.hints, self._allowed)
         if model is None:
             raise Rejected(f"{REJECTED}: no model that is allowed fits it")
-        if not _is_allowed(model, self._allowed):
+        if not matches(self._allowed, model):
             raise Rejected(f"{REJECTED}: the model {model!r} is not allowed")
         return model
 
@@ -313,7 +313,7 @@ def _fitting(hints: list[str], allowed: list[str]) -> str | None:
     # MUST (2025-11-25): hints are evaluated in order; SHOULD: as parts of names.
     names = [model for model in allowed if not _is_pattern(model)]
     for hint in hints:
-        if _is_allowed(hint, allowed):
+        if matches(allowed, hint):
             return hint
         if found := [name for name in names if hint.casefold() in name.casefold()]:
             return found[0]
@@ -322,10 +322,6 @@ def _fitting(hints: list[str], allowed: list[str]) -> str | None:
 
 def _is_pattern(model: str) -> bool:
     return any(character in model for character in "*?[")
-
-
-def _is_allowed(model: str, allowed: list[str]) -> bool:
-    return any(model == name or fnmatchcase(model, name) for name in allowed)
 
 
 def _check_tool_results(messages: list[types.SamplingMessage]) -> None:
