@@ -69,6 +69,8 @@ class _Attempt(Struct):
 class Authorizer(ABC):
     """Authorizes the requests to one server; how tokens are had is up to its kinds."""
 
+    _keeper: Keeper
+    """Where tokens are kept, once this belongs to a server."""
     _refreshes = True
     """Whether renewing is another thing than getting tokens anew."""
 
@@ -93,9 +95,9 @@ class Authorizer(ABC):
         self.network: Network | None = None
         """How authorization servers are reached; a client sets its own here if there is none."""
         self._secrets = Secrets()
-        self._url: str | None = None
+        self._url = ""
+        """The address of the server, once this belongs to one."""
         self._server = ""
-        self._keeper: Keeper | None = None
         self._tokens: Tokens | None = None
         self._is_loaded = False
         self._challenge: Challenge | None = None
@@ -118,17 +120,17 @@ class Authorizer(ABC):
         Raises:
             InsecureUrl: the address is not safe, or the authorizer belongs to another server already.
         """
-        if url == self._url and self._keeper is not None:
+        if url and url == self._url:
             return self._keeper
         require_secure(url, "The server's address")
         spelled = canonical(url)
-        if self._keeper is not None:
-            if spelled != self._server:
-                raise InsecureUrl(
-                    f"These credentials belong to {redacted(self._server)} and are not sent to {redacted(url)};"
-                    " give each address an authorization of its own"
-                )
+        if self._url and spelled == self._server:
             return self._keeper
+        if self._url:
+            raise InsecureUrl(
+                f"These credentials belong to {redacted(self._server)} and are not sent to {redacted(url)};"
+                " give each address an authorization of its own"
+            )
         self._url, self._server = url, spelled
         self._keeper = Keeper(self._storage, f"{spelled}\0{self._identity}")
         return self._keeper
@@ -285,8 +287,6 @@ class Authorizer(ABC):
 
     async def _kept(self) -> Tokens | None:
         """Return the tokens that are kept, unless they are for another server, or the author names another issuer."""
-        assert self._keeper is not None
-        assert self._url is not None
         kept = await self._keeper.tokens()
         if kept is None or self._issuer not in (None, kept.issuer):
             return None
@@ -303,7 +303,6 @@ class Authorizer(ABC):
             self._proves = True
 
     async def _keep(self, tokens: Tokens | None) -> None:
-        assert self._keeper is not None
         self._adopt(tokens)
         self._is_loaded = True
         await self._keeper.save_tokens(tokens)
@@ -318,7 +317,6 @@ class Authorizer(ABC):
             await self._join(lambda: self._renew_under_lock(tokens.access_token))
 
     async def _renew_under_lock(self, sent: str) -> None:
-        assert self._keeper is not None
         try:
             async with self._keeper.lock():
                 kept = await self._kept()
@@ -335,7 +333,6 @@ class Authorizer(ABC):
 
     async def _reauthorize(self, challenge: Challenge | None, sent: str | None, *, may_renew: bool) -> None:
         """Get a token that the server takes."""
-        assert self._keeper is not None
         async with self._keeper.lock():
             kept = await self._kept()
             self._adopt(kept)
@@ -356,7 +353,6 @@ class Authorizer(ABC):
 
     async def _widen(self, challenge: Challenge, demanded: frozenset[str], sent: str | None) -> None:
         """Get a token with more scopes."""
-        assert self._keeper is not None
         async with self._keeper.lock():
             kept = await self._kept()
             self._adopt(kept)
@@ -415,8 +411,6 @@ class Authorizer(ABC):
         Raises:
             AuthError: it belongs to another issuer, or the authorization server cannot be found.
         """
-        assert self._keeper is not None
-        assert self._url is not None
         known = None if kept is None else kept.authority
         authority = await discover(fetch, self._url, challenge, known, self._issuer)
         if self._issuer is not None:

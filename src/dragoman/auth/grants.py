@@ -81,7 +81,6 @@ class _Grant(Authorizer):
         return await self._obtain(fetch, authority, tokens.requested_scope)
 
     async def _obtain(self, fetch: Fetcher, authority: Authority, scope: str | None) -> Tokens:
-        assert self._keeper is not None
         if self._issuer is None:
             await bind_to_issuer(authority, self._keeper, self._who.client_id)
         scope = with_offline(scope, authority, may_refresh=False)

@@ -160,7 +160,7 @@ class OAuth(Authorizer):
 
     def _known_url(self, url: str | None) -> str:
         found = url or self._url
-        if found is None:
+        if not found:
             raise ValueError("Which server is it? Give its URL")
         return found
 
@@ -191,7 +191,6 @@ class OAuth(Authorizer):
         return self._applicant.client_id is not None
 
     async def _obtain(self, fetch: Fetcher, authority: Authority, scope: str | None) -> Tokens:
-        assert self._keeper is not None
         _require_code_flow(authority)
         scope = self._asked_scope(authority, scope)
         interaction = await interact(
@@ -229,7 +228,6 @@ class OAuth(Authorizer):
     async def _identify(
         self, fetch: Fetcher, authority: Authority, redirect_uri: str, scope: str | None
     ) -> ClientInformation:
-        assert self._keeper is not None
         return await identify(fetch, authority, self._keeper, self._applicant, redirect_uri, scope, dpop=self._proves)
 
     def _pending(
@@ -301,7 +299,6 @@ class OAuth(Authorizer):
         return tokens.refresh_token is not None
 
     async def _renew(self, fetch: Fetcher, tokens: Tokens, authority: Authority) -> Tokens:
-        assert self._keeper is not None
         kept = await self._keeper.client()
         client = self._client_for_renewal(kept, authority)
         form = {"grant_type": "refresh_token", "refresh_token": tokens.refresh_token}
@@ -332,7 +329,6 @@ class OAuth(Authorizer):
         raise AuthError("What the client is known by was not kept")
 
     async def _forget_client(self) -> bool:
-        assert self._keeper is not None
         kept = await self._keeper.client()
         if kept is None or not kept.is_dynamic:
             return False

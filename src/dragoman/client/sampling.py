@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
@@ -94,6 +94,17 @@ class _Guarded(SamplingRequest, kw_only=True):
     def message(self) -> str:
         """All text that the model is told."""
         return self.text
+
+
+class SamplerOptions(TypedDict, total=False):
+    """The options of a `Sampling` whose requests a chat answers; `preferred_model` may be a model too."""
+
+    guard: Any
+    preferred_model: Any
+    allow_models: str | Iterable[str] | None
+    tools: bool
+    timeout: float | None
+    max_concurrent: int
 
 
 class Sampling:
