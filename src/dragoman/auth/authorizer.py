@@ -42,6 +42,7 @@ from dragoman.auth.storage import Keeper, MemoryStorage
 from dragoman.errors import AuthError, AuthRequired, InsecureUrl, TokenRefused
 from dragoman.protocol.urls import redacted
 from dragoman.runtime.network import Network, SessionFactory
+from dragoman.runtime.tasks import end, is_being_cancelled, look_at, runs_here
 
 UNAUTHORIZED, FORBIDDEN = 401, 403
 MOST_STEPS = 2
@@ -171,13 +172,12 @@ class Authorizer(ABC):
     async def close(self) -> None:
         """End what is under way; tokens that were had are kept."""
         flight, self._flight = self._flight, None
-        if flight is None or flight.done() or flight.get_loop() is not asyncio.get_running_loop():
+        if not runs_here(flight):
             return
         if self._is_renewing:
             # A refresh token may be used up by now, and the one that replaces it is on its way.
             await asyncio.wait([flight], timeout=CLOSE_SECONDS)
-        flight.cancel()
-        await asyncio.wait([flight])
+        await end(flight)
 
     # One request.
 
@@ -221,7 +221,7 @@ class Authorizer(ABC):
         return attempt.nonces <= MOST_NONCES
 
     async def _meet_unauthorized(self, challenge: Challenge | None, attempt: _Attempt) -> bool:
-        if self._is_flying() and not self._has_news(attempt):
+        if runs_here(self._flight) and not self._has_news(attempt):
             await self._join(None)
         if self._has_news(attempt):
             attempt.renewed, attempt.logged_in = True, attempt.logged_in or self._was_login
@@ -241,7 +241,7 @@ class Authorizer(ABC):
         return True
 
     async def _step_up(self, challenge: Challenge, attempt: _Attempt) -> bool:
-        if self._is_flying() and not self._has_news(attempt):
+        if runs_here(self._flight) and not self._has_news(attempt):
             await self._join(None)
         if self._has_news(attempt):
             return True
@@ -261,23 +261,19 @@ class Authorizer(ABC):
 
     # Flights.
 
-    def _is_flying(self) -> bool:
-        flight = self._flight
-        return flight is not None and not flight.done() and flight.get_loop() is asyncio.get_running_loop()
-
     async def _join(self, begin: Callable[[], Coroutine[Any, Any, Any]] | None) -> Any:
         """Wait for the flight that is under way, or for a new one."""
-        if not self._is_flying():
+        if not runs_here(self._flight):
             if begin is None:
                 return None
             self._flight = asyncio.get_running_loop().create_task(begin())
-            self._flight.add_done_callback(_look_at)
+            self._flight.add_done_callback(look_at)
         assert self._flight is not None
         flight = self._flight
         try:
             return await asyncio.shield(flight)
         except asyncio.CancelledError:
-            if flight.cancelled() and not _is_cancelling():
+            if flight.cancelled() and not is_being_cancelled():
                 raise AuthError(f"Getting into {redacted(self._server)} was given up") from None
             raise
 
@@ -311,7 +307,7 @@ class Authorizer(ABC):
         """Renew before it is too late; when that fails, the server says what is needed."""
         if tokens.authority is None or not self._is_renewable(tokens) or time.monotonic() < self._renew_after:
             return
-        if self._is_flying() and not tokens.is_expired:
+        if runs_here(self._flight) and not tokens.is_expired:
             return
         with suppress(AuthError):
             await self._join(lambda: self._renew_under_lock(tokens.access_token))
@@ -478,17 +474,6 @@ class Authorizer(ABC):
     async def _forget_client(self) -> bool:
         """Forget a registration that the authorization server does not know any more, if it can be had anew."""
         return False
-
-
-def _look_at(flight: asyncio.Task[Any]) -> None:
-    """Let nobody complain of an error that everybody who waited for it has left behind."""
-    if not flight.cancelled():
-        flight.exception()
-
-
-def _is_cancelling() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def required_text(name: str, value: str | None, error: type[AuthError]) -> str:

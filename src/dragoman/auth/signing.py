@@ -27,11 +27,16 @@ def unpadded(data: bytes) -> str:
     return urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
 
 
-def _required() -> None:
+def require_joserfc(what: str) -> None:
+    """Check that there is what signs and verifies.
+
+    Raises:
+        AuthError: there is not.
+    """
     try:
         import joserfc  # noqa: F401
     except ImportError:
-        raise AuthError("Signing needs the package joserfc: install dragoman[jwt]") from None
+        raise AuthError(f"{what} needs the package joserfc: install dragoman[jwt]") from None
 
 
 class AssertionSigner:
@@ -45,7 +50,7 @@ class AssertionSigner:
     def __init__(self, client_id: str, private_key: Any, algorithm: str | None) -> None:
         if algorithm not in ALGORITHMS:
             raise InvalidCredentials(f"signing_algorithm must be one of {', '.join(ALGORITHMS)}")
-        _required()
+        require_joserfc("Signing")
         self._client_id = client_id
         self._algorithm = algorithm
         try:
@@ -92,7 +97,7 @@ class ProofKey:
     """The key that DPoP tokens are bound to, and the nonces that servers want to see in proofs."""
 
     def __init__(self, kept: dict[str, Any] | None = None) -> None:
-        _required()
+        require_joserfc("Signing")
         from joserfc.jwk import ECKey
 
         self._key = ECKey.generate_key("P-256") if kept is None else ECKey.import_key(kept)

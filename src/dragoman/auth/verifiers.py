@@ -24,8 +24,10 @@ from dragoman.auth.addresses import require_secure
 from dragoman.auth.fetching import OK, Fetcher, client_authorization
 from dragoman.auth.identity import BadToken, Identity
 from dragoman.auth.issuer_keys import IssuerKeys
+from dragoman.auth.signing import require_joserfc
 from dragoman.errors import AuthError
 from dragoman.protocol.urls import redacted
+from dragoman.runtime.tasks import look_at
 
 LEEWAY_SECONDS = 60
 ANSWER_SECONDS = 30.0
@@ -73,7 +75,7 @@ class Jwt:
         self._principal_claim = principal_claim
         self._clock = clock
         self._keys = IssuerKeys(issuer, jwks_url)
-        _require_joserfc()
+        require_joserfc("Verifying tokens")
 
     async def verify(self, token: str, audience: str) -> Identity | None:
         """Return whom a token belongs to; None if it is no good.
@@ -150,13 +152,6 @@ def _for_another_audience(claims: Mapping[str, Any], audience: str) -> BadToken:
     return BadToken("The token is for another audience", f"{_found('aud', claims)}, not {audience!r}")
 
 
-def _require_joserfc() -> None:
-    try:
-        import joserfc as _  # noqa: F401
-    except ImportError:
-        raise AuthError("Verifying tokens needs the package joserfc: install dragoman[jwt]") from None
-
-
 def _header(token: str) -> dict[str, Any] | None:
     encoded = token.partition(".")[0]
     try:
@@ -224,9 +219,7 @@ class _Inquiries:
 
     def _end(self, key: bytes, task: asyncio.Task[Identity | BadToken]) -> None:
         del self._tasks[key]
-        if not task.cancelled():
-            # Nobody may be left who would look at an error.
-            task.exception()
+        look_at(task)
 
 
 class Introspection:

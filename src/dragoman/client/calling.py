@@ -20,6 +20,7 @@ from typing import Any
 
 from dragoman.config import is_async
 from dragoman.runtime.offload import offload
+from dragoman.runtime.tasks import is_being_cancelled
 
 LOGGER = logging.getLogger("dragoman.client")
 
@@ -58,8 +59,7 @@ async def call(function: Handler, *args: Any) -> Any:
             return await function(*args)
         return await _kept(await offload(function, *args))
     except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+        if is_being_cancelled():
             raise
         raise HandlerGaveUp("What the handler waited for was cancelled") from None
 

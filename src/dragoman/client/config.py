@@ -52,28 +52,13 @@ _INCLUDE_KEYS = ("tools", "includeTools", "include_tools", "enabledTools", "enab
 _EXCLUDE_KEYS = ("excludeTools", "exclude_tools", "disabledTools", "disabled_tools")
 _APPROVED_KEYS = ("autoApprove", "auto_approve", "alwaysAllow", "always_allow")
 _INHERIT_KEYS = ("inherit_env", "inheritEnv")
-_TRUSTED_KEYS = ("trusted",)
 _VERSION_KEYS = ("protocol_version", "protocolVersion")
 _LOGIN_KEYS = ("oauth", "auth")
 _KNOWN_KEYS = (
-    *_KIND_KEYS,
-    *_URL_KEYS,
-    *_ENV_FILE_KEYS,
-    *_WAY_KEYS,
-    *_HEADER_KEYS,
-    *_TIMEOUT_KEYS,
-    *_CONNECT_KEYS,
-    *_SECONDS_KEYS,
-    *_INCLUDE_KEYS,
-    *_EXCLUDE_KEYS,
-    *_APPROVED_KEYS,
-    *_INHERIT_KEYS,
-    *_TRUSTED_KEYS,
-    *_VERSION_KEYS,
-    *_LOGIN_KEYS,
-    _TOKEN_VARIABLE,
-    _HEADER_VARIABLES,
-    *("disabled", "enabled", "required", "with_prefix", "withPrefix", "prefix", "scopes"),
+    *(*_KIND_KEYS, *_URL_KEYS, *_ENV_FILE_KEYS, *_WAY_KEYS, *_HEADER_KEYS, *_TIMEOUT_KEYS, *_CONNECT_KEYS),
+    *(*_SECONDS_KEYS, *_INCLUDE_KEYS, *_EXCLUDE_KEYS, *_APPROVED_KEYS, *_VERSION_KEYS, *_INHERIT_KEYS, *_LOGIN_KEYS),
+    *("disabled", "enabled", "required", "trusted", "with_prefix", "withPrefix", "prefix", "scopes"),
+    *(_TOKEN_VARIABLE, _HEADER_VARIABLES),
 )
 _OF_OTHERS = frozenset({"description", "name", "id", "title", "icon", "version", "gallery", "dev", "trust", "metadata"})
 """Keys that hosts write, and that say nothing about how to reach a server."""
@@ -303,20 +288,19 @@ def read_entry(name: str, raw: Any, place: Place) -> ServerEntry:
     entry.auto_approve = _names(rest, _APPROVED_KEYS) or []
     entry.prefix = _prefix(name, rest)
     try:
-        _Reading(entry, rest, place, is_of_cline=any(key in raw for key in _APPROVED_KEYS)).read()
+        _Reading(entry, rest, place, any(key in raw for key in _APPROVED_KEYS)).read()
     except ConfigError as error:
         entry.error = error
     return entry
 
 
-class _Reading:
+class _Reading(Struct):
     """One entry while it is read: each step takes the keys that it knows out of `rest`."""
 
-    def __init__(self, entry: ServerEntry, rest: Json, place: Place, *, is_of_cline: bool) -> None:
-        self._entry = entry
-        self._rest = rest
-        self._place = place
-        self._is_of_cline = is_of_cline
+    _entry: ServerEntry
+    _rest: Json
+    _place: Place
+    _is_of_cline: bool
 
     def read(self) -> None:
         entry = self._entry
@@ -346,15 +330,14 @@ class _Reading:
     def _read_options(self) -> None:
         options = self._entry.options
         self._read_times()
-        _, version = self._take(_VERSION_KEYS)
-        if version is not None:
-            options["protocol_version"] = str(version)
-        _, inherits = self._take(_INHERIT_KEYS)
-        if inherits is not None:
-            options["inherit_env"] = is_on(inherits)
-        _, trusted = self._take(_TRUSTED_KEYS)
-        if trusted is not None:
-            options["trusted"] = is_on(trusted)
+        for keys, option, read in (
+            (_VERSION_KEYS, "protocol_version", str),
+            (_INHERIT_KEYS, "inherit_env", is_on),
+            (("trusted",), "trusted", is_on),
+        ):
+            _, value = self._take(keys)
+            if value is not None:
+                options[option] = read(value)
         if isinstance(self._rest.get("auth"), str) and self._rest["auth"] != "oauth":
             options["auth"] = self._expanded(self._rest.pop("auth"), "auth")
 

@@ -33,6 +33,7 @@ from dragoman.client.options import ClientOptions
 from dragoman.client.results import CallResult
 from dragoman.client.target import Target
 from dragoman.errors import ConfigError, ConnectError, DragomanError, NotFound, Timeout
+from dragoman.runtime.tasks import runs_here
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
@@ -181,7 +182,7 @@ class AsyncClients(Group[AsyncClient]):
 
     async def _connect_in_time(self, member: Member[Any]) -> None:
         connecting = member.connecting
-        if connecting is None or connecting.done() or connecting.get_loop() is not asyncio.get_running_loop():
+        if not runs_here(connecting):
             connecting = member.connecting = asyncio.get_running_loop().create_task(self._connect(member))
         done, _ = await asyncio.wait([connecting], timeout=member.patience)
         if not done:

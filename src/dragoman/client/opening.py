@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -67,6 +67,7 @@ from dragoman.protocol.versions import (
     stateless_versions,
     version_names,
 )
+from dragoman.runtime.tasks import end
 from dragoman.types import decode
 
 Mode = Literal["auto", "handshake", "stateless"]
@@ -273,7 +274,7 @@ class _Attempt:
     async def _forget_probe(self) -> None:
         probe, self._unanswered = self._unanswered, None
         if probe is not None:
-            await _end(probe)
+            await end(probe)
 
     @property
     def _connection(self) -> Connection:
@@ -326,7 +327,7 @@ class _Attempt:
             await asyncio.wait([probe, greeting], return_when=asyncio.FIRST_COMPLETED)
             verdict = await self._judged(probe, last=False) if probe.done() and self._connection.is_alive else None
             if isinstance(verdict, Stateless):
-                await _end(greeting)
+                await end(greeting)
                 await self._confirm(verdict)
             else:
                 await self._accept(await greeting)
@@ -336,7 +337,7 @@ class _Attempt:
             await self._open(self._way.link)
             await self._shake_hands(offered)
         finally:
-            await _end(greeting)
+            await end(greeting)
             await self._forget_probe()
 
     async def _confirm(self, verdict: Stateless) -> None:
@@ -522,14 +523,6 @@ class _Attempt:
 def _http_probe(error: HttpError) -> HttpProbe:
     said = jsonrpc.decode(error.body)
     return HttpProbe(error.status, said if isinstance(said, ErrorResponse) else None)
-
-
-async def _end(task: asyncio.Task[Any]) -> None:
-    """Cancel a task, and wait until it has ended, however it ends."""
-    task.cancel()
-    await asyncio.wait([task])
-    if not task.cancelled():
-        task.exception()
 
 
 def _assumed(speech: Speech) -> Version:

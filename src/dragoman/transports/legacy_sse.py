@@ -20,6 +20,7 @@ from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import Event, EventDecoder
 from dragoman.protocol.urls import redacted
 from dragoman.runtime.network import Network
+from dragoman.runtime.tasks import end
 from dragoman.transports.contract import Receive
 from dragoman.transports.http import FAILED, JSON, SSE, HttpClient, is_stream
 
@@ -192,8 +193,7 @@ class LegacySse:
             endpoint.exception()
         try:
             if reading is not None:
-                reading.cancel()
-                await asyncio.wait([reading])
+                await end(reading)
         finally:
             if stream is not None:
                 stream.close()
