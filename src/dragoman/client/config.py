@@ -89,8 +89,6 @@ class ServerEntry(Struct, kw_only=True):
     """The tools that are not."""
     prefix: str | None = None
     """What the names of its tools begin with, beside a clash."""
-    auto_approve: list[str] = field(default_factory=list)
-    """The tools that its author would not be asked about."""
     more: Json = field(default_factory=dict)
     """What else the entry says."""
     login: Json | None = None
@@ -285,7 +283,7 @@ def read_entry(name: str, raw: Any, place: Place) -> ServerEntry:
     entry.required = is_on(rest.pop("required", False))
     entry.include = _names(rest, _INCLUDE_KEYS)
     entry.exclude = _names(rest, _EXCLUDE_KEYS) or []
-    entry.auto_approve = _names(rest, _APPROVED_KEYS) or []
+    _names(rest, _APPROVED_KEYS)  # what other hosts ask about is their business
     entry.prefix = _prefix(name, rest)
     try:
         _Reading(entry, rest, place, any(key in raw for key in _APPROVED_KEYS)).read()

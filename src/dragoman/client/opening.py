@@ -48,7 +48,6 @@ from dragoman.protocol.jsonrpc import ErrorResponse, Limits, ResultResponse
 from dragoman.protocol.negotiation import (
     Again,
     Handshake,
-    HttpProbe,
     Refused,
     Stateless,
     Verdict,
@@ -364,7 +363,7 @@ class _Attempt:
         except (AuthError, ConnectError):
             raise
         except (RpcError, TransportError) as error:
-            if isinstance(error, HttpError) and judge_http(HttpProbe(error.status), self._spoken) is None:
+            if isinstance(error, HttpError) and judge_http(error.status, None, self._spoken) is None:
                 raise
             await self._opening.forget()
             if isinstance(error, TransportError) and not isinstance(error, HttpError):
@@ -428,7 +427,9 @@ class _Attempt:
         except AuthError:
             raise
         except HttpError as error:
-            verdict = judge_http(_http_probe(error), self._spoken, last=last)
+            said = jsonrpc.decode(error.body)
+            message = said if isinstance(said, ErrorResponse) else None
+            verdict = judge_http(error.status, message, self._spoken, last=last)
             if verdict is None:
                 raise
             if isinstance(verdict, Refused):
@@ -518,11 +519,6 @@ class _Attempt:
                 f" speaks {', '.join(spoken)}",
                 {"supported": spoken, "requested": result.protocol_version},
             ) from None
-
-
-def _http_probe(error: HttpError) -> HttpProbe:
-    said = jsonrpc.decode(error.body)
-    return HttpProbe(error.status, said if isinstance(said, ErrorResponse) else None)
 
 
 def _assumed(speech: Speech) -> Version:
