@@ -54,6 +54,9 @@ class AsyncGroupTool(AsyncBoundTool):
         self._server = server
         self._qualified_name = qualified_name
 
+    def _with(self, client: AsyncClient) -> Self:
+        return type(self)(client, self.definition, self._server, self._qualified_name)
+
     @property
     def server(self) -> str:
         """The name of its server in the group."""
