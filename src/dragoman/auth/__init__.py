@@ -5,7 +5,7 @@ Names are imported when they are first used.
 
 from typing import TYPE_CHECKING
 
-from dragoman.runtime.lazy import attach
+from dragoman.runtime.lazy import lazy
 
 if TYPE_CHECKING:
     from dragoman.auth.bearer import Bearer as Bearer
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dragoman.auth.verifiers import Introspection as Introspection
     from dragoman.auth.verifiers import Jwt as Jwt
 else:
-    __getattr__, __dir__, __all__ = attach(
+    __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
             "bearer": "Bearer",

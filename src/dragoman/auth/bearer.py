@@ -14,9 +14,10 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from dragoman.auth.addresses import origin, protected_resource_urls, require_secure
+from dragoman.auth.addresses import protected_resource_urls, require_secure
 from dragoman.auth.identity import BadToken, Denial, Identity
-from dragoman.errors import AuthError
+from dragoman.errors import InsecureUrl
+from dragoman.protocol.urls import is_http_url, origin_of, split
 from dragoman.runtime.callables import invoke
 
 BAD_REQUEST, UNAUTHORIZED, FORBIDDEN = 400, 401, 403
@@ -97,7 +98,7 @@ class Bearer:
         if root_path.strip("/"):
             # A mount may have taken this from the path that the client sent.
             below = quote(f"/{root_path.strip('/')}")
-            return f"{origin(self.resource)}{below}{WELL_KNOWN}{quote(path)}"
+            return f"{origin_of(self.resource)}{below}{WELL_KNOWN}{quote(path)}"
         return protected_resource_urls(self.resource)[0]
 
     async def admit(self, headers: Mapping[str, str], metadata_address: str) -> Identity | Denial:
@@ -225,11 +226,10 @@ def _asked_for(scopes: Iterable[str], what: str) -> list[str]:
 
 def _resource(url: str, what: str = "resource") -> str:
     try:
-        parts = urlsplit(url)
-        is_absolute = parts.scheme in ("http", "https") and bool(origin(url))
-    except (ValueError, AuthError):
-        is_absolute = False
-    if not is_absolute or "#" in url or "@" in parts.netloc or not url.isascii() or '"' in url:
+        is_plain = is_http_url(url) and "@" not in split(url).netloc
+    except InsecureUrl:
+        is_plain = False
+    if not is_plain or "#" in url or not url.isascii() or '"' in url:
         raise ValueError(f"{what} must be the absolute URL of the server, without user and fragment, not {url!r}")
     return url
 

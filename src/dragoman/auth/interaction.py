@@ -11,12 +11,12 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
-from dragoman.auth.addresses import is_loopback, require_secure
+from dragoman.auth.addresses import require_secure
 from dragoman.auth.listener import PATH, LoopbackListener, Pages
 from dragoman.auth.redirects import AuthorizationResponse
 from dragoman.errors import AuthError, AuthRequired
+from dragoman.protocol.urls import host_of, is_loopback, split
 from dragoman.runtime.callables import invoke
 from dragoman.runtime.offload import offload
 from dragoman.runtime.printable import printable_url, url_warnings
@@ -141,8 +141,7 @@ async def _listening(
 
 def is_own_address(uri: str) -> bool:
     """Tell whether a redirect URI leads to a listener on this machine."""
-    parts = urlsplit(uri)
-    return parts.scheme == "http" and is_loopback(parts.hostname or "")
+    return split(uri).scheme == "http" and is_loopback(host_of(uri))
 
 
 async def _first_of(ways: list[Any]) -> AuthorizationResponse:

@@ -5,7 +5,7 @@ Names are imported when they are first used.
 
 from typing import TYPE_CHECKING
 
-from dragoman.runtime.lazy import attach
+from dragoman.runtime.lazy import lazy
 
 if TYPE_CHECKING:
     from dragoman.chat.blocking import Chat as Chat
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dragoman.chat.outcomes import ToolResult as ToolResult
     from dragoman.chat.policy import Policy as Policy
 else:
-    __getattr__, __dir__, __all__ = attach(
+    __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
             "blocking": "Chat",

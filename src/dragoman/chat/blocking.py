@@ -21,7 +21,6 @@ from dragoman.chat.chat import AsyncChat
 from dragoman.chat.outcomes import Chunk, PendingCall, Reply
 from dragoman.client.blocking import BoundTool
 from dragoman.client.bound import AsyncBoundTool
-from dragoman.client.sampling import MAX_CONCURRENT
 from dragoman.runtime.blocking import blocking
 from dragoman.runtime.offload import offload
 from dragoman.runtime.portal import existing_portal, outcome, portal
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from dragoman.chat.messages import Message, Model, ToolCall, Usage
     from dragoman.chat.options import ChatOptions
     from dragoman.chat.outcomes import ToolResult
-    from dragoman.client.sampling import Sampling
+    from dragoman.client.sampling import SamplerOptions, Sampling
 
 T = TypeVar("T")
 MOST_AHEAD = 100
@@ -242,16 +241,7 @@ class Chat:
         """
         return self._chat.deny(pending, reason)
 
-    def sampler(
-        self,
-        *,
-        preferred_model: Any = None,
-        guard: Any = None,
-        allow_models: str | Iterable[str] | None = None,
-        tools: bool = False,
-        timeout: float | None = None,
-        max_concurrent: int = MAX_CONCURRENT,
-    ) -> Sampling:
+    def sampler(self, **options: Unpack[SamplerOptions]) -> Sampling:
         """Return a handler by which models answer what servers ask of them, apart from this conversation.
 
         Example:
@@ -265,14 +255,7 @@ class Chat:
             TypeError: something is of the wrong kind.
             ValueError: `max_concurrent` is less than 1.
         """
-        return self._chat.sampler(
-            preferred_model=preferred_model,
-            guard=guard,
-            allow_models=allow_models,
-            tools=tools,
-            timeout=timeout,
-            max_concurrent=max_concurrent,
-        )
+        return self._chat.sampler(**options)
 
     def close(self) -> None:
         """Close the connections to providers of models that were given by their names; the next turn opens them anew.

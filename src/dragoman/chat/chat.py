@@ -29,7 +29,7 @@ from dragoman.chat.toolbox import KnownTool, Toolbox
 from dragoman.chat.turns import Turns
 from dragoman.client.approval import Approval
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate
-from dragoman.client.sampling import MAX_CONCURRENT, Sampling, SamplingRequest
+from dragoman.client.sampling import SamplerOptions, Sampling, SamplingRequest
 from dragoman.errors import NotFound, RoundLimit
 from dragoman.runtime.offload import offload
 
@@ -389,16 +389,7 @@ class AsyncChat:
 
     # Sampling.
 
-    def sampler(
-        self,
-        *,
-        preferred_model: Any = None,
-        guard: Any = None,
-        allow_models: str | Iterable[str] | None = None,
-        tools: bool = False,
-        timeout: float | None = None,
-        max_concurrent: int = MAX_CONCURRENT,
-    ) -> Sampling:
+    def sampler(self, **options: Unpack[SamplerOptions]) -> Sampling:
         """Return a handler by which models answer what servers ask of them, apart from this conversation.
 
         Example:
@@ -412,21 +403,14 @@ class AsyncChat:
             TypeError: something is of the wrong kind.
             ValueError: `max_concurrent` is less than 1.
         """
-        if callable(getattr(preferred_model, "generate", None)):
-            preferred_model = self._models.add(cast("Model", preferred_model))
+        preferred = options.get("preferred_model")
+        if callable(getattr(preferred, "generate", None)):
+            options["preferred_model"] = self._models.add(cast("Model", preferred))
 
         async def complete(request: SamplingRequest) -> types.CreateMessageResult:
             return await sample(request, self._models.named(request.model), self._options, self._spend)
 
-        return Sampling(
-            complete,
-            preferred_model=preferred_model,
-            guard=guard,
-            allow_models=allow_models,
-            tools=tools,
-            timeout=timeout,
-            max_concurrent=max_concurrent,
-        )
+        return Sampling(complete, **options)
 
     def _spend(self, usage: Usage) -> None:
         self.usage += usage

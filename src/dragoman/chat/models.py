@@ -12,7 +12,6 @@ import asyncio
 import importlib.util
 import logging
 import os
-import random
 import re
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
@@ -24,6 +23,7 @@ from typing import Any
 from dragoman.chat.completions import ANTHROPIC, Answer, Memory, completion_messages, completion_tools
 from dragoman.chat.messages import Delta, Message, Model, ModelOptions, ToolSpec
 from dragoman.errors import ModelError
+from dragoman.runtime.backoff import backoff
 from dragoman.runtime.callables import invoke
 from dragoman.runtime.offload import offload
 from dragoman.types import Json
@@ -31,7 +31,7 @@ from dragoman.types import Json
 logger = logging.getLogger("dragoman.chat")
 
 MOST_TOKENS_BY_DEFAULT = 8192
-LONGEST_PAUSE = 60.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 MOST_MEMORIES = 1_000
 
 _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
@@ -212,7 +212,7 @@ class AnyLlm:
             return None
         if error.retry_after is not None:
             return error.retry_after
-        return min(0.5 * 2.0**attempt, LONGEST_PAUSE) * random.uniform(0.5, 1)  # noqa: S311
+        return backoff(attempt, FIRST_PAUSE, LONGEST_PAUSE)
 
     def _remember(self, answer: Answer) -> None:
         self._memories |= answer.memories()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterable
-from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from dragoman import types
 from dragoman.client.calling import call
+from dragoman.schema.naming import matches
 
 Verdict = Literal["allow", "ask", "deny"]
 Rule = str | Callable[..., Any]
@@ -83,5 +83,5 @@ def _rules(given: Rule | Iterable[Rule]) -> list[Rule]:
 
 async def _fits(rule: Rule, names: list[str], tool: Any, arguments: types.Json) -> bool:
     if isinstance(rule, str):
-        return any(fnmatchcase(name, rule) for name in names)
+        return matches([rule], *names)
     return bool(await call(rule, tool, copy.deepcopy(arguments)))

@@ -286,7 +286,7 @@ class _Driven:
         """Its asynchronous twin, for what runs on the loop of all blocking clients."""
         living = self._driver._living()
         if self._twin._client is not living:
-            self._twin = type(self._twin)(living, self.definition)
+            self._twin = self._twin._with(living)
         return self._twin
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:

@@ -11,6 +11,8 @@ from dragoman.errors import ValidationError
 from dragoman.protocol.uritemplate import UriTemplate
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from dragoman.client.client import AsyncClient
 
 D = TypeVar("D", bound=types.Tool | types.Prompt | types.Resource | types.ResourceTemplate)
@@ -71,6 +73,10 @@ class Bound(Generic[D]):
     def __init__(self, client: AsyncClient, definition: D) -> None:
         self._client = client
         self.definition = definition
+
+    def _with(self, client: AsyncClient) -> Self:
+        """Return the same, bound to another client."""
+        return type(self)(client, self.definition)
 
 
 class ToolView(View[types.Tool]):

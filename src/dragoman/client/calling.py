@@ -19,6 +19,7 @@ from typing import Any
 
 from dragoman.config import is_async
 from dragoman.runtime.callables import invoke
+from dragoman.runtime.tasks import is_being_cancelled
 
 LOGGER = logging.getLogger("dragoman.client")
 
@@ -56,8 +57,7 @@ async def call(function: Handler, *args: Any) -> Any:
         given = await invoke(function, *args)
         return await asyncio.wrap_future(given) if isinstance(given, Future) else given
     except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+        if is_being_cancelled():
             raise
         raise HandlerGaveUp("What the handler waited for was cancelled") from None
 

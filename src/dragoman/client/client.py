@@ -191,9 +191,7 @@ class AsyncClient(Face):
         self, cursor: str | None = None, *, meta: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> types.ListToolsResult:
         """Return one page of tools."""
-        return cast(
-            "types.ListToolsResult", await self._lists.page("tools", cursor, Options(meta=meta, timeout=timeout))
-        )
+        return await self._lists.page(types.ListToolsResult, cursor, Options(meta=meta, timeout=timeout))
 
     async def call_tool(
         self,
@@ -345,9 +343,7 @@ class AsyncClient(Face):
         self, cursor: str | None = None, *, meta: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> types.ListPromptsResult:
         """Return one page of prompts."""
-        return cast(
-            "types.ListPromptsResult", await self._lists.page("prompts", cursor, Options(meta=meta, timeout=timeout))
-        )
+        return await self._lists.page(types.ListPromptsResult, cursor, Options(meta=meta, timeout=timeout))
 
     async def get_prompt(
         self,
@@ -397,8 +393,7 @@ class AsyncClient(Face):
         self, cursor: str | None = None, *, meta: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> types.ListResourcesResult:
         """Return one page of resources."""
-        page = await self._lists.page("resources", cursor, Options(meta=meta, timeout=timeout))
-        return cast("types.ListResourcesResult", page)
+        return await self._lists.page(types.ListResourcesResult, cursor, Options(meta=meta, timeout=timeout))
 
     async def resource_templates(self, *, refresh: bool = False) -> list[AsyncBoundResourceTemplate]:
         """Return every resource template of the server; kept as long as the server says that it holds."""
@@ -418,8 +413,7 @@ class AsyncClient(Face):
         self, cursor: str | None = None, *, meta: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> types.ListResourceTemplatesResult:
         """Return one page of resource templates."""
-        page = await self._lists.page("resource_templates", cursor, Options(meta=meta, timeout=timeout))
-        return cast("types.ListResourceTemplatesResult", page)
+        return await self._lists.page(types.ListResourceTemplatesResult, cursor, Options(meta=meta, timeout=timeout))
 
     async def read_resource(
         self,

@@ -9,27 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import re
 from collections.abc import Mapping
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
 from dragoman.client.calling import LOGGER, Places, handler
-from dragoman.errors import InvalidParams, ValidationError
+from dragoman.errors import InsecureUrl, InvalidParams, ValidationError
 from dragoman.protocol import jsonrpc
+from dragoman.protocol.urls import host_of, is_http_url
 from dragoman.schema.branching import PeerSchema
 from dragoman.schema.compile import MASK, compiled, refuse
 from dragoman.schema.walk import mapping
 
 MAX_CONCURRENT = 8
 MOST_VIOLATIONS = 20
-SCHEMES = ("https", "http")
-_MISLEADING = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
 
 _ANY_FORM: types.Json = {"type": "object", "properties": {}}
 _Filled = dict[str, bool | int | float | str | list[str]]
@@ -275,12 +273,7 @@ def _content(filled: Any) -> types.Json:
 
 
 def _host(url: str | None) -> str:
-    try:
-        parts = urlsplit(url or "")
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        host = None
-    # urlsplit overlooks line breaks, and browsers take a backslash for a slash: another host than people see.
-    if not host or parts.scheme not in SCHEMES or _MISLEADING.search(url or ""):
-        raise ValidationError(f"The page to visit must have an http or https url, not {url!r}", "$.url")
-    return host
+    with suppress(InsecureUrl):
+        if url is not None and is_http_url(url):
+            return host_of(url)
+    raise ValidationError(f"The page to visit must have an http or https url, not {url!r}", "$.url")

@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-import random
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
@@ -29,6 +28,7 @@ from msgspec import Struct
 from dragoman.client.connection import Connection, broken
 from dragoman.errors import AuthError, ConnectError, HttpError, SessionExpired, Timeout, TransportError
 from dragoman.protocol.states import Transitions
+from dragoman.runtime.backoff import backoff
 
 Status = Literal["new", "connecting", "ready", "lost", "failed", "stopped"]
 
@@ -236,7 +236,7 @@ class Lifeline:
 
 async def pause(attempt: int, longest: float = LONGEST_PAUSE) -> None:
     """Wait before another attempt: longer each time, and scattered."""
-    await asyncio.sleep(min(FIRST_PAUSE * 2 ** min(attempt, 20), longest) * random.uniform(0.5, 1.5))  # noqa: S311
+    await asyncio.sleep(backoff(attempt, FIRST_PAUSE, longest))
 
 
 async def _retire(lost: Connection) -> None:

@@ -7,8 +7,8 @@ its request, so that `send` returns when the request is answered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 import msgspec
@@ -87,21 +87,13 @@ class DuplexLink:
 
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         """Open the transport."""
-        try:
+        with _told_as(ConnectError, "The transport cannot be opened"):
             await self.transport.open(receive, closed)
-        except DragomanError:
-            raise
-        except Exception as error:
-            raise ConnectError(f"The transport cannot be opened: {_said(error)}") from error
 
     async def send(self, message: Outgoing) -> None:
         """Send a message; its answer comes later."""
-        try:
+        with _told_as(TransportError, "The transport failed to send"):
             await self.transport.send(message.data)
-        except DragomanError:
-            raise
-        except Exception as error:
-            raise TransportError(f"The transport failed to send: {_said(error)}") from error
 
     def settle(self) -> None:
         """Do nothing: what the server says comes anyway."""
@@ -126,12 +118,8 @@ class OneMethodLink:
 
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:  # noqa: ARG002
         """Let the transport connect, if it knows how to."""
-        try:
+        with _told_as(ConnectError, "The transport cannot connect"):
             await self._call("connect")
-        except DragomanError:
-            raise
-        except Exception as error:
-            raise ConnectError(f"The transport cannot connect: {_said(error)}") from error
         self._receive = receive
 
     async def send(self, message: Outgoing) -> None:
@@ -139,12 +127,8 @@ class OneMethodLink:
         if self._receive is None:
             raise ConnectError("The transport is closed")
         method = "send_notification" if message.id is None else "send_request"
-        try:
+        with _told_as(TransportError, f"{method} failed"):
             response = await self._call(method, msgspec.json.decode(message.data))
-        except DragomanError:
-            raise
-        except Exception as error:
-            raise TransportError(f"{method} failed: {_said(error)}") from error
         if message.id is not None and self._receive is not None:
             self._answer(message, response, self._receive)
 
@@ -173,5 +157,12 @@ class OneMethodLink:
         await self._call("close")
 
 
-def _said(error: Exception) -> str:
-    return str(error) or type(error).__name__
+@contextmanager
+def _told_as(kind: type[TransportError], what: str) -> Iterator[None]:
+    """Raise what is no error of ours as one."""
+    try:
+        yield
+    except DragomanError:
+        raise
+    except Exception as error:
+        raise kind(f"{what}: {str(error) or type(error).__name__}") from error

@@ -34,6 +34,7 @@ from dragoman import types
 from dragoman.config import is_async
 from dragoman.runtime.callables import invoke
 from dragoman.runtime.offload import offload
+from dragoman.runtime.tasks import is_being_cancelled
 
 MOST_WAITING = 10_000
 WAITING_BYTES = 8 * 1024 * 1024
@@ -274,8 +275,7 @@ class Deliveries:
     def _survives(self, error: BaseException) -> bool:
         """Tell whether those that are due are delivered after such an error."""
         if isinstance(error, asyncio.CancelledError):
-            task = asyncio.current_task()
-            return task is not None and not task.cancelling()
+            return not is_being_cancelled()
         # The loop of blocking clients is everybody's: who wants to exit does so in a thread of theirs.
         return isinstance(error, Exception) or self.shares_loop
 

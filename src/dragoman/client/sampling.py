@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
@@ -19,6 +18,7 @@ from dragoman import types
 from dragoman.client.calling import LOGGER, Place, Places, handler
 from dragoman.errors import DragomanError, InternalError, InvalidParams, RpcError, ValidationError
 from dragoman.protocol import jsonrpc
+from dragoman.schema.naming import matches
 
 MAX_CONCURRENT = 8
 USER_REJECTED = -1
@@ -94,6 +94,17 @@ class _Guarded(SamplingRequest, kw_only=True):
     def message(self) -> str:
         """All text that the model is told."""
         return self.text
+
+
+class SamplerOptions(TypedDict, total=False):
+    """The options of a `Sampling` whose requests a chat answers; `preferred_model` may be a model too."""
+
+    guard: Any
+    preferred_model: Any
+    allow_models: str | Iterable[str] | None
+    tools: bool
+    timeout: float | None
+    max_concurrent: int
 
 
 class Sampling:
@@ -205,7 +216,7 @@ class Sampling:
         model = model or _fitting(request.hints, self._allowed)
         if model is None:
             raise Rejected(f"{REJECTED}: no model that is allowed fits it")
-        if not _is_allowed(model, self._allowed):
+        if not matches(self._allowed, model):
             raise Rejected(f"{REJECTED}: the model {model!r} is not allowed")
         return model
 
@@ -313,7 +324,7 @@ def _fitting(hints: list[str], allowed: list[str]) -> str | None:
     # MUST (2025-11-25): hints are evaluated in order; SHOULD: as parts of names.
     names = [model for model in allowed if not _is_pattern(model)]
     for hint in hints:
-        if _is_allowed(hint, allowed):
+        if matches(allowed, hint):
             return hint
         if found := [name for name in names if hint.casefold() in name.casefold()]:
             return found[0]
@@ -322,10 +333,6 @@ def _fitting(hints: list[str], allowed: list[str]) -> str | None:
 
 def _is_pattern(model: str) -> bool:
     return any(character in model for character in "*?[")
-
-
-def _is_allowed(model: str, allowed: list[str]) -> bool:
-    return any(model == name or fnmatchcase(model, name) for name in allowed)
 
 
 def _check_tool_results(messages: list[types.SamplingMessage]) -> None:

@@ -1,7 +1,7 @@
-"""Packages whose names are imported when they are first used (PEP 562).
+"""Packages whose names are imported when they are first used.
 
-A package imports its names `X as X` where type checkers read it, and says here which module has which names. `__all__`
-follows from that. Rejected: a stub file that is read at run time, because that costs every import of the package.
+Type checkers read the names from imports under `TYPE_CHECKING`. A module-level `__getattr__` would make them accept any
+name, so a package sets what `lazy` returns only where they do not look.
 """
 
 from __future__ import annotations
@@ -11,24 +11,19 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 
 
-def attach(
-    package: str, homes: Mapping[str, str]
-) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__` and `__all__` of a package, by the names that each of its modules has.
+def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a package; `homes` has the names of each module below it.
 
     Example:
-        __getattr__, __dir__, __all__ = attach(__name__, {"wire": "Frame Wire", "scripted": "ScriptedModel"})
+        __getattr__, __dir__, __all__ = lazy(__name__, {"contract": "Bus EventLog State Store"})
     """
-    home_of = {name: home for home, names in homes.items() for name in names.split()}
+    home_of = {name: f"{package}.{home}" for home, names in homes.items() for name in names.split()}
+    namespace = vars(sys.modules[package])
 
     def get(name: str) -> object:
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value: object = getattr(import_module(f"{package}.{home_of[name]}"), name)
-        setattr(sys.modules[package], name, value)
-        return value
+        found = namespace[name] = getattr(import_module(home_of[name]), name)
+        return found
 
-    def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *home_of})
-
-    return get, names, sorted(home_of)
+    return get, lambda: sorted({*namespace, *home_of}), sorted(home_of)

@@ -1,11 +1,11 @@
-"""Which task is running in a loop, and who cancelled it."""
+"""Which task is running in a loop, who cancelled it, and how one ends that nobody waits for."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 T = TypeVar("T")
 
@@ -42,3 +42,27 @@ def uncancelled() -> bool:
     """Take back one cancellation of the current task; tell whether there is no other."""
     task = asyncio.current_task()
     return task is not None and not task.uncancel()
+
+
+def runs_here(task: asyncio.Task[T] | None) -> TypeGuard[asyncio.Task[T]]:
+    """Tell whether a task is under way in this loop; one of another loop cannot be waited for."""
+    return task is not None and not task.done() and task.get_loop() is asyncio.get_running_loop()
+
+
+def is_being_cancelled() -> bool:
+    """Tell whether somebody cancels the task that is running, so that a cancellation it sees may be its own."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def look_at(task: asyncio.Future[Any]) -> None:
+    """Take note of what a task raised, so that nobody complains of an error that all who waited have left behind."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def end(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, and wait until it has ended, however it ends."""
+    task.cancel()
+    await asyncio.wait([task])
+    look_at(task)

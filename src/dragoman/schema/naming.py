@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
 
 LONGEST_NAME = 64
 
@@ -58,6 +59,11 @@ def tool_names(pairs: Iterable[tuple[str | None, str]]) -> list[str]:
 def _where_clashing(names: list[str], others: list[str]) -> list[str]:
     count = Counter(names)
     return [other if count[name] > 1 else name for name, other in zip(names, others, strict=True)]
+
+
+def matches(patterns: Iterable[str], *names: str) -> bool:
+    """Tell whether one of the names is, or fits, one of the patterns."""
+    return any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
 def property_alias(name: str) -> str:

@@ -5,7 +5,7 @@ Names are imported when they are first used: pytest loads the plugin of this pac
 
 from typing import TYPE_CHECKING
 
-from dragoman.runtime.lazy import attach
+from dragoman.runtime.lazy import lazy
 
 if TYPE_CHECKING:
     from dragoman.testing.connecting import connected as connected
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dragoman.testing.transports import check_transport as check_transport
     from dragoman.testing.wire import WirePeer as WirePeer
 else:
-    __getattr__, __dir__, __all__ = attach(
+    __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
             "connecting": "connected",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.runtime.tasks import OwnTask, current_task, is_running_here
+from dragoman.runtime.tasks import OwnTask, current_task, end, is_being_cancelled, is_running_here, runs_here
 
 
 async def forever() -> None:
@@ -64,3 +64,24 @@ def test_a_loop_runs_in_one_thread_alone():
         other.close()
 
     asyncio.run(compare())
+
+
+def test_a_task_that_is_ended_has_ended_and_is_nobodys_error():
+    async def fail_when_cancelled() -> None:
+        try:
+            await forever()
+        except asyncio.CancelledError:
+            assert is_being_cancelled()
+            raise ValueError("nobody looks at this") from None
+
+    async def run() -> None:
+        task = asyncio.create_task(fail_when_cancelled())
+        await asyncio.sleep(0)
+        assert runs_here(task)
+        assert not is_being_cancelled()
+        await end(task)
+        assert task.done()
+        assert not runs_here(task)
+        assert not runs_here(None)
+
+    asyncio.run(run())

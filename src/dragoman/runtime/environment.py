@@ -1,6 +1,6 @@
-"""What the environment says of a connection: which proxy to take, and who one is.
+"""What the environment says of a connection to a server: which proxy it takes, and with which credentials.
 
-It is asked once per connection: reading files and asking the system is too slow for every request.
+Reading files and asking the system is slow: a connection asks once, not for every request.
 """
 
 from __future__ import annotations
@@ -9,29 +9,30 @@ import logging
 import netrc
 import os
 from base64 import b64encode
-from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from yarl import URL
+from dragoman.protocol.urls import is_loopback, port_of
+from dragoman.runtime.network import Network
 
 _logger = logging.getLogger("dragoman.client")
 
 
-def proxy_for(url: URL) -> str | None:
-    """Return the proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY name; none for this machine itself."""
-    if url.host is None or _is_loopback(url.host):
+def proxy_for(url: str, network: Network) -> str | None:
+    """Return the proxy of `network`, or the one that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY name.
+
+    The environment has none for this machine itself.
+    """
+    if network.proxy is not None or not network.trust_env:
+        return network.proxy
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if not host or is_loopback(host) or host.endswith(".localhost"):
         return None
     proxies = getproxies()
-    found = proxies.get(url.scheme) or proxies.get("all")
-    return None if not found or proxy_bypass(f"{url.host}:{url.port}") else found
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+    found = proxies.get(parts.scheme) or proxies.get("all")
+    return None if not found or proxy_bypass(f"{host}:{port_of(parts)}") else found
 
 
 def netrc_authorization(host: str) -> str | None:

@@ -1,7 +1,7 @@
 import pytest
-from yarl import URL
 
-from dragoman.transports.environment import netrc_authorization, proxy_for
+from dragoman.runtime.environment import netrc_authorization, proxy_for
+from dragoman.runtime.network import Network
 
 
 @pytest.mark.covers("CHT-21")
@@ -10,14 +10,16 @@ def test_proxies_of_the_environment_are_for_other_machines(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("http_proxy", "http://proxy:3128")
     monkeypatch.setenv("no_proxy", "internal.example, plain:8080")
-    assert proxy_for(URL("http://example.com/mcp")) == "http://proxy:3128"
-    assert proxy_for(URL("http://plain/")) == "http://proxy:3128"
+    assert proxy_for("http://example.com/mcp", Network()) == "http://proxy:3128"
+    assert proxy_for("http://plain/", Network()) == "http://proxy:3128"
     for url in ("https://example.com/", "http://a.internal.example/", "http://plain:8080/"):
-        assert proxy_for(URL(url)) is None
+        assert proxy_for(url, Network()) is None
     for url in ("http://127.0.0.1:8000/", "http://localhost/", "http://[::1]/", "http://a.localhost/"):
-        assert proxy_for(URL(url)) is None
+        assert proxy_for(url, Network()) is None
     monkeypatch.setenv("all_proxy", "http://all:1")
-    assert proxy_for(URL("https://example.com/")) == "http://all:1"
+    assert proxy_for("https://example.com/", Network()) == "http://all:1"
+    assert proxy_for("https://example.com/", Network(trust_env=False)) is None
+    assert proxy_for("http://localhost/", Network(proxy="http://own:1")) == "http://own:1"
 
 
 @pytest.mark.covers("CHT-21")
