@@ -54,40 +54,32 @@ async def _within(around: Middleware, call: Call, serve: Next) -> Any:
 
 async def observed(call: Call, serve: Next) -> Any:
     """Serve a request with its hooks around it, and return its result."""
-    configuration = call.settings.configuration
-    data: dict[str, Any] = {"method": call.request.method.name}
-    if configuration.instrument_server_context:
-        data["server_context"] = call.server_context
-    return await _observe(call.server, call, serve, data, configuration)
+    return await _observe(call.server, call, serve, call.request.method.name, call.server_context)
 
 
 async def observe_refusal(server: Server, method: str, error: BaseException, caller: eras.Caller | None = None) -> None:
     """Let the hooks know of a request that is refused before any handler is found for it."""
-    configuration = server.settings.configuration
-    # A name that a client made up would make a label of whatever it sends.
-    data: dict[str, Any] = {"method": method if method in server.offer.known else UNSUPPORTED}
-    if configuration.instrument_server_context:
-        data["server_context"] = server.server_context
 
     async def refuse() -> None:
         raise error
 
+    # A name that a client made up would make a label of whatever it sends.
+    known = method if method in server.offer.known else UNSUPPORTED
     try:
-        await _observe(server, None, refuse, data, configuration, caller)
+        await _observe(server, None, refuse, known, server.server_context, caller)
     except BaseException as raised:
         if raised is not error:
             raise
 
 
 async def _observe(
-    server: Server,
-    call: Call | None,
-    handler: Next,
-    data: dict[str, Any],
-    configuration: Configuration,
-    caller: eras.Caller | None = None,
+    server: Server, call: Call | None, serve: Next, method: str, context: Any, caller: eras.Caller | None = None
 ) -> Any:
-    observation = _Observation(call, handler, data, caller)
+    configuration = server.settings.configuration
+    data: dict[str, Any] = {"method": method}
+    if configuration.instrument_server_context:
+        data["server_context"] = context
+    observation = _Observation(call, serve, data, caller)
     started = time.perf_counter()
     try:
         return await _around(server, call, observation, configuration)
