@@ -24,6 +24,7 @@ from dragoman.server.retention import Retention
 from dragoman.server.sessions import Sessions
 from dragoman.server.streams import STREAM_LIFE
 from dragoman.server.workers import Workers
+from dragoman.transports.contract import FunctionSink
 from scenarios.client_peer import scenario
 from scenarios.http_peer import SECRET
 from unit.client.test_lifeline import Connection as ScriptedConnection
@@ -67,7 +68,7 @@ def test_every_state_can_be_reached_and_is_explained_at_the_head_of_its_file(mod
     ],
 )
 async def test_a_connection_of_a_server_ends_its_input_and_is_closed(happens, states):
-    one, seen = Connection(Server(), lambda data: None), []
+    one, seen = Connection(Server(), FunctionSink(lambda data: None)), []
     assert one._state == "open"
     for event in happens:
         one.receive_end() if event == "end" else one.close()

@@ -82,7 +82,7 @@ def test_the_completion_of_a_template_that_is_registered_is_a_change(way):
     if way == "added":
         registry.add_resource(template)
     else:
-        registry.replace_resources(templates=[template])
+        registry.replace(resource_templates=[template])
     changes.clear()
     template.complete("x")(lambda value: [])
     assert len(changes) == 1
