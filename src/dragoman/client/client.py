@@ -267,7 +267,7 @@ class AsyncClient(Face):
     def _call(self, name: str, params: dict[str, Any], options: Options) -> Coroutine[Any, Any, types.CallToolResult]:
         connection = self._core.lifeline.latest
         # What is known goes with the connection.
-        known = None if connection is None or not connection.is_alive else self._core.catalog.tools.get(name)
+        known = None if connection is None or connection.state != "alive" else self._core.catalog.tools.get(name)
         options.mirrored = None if known is None else known.plan
         if options.is_safe is None and known is not None and self.trusted:
             options.is_safe = known.is_idempotent

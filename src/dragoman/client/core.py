@@ -309,7 +309,7 @@ class Core:
             if self._loop is not asyncio.get_running_loop():
                 await self.start()
             connection = self.lifeline.latest
-            if connection is None or not connection.is_alive:
+            if connection is None or connection.state != "alive":
                 connection = await self.lifeline.connection()
             try:
                 raw = await connection.request(method, given, filled)

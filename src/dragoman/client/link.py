@@ -7,9 +7,9 @@ its request, so that `send` returns when the request is answered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NoReturn, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -87,13 +87,17 @@ class DuplexLink:
 
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         """Open the transport."""
-        with _told_as(ConnectError, "The transport cannot be opened"):
+        try:
             await self.transport.open(receive, closed)
+        except Exception as error:
+            _raise(error, ConnectError, "The transport cannot be opened")
 
     async def send(self, message: Outgoing) -> None:
         """Send a message; its answer comes later."""
-        with _told_as(TransportError, "The transport failed to send"):
+        try:
             await self.transport.send(message.data)
+        except Exception as error:
+            _raise(error, TransportError, "The transport failed to send")
 
     def settle(self) -> None:
         """Do nothing: what the server says comes anyway."""
@@ -118,8 +122,10 @@ class OneMethodLink:
 
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:  # noqa: ARG002
         """Let the transport connect, if it knows how to."""
-        with _told_as(ConnectError, "The transport cannot connect"):
+        try:
             await self._call("connect")
+        except Exception as error:
+            _raise(error, ConnectError, "The transport cannot connect")
         self._receive = receive
 
     async def send(self, message: Outgoing) -> None:
@@ -127,8 +133,10 @@ class OneMethodLink:
         if self._receive is None:
             raise ConnectError("The transport is closed")
         method = "send_notification" if message.id is None else "send_request"
-        with _told_as(TransportError, f"{method} failed"):
+        try:
             response = await self._call(method, msgspec.json.decode(message.data))
+        except Exception as error:
+            _raise(error, TransportError, f"{method} failed")
         if message.id is not None and self._receive is not None:
             self._answer(message, response, self._receive)
 
@@ -157,12 +165,8 @@ class OneMethodLink:
         await self._call("close")
 
 
-@contextmanager
-def _told_as(kind: type[TransportError], what: str) -> Iterator[None]:
-    """Raise what is no error of ours as one."""
-    try:
-        yield
-    except DragomanError:
-        raise
-    except Exception as error:
-        raise kind(f"{what}: {str(error) or type(error).__name__}") from error
+def _raise(error: Exception, kind: type[TransportError], what: str) -> NoReturn:
+    """Raise an error as it is if it is one of ours, and else as one of ours."""
+    if isinstance(error, DragomanError):
+        raise error
+    raise kind(f"{what}: {str(error) or type(error).__name__}") from error
