@@ -40,6 +40,10 @@ class Session:
         self.elicitations: dict[str, None] | None = None
         """The pages that its user was sent to and that it was not told the end of, by their elicitation ids."""
 
+    def begin(self, caller: eras.Caller) -> None:
+        """Note who the client says it is."""
+        self.caller = caller
+
     def elicited(self, id: str) -> None:
         """Note that the client's user was sent to a page; the oldest is forgotten when there are too many."""
         if self.elicitations is None:

@@ -62,7 +62,7 @@ class Connection:
         self._sink = sink
         self._send = sink.send
         self._peer = Peer(server.limits)
-        self._session = Session()
+        self._session = _Session(self._peer)
         self._running: dict[Any, Call] = {}
         self._refusing: set[asyncio.Task[Any] | None] = set()
         self._subscriptions: dict[Subscription, asyncio.Future[None]] = {}
@@ -323,8 +323,6 @@ class Connection:
             self._refusing.discard(task)
 
     def _reply(self, id: types.RequestId, answer: Answer) -> None:
-        if self._session.caller is not None:
-            self._peer.version = self._session.caller.version
         data = self._peer.finish(id, answer)
         if type(data) is bytes:
             self._send(data)
@@ -334,6 +332,20 @@ class Connection:
     def _write(self, data: bytes | None) -> None:
         if data is not None:
             self._send(data)
+
+
+class _Session(Session):
+    """What a connection remembers of its client; the peer speaks the version that the handshake agrees on."""
+
+    __slots__ = ("_peer",)
+
+    def __init__(self, peer: Peer) -> None:
+        super().__init__()
+        self._peer = peer
+
+    def begin(self, caller: eras.Caller) -> None:
+        super().begin(caller)
+        self._peer.version = caller.version
 
 
 def _discard(_: bytes) -> None:

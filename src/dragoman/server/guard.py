@@ -111,8 +111,10 @@ class Guard:
     def _serves_origin(self, origin: str, host: str | None) -> bool:
         if "*" in self._origins or origin in self._origins:
             return True
+        if host is None or "@" in origin:  # no browser names a user in an origin
+            return False
         try:
-            return host is not None and origin_of(origin) == origin_of(f"{origin.partition(':')[0]}://{host}")
+            return origin_of(origin) == origin_of(f"{origin.partition(':')[0]}://{host}")
         except InsecureUrl:
             return False
 

@@ -47,9 +47,10 @@ def initialize(server: Server, call: Call) -> Any:
     """Begin a session."""
     if call.session.caller is not None:
         raise InvalidRequest("The session is initialized already")
-    result, call.session.caller = eras.initialize(
+    result, caller = eras.initialize(
         call.request.params, server.offer, _declared(server, call), server.info, server.instructions
     )
+    call.session.begin(caller)
     return result
 
 
