@@ -30,6 +30,8 @@ DragomanError
   ModelError(status, retry_after)   a language model cannot be asked, or did not answer to the end
   RoundLimit                        a language model called tools for too many rounds
   ToolError(message, result)        what went wrong in a tool, for the model to read
+    NotAccepted(action)             the user declined or cancelled a question, so that it has no answer
+  Rejected                          a client's model is not asked what a server wants to ask it
   Cancelled                         the client gave the request up; nothing is answered
   InputNeeded(requests, state)      the server needs answers that this client cannot give by itself
   ConfigError(file, server, field)  a configuration says nothing that can be used; also a ValueError
@@ -329,6 +331,28 @@ class ToolError(DragomanError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.args[0], self.result)
+
+
+class NotAccepted(ToolError):
+    """The user declined or cancelled a question, and its `content` was read; `action` says which of the two."""
+
+    def __init__(self, action: str) -> None:
+        super().__init__(f"The user did not accept: {action}")
+        self.action = action
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.action,)
+
+
+class Rejected(DragomanError):
+    """Raise it in a sampling handler to refuse the request; the server is told the message.
+
+    Example:
+        raise Rejected("Not while I am in a meeting")
+    """
+
+    def __init__(self, message: str = "Sampling request was rejected") -> None:
+        super().__init__(message)
 
 
 class Cancelled(DragomanError):

@@ -166,7 +166,9 @@ def _name_of(function: Any) -> str:
 Defined = TypeVar("Defined")
 
 
-def decorated(make: Callable[..., Defined], given: Callable[..., Any] | str | None, options: dict[str, Any]) -> Any:
+def decorated(
+    make: Callable[..., Defined], given: Callable[P, R] | str | None, options: dict[str, Any]
+) -> Defined | Callable[[Callable[P, R]], Defined]:
     """Return what a decorator gives: a definition of a function, or a decorator; a string names what it defines.
 
     Raises:

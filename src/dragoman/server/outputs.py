@@ -21,12 +21,12 @@ from dragoman.errors import ValidationError
 from dragoman.protocol.fields import wrap_schema, wraps
 from dragoman.server.annotations import Codec, Unresolved
 from dragoman.server.questions import InputRequired
-from dragoman.server.results import Audio, Image, ToolResult, content_blocks, holds_content, is_block, is_content
+from dragoman.server.results import Audio, File, Image, ToolResult, content_blocks, holds_content, is_block, is_content
 from dragoman.server.schemas import OutputSchema
 from dragoman.server.shapes import encode_hook, union_of
 from dragoman.types.content import Block
 
-_CONTENT = (Image, Audio, Block, types.ResourceContents, types.UnknownContent)
+_CONTENT = (Image, Audio, File, Block, types.ResourceContents, types.UnknownContent)
 _FULL = (ToolResult, types.Result, InputRequired)
 _SEQUENCES = (list, tuple, Sequence)
 _PLAIN = frozenset((str, int, float, bool, dict))

@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw, UnsetType
 from dragoman import types
 from dragoman.errors import DefinitionError, InvalidParams
 from dragoman.server.call import Call
-from dragoman.server.completion import Completers
+from dragoman.server.completion import Completer, Completers
 from dragoman.server.definition import Definition, P, Parameters, R, Returned, decorated, settled_value
 from dragoman.server.questions import InputRequired
 from dragoman.server.results import prompt_result, wire_objects
@@ -76,7 +76,7 @@ class Prompt(Definition[Parameters, Returned]):
         """The completions of the prompt's arguments."""
         return self._completers
 
-    def complete(self, argument: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def complete(self, argument: str) -> Callable[[Completer], Completer]:
         """Complete an argument of the prompt by the decorated function.
 
         Example:
@@ -137,7 +137,18 @@ def prompt(
     icons: Iterable[types.Icon | types.Json] = (),
     inline: bool = False,
 ) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
-def prompt(function: Callable[..., Any] | str | None = None, /, **options: Any) -> Any:
+def prompt(
+    given: Callable[P, R] | str | None = None,
+    /,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    arguments: Iterable[types.PromptArgument | types.Json] | None = None,
+    meta: types.Json | None = None,
+    icons: Iterable[types.Icon | types.Json] = (),
+    inline: bool = False,
+) -> Prompt[P, R] | Callable[[Callable[P, R]], Prompt[P, R]]:
     """Make a prompt of a function, for any server.
 
     Example:
@@ -148,4 +159,13 @@ def prompt(function: Callable[..., Any] | str | None = None, /, **options: Any) 
     Raises:
         DefinitionError: the function cannot be a prompt; the message says why.
     """
-    return decorated(Prompt.define, function, options)
+    options = {
+        "name": name,
+        "title": title,
+        "description": description,
+        "arguments": arguments,
+        "meta": meta,
+        "icons": icons,
+        "inline": inline,
+    }
+    return decorated(Prompt[P, R].define, given, options)

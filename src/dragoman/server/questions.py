@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, cast
 
 from msgspec import MsgspecError, Raw, Struct, convert, to_builtins
 
 from dragoman import types
-from dragoman.errors import DefinitionError, InvalidParams, UrlElicitationRequired, ValidationError
+from dragoman.errors import DefinitionError, InvalidParams, NotAccepted, UrlElicitationRequired, ValidationError
 from dragoman.server.annotations import Codec
 from dragoman.server.forms import filled_in, form_schema
 
@@ -23,40 +23,78 @@ T = TypeVar("T")
 Capability = tuple[str, ...]
 
 
-class ElicitResult(Struct, Generic[T], frozen=True):
-    """What the user did with a question: `action` is accept, decline or cancel; `content` is there when accepted."""
+class ElicitResult(Generic[T]):
+    """What the user did with a question.
 
-    action: Literal["accept", "decline", "cancel"]
-    content: T | None = None
+    Example:
+        answer = await ctx.elicit("How long?", Stay)
+        if answer.accepted:
+            book(answer.content.nights)
+
+    `content` is what was filled in; it raises `NotAccepted` if the user declined or cancelled.
+    """
+
+    __slots__ = ("_content", "action")
+
+    def __init__(self, action: Literal["accept", "decline", "cancel"], content: T | None = None) -> None:
+        self.action: Literal["accept", "decline", "cancel"] = action
+        self._content = content
 
     @property
     def accepted(self) -> bool:
         """Whether the user accepted."""
         return self.action == "accept"
 
+    @property
+    def content(self) -> T:
+        """What the user filled in.
 
-class Elicit:
+        Raises:
+            NotAccepted: the user declined or cancelled. A tool that does not catch it tells the model so.
+        """
+        if self.action != "accept":
+            raise NotAccepted(self.action)
+        return cast("T", self._content)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ElicitResult) and (self.action, self._content) == (other.action, other._content)
+
+    __hash__ = None  # type: ignore[assignment]  # what was filled in may be a dict
+
+    def __repr__(self) -> str:
+        return f"ElicitResult(action={self.action!r}, content={self._content!r})"
+
+
+class Elicit(Generic[T]):
     """A form for the user: a message, and the schema of what to fill in.
 
     Example:
         Elicit("Which units?", Units)
 
-    `schema` is a dataclass, TypedDict, Struct, pydantic model or a JSON Schema, flat and of simple fields.
+    `schema` is a dataclass, TypedDict, Struct, pydantic model or a JSON Schema, flat and of simple fields; or the type
+    of a single field, such as `str`, `int`, `bool` or an Enum, which is asked for as `value`.
 
     Raises:
         DefinitionError: a field is nothing that a form can have.
     """
 
-    def __init__(self, message: str, schema: Any) -> None:
+    def __init__(self, message: str, schema: type[T] | Mapping[str, Any]) -> None:
         self._message = message
         if isinstance(schema, Mapping):
             form_schema(schema)
             self._schema = dict(schema)
             self._read: Callable[[types.Json], Any] = _reader(self._schema)
-        else:
-            codec = Codec(schema, "The schema of a form")
+            return
+        codec = Codec(schema, "The schema of a form")
+        if codec.schema.get("type") == "object":
             self._schema = form_schema(codec.schema, schema)
             self._read = codec.convert
+        else:
+            # One field: the protocol has only forms, which are objects.
+            form = TypedDict("form", {"value": schema})  # type: ignore[valid-type]  # noqa: UP013
+            whole = Codec(form, "The schema of a form")
+            self._schema = form_schema(whole.schema, form)
+            self._read = lambda content: whole.convert(content)["value"]
 
     capabilities: Sequence[Capability] = (("elicitation", "form"),)
     method = "elicitation/create"
@@ -65,7 +103,7 @@ class Elicit:
         """Return the question as it is asked."""
         return types.ElicitRequest(types.ElicitRequestParams(self._message, mode="form", requested_schema=self._schema))
 
-    def read(self, raw: Raw) -> ElicitResult[Any]:
+    def read(self, raw: Raw) -> ElicitResult[T]:
         """Return what the answer means."""
         result = _decode(raw, types.ElicitResult)
         if result.action != "accept":
@@ -99,6 +137,18 @@ class ElicitUrl:
         return ElicitResult(_decode(raw, types.ElicitResult).action)
 
 
+class Defined(Protocol):
+    """A tool with its definition: one of the author's, or one that a client found."""
+
+    @property
+    def definition(self) -> types.Tool:
+        """What is listed."""
+
+
+Offered = types.Tool | Defined | types.Json
+"""A tool that the client's model may use: a definition, a plain dict of one, or what has one."""
+
+
 class Sample:
     """A question to the client's model.
 
@@ -122,7 +172,7 @@ class Sample:
         temperature: float | None = None,
         stop_sequences: Iterable[str] | None = None,
         metadata: types.Json | None = None,
-        tools: Iterable[Any] | None = None,
+        tools: Iterable[Offered] | None = None,
         tool_choice: types.ToolChoice | types.Json | None = None,
     ) -> None:
         from dragoman.server.results import wire_object
@@ -168,7 +218,7 @@ class ListRoots:
         return _decode(raw, types.ListRootsResult).roots
 
 
-Question = Elicit | ElicitUrl | Sample | ListRoots
+Question = Elicit[Any] | ElicitUrl | Sample | ListRoots
 
 
 class RunEnded(BaseException):
@@ -186,7 +236,7 @@ class InputRequired:
         DefinitionError: it has neither questions nor a state, so that nothing would change from run to run.
     """
 
-    def __init__(self, questions: Mapping[str, Question] | None = None, state: Any = None) -> None:
+    def __init__(self, questions: Mapping[str, Question] | None = None, state: object = None) -> None:
         if not questions and state is None:
             raise DefinitionError('InputRequired needs questions, such as {"city": Elicit(...)}, or a state')
         self.questions = dict(questions or {})

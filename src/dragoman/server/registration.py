@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, TypeVar, cast, overload
 
 from dragoman import types
 from dragoman.config import is_async
@@ -14,12 +14,15 @@ from dragoman.server.definition import P, R, decorated
 from dragoman.server.hook import Hook
 from dragoman.server.instrument import Middleware
 from dragoman.server.prompts import Prompt
-from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, Registry
-from dragoman.server.resources import Resource, ResourceOptions, ResourceTemplate, resource
+from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, Definitions, Registry
+from dragoman.server.resources import Resource, ResourceTemplate, resource
 from dragoman.server.schemas import InputSchema, OutputSchema
 from dragoman.server.tools import Tool
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., object])
+OwnTool = TypeVar("OwnTool", bound=Tool[..., Any])
+OwnPrompt = TypeVar("OwnPrompt", bound=Prompt[..., Any])
+OwnResource = TypeVar("OwnResource", bound=Resource[..., Any] | ResourceTemplate[..., Any])
 
 
 class Registration:
@@ -59,7 +62,23 @@ class Registration:
         scopes: Sequence[str] = (),
         wrap_result: bool = True,
     ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-    def tool(self, function: Callable[..., Any] | str | None = None, /, **options: Any) -> Any:
+    def tool(
+        self,
+        given: Callable[P, R] | str | None = None,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        input_schema: InputSchema | types.Json | None = None,
+        output_schema: OutputSchema | types.Json | None = None,
+        annotations: types.ToolAnnotations | types.Json | None = None,
+        meta: types.Json | None = None,
+        icons: Iterable[types.Icon | types.Json] = (),
+        inline: bool = False,
+        scopes: Sequence[str] = (),
+        wrap_result: bool = True,
+    ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
         """Register a function as a tool.
 
         Example:
@@ -72,7 +91,23 @@ class Registration:
             DefinitionError: the function cannot be a tool; the message says why.
             ToolNotUnique: there is a tool of that name.
         """
-        return decorated(lambda function, **options: self.add_tool(Tool.define(function, **options)), function, options)
+        options = {
+            "name": name,
+            "title": title,
+            "description": description,
+            "input_schema": input_schema,
+            "output_schema": output_schema,
+            "annotations": annotations,
+            "meta": meta,
+            "icons": icons,
+            "inline": inline,
+            "scopes": scopes,
+            "wrap_result": wrap_result,
+        }
+        return decorated(self._define_tool, given, options)
+
+    def _define_tool(self, function: Callable[P, R], **options: Any) -> Tool[P, R]:
+        return self.add_tool(Tool.define(function, **options))
 
     @overload
     def prompt(self, function: Callable[P, R], /) -> Prompt[P, R]: ...
@@ -90,7 +125,19 @@ class Registration:
         icons: Iterable[types.Icon | types.Json] = (),
         inline: bool = False,
     ) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
-    def prompt(self, function: Callable[..., Any] | str | None = None, /, **options: Any) -> Any:
+    def prompt(
+        self,
+        given: Callable[P, R] | str | None = None,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        arguments: Iterable[types.PromptArgument | types.Json] | None = None,
+        meta: types.Json | None = None,
+        icons: Iterable[types.Icon | types.Json] = (),
+        inline: bool = False,
+    ) -> Prompt[P, R] | Callable[[Callable[P, R]], Prompt[P, R]]:
         """Register a function as a prompt.
 
         Example:
@@ -101,12 +148,35 @@ class Registration:
         Raises:
             DefinitionError: the function cannot be a prompt; the message says why.
         """
-        return decorated(
-            lambda function, **options: self.add_prompt(Prompt.define(function, **options)), function, options
-        )
+        options = {
+            "name": name,
+            "title": title,
+            "description": description,
+            "arguments": arguments,
+            "meta": meta,
+            "icons": icons,
+            "inline": inline,
+        }
+        return decorated(self._define_prompt, given, options)
+
+    def _define_prompt(self, function: Callable[P, R], **options: Any) -> Prompt[P, R]:
+        return self.add_prompt(Prompt.define(function, **options))
 
     def resource(
-        self, uri: str, /, **options: Unpack[ResourceOptions]
+        self,
+        uri: str,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        annotations: types.Annotations | types.Json | None = None,
+        size: int | None = None,
+        meta: types.Json | None = None,
+        icons: Iterable[types.Icon | types.Json] = (),
+        inline: bool = False,
+        unsafe_paths: bool = False,
     ) -> Callable[[Callable[P, R]], Resource[P, R] | ResourceTemplate[P, R]]:
         """Register a function as the reader of a resource, or of a template when the URI has variables.
 
@@ -114,13 +184,29 @@ class Registration:
             @server.resource("users://{user_id}/profile")
             def profile(user_id: int) -> dict: ...
 
-        The options are those of `dragoman.resource`.
-
         Raises:
             DefinitionError: the URI or the function's parameters cannot be served.
         """
-        make = resource(uri, **options)
-        return lambda function: self.add_resource(make(function))
+        make = resource(
+            uri,
+            name=name,
+            title=title,
+            description=description,
+            mime_type=mime_type,
+            annotations=annotations,
+            size=size,
+            meta=meta,
+            icons=icons,
+            inline=inline,
+            unsafe_paths=unsafe_paths,
+        )
+
+        def register(function: Callable[P, R]) -> Resource[P, R] | ResourceTemplate[P, R]:
+            made = make(function)
+            self.registry.add_resource(made)
+            return made
+
+        return register
 
     def method(self, name: str) -> Callable[[Function], Function]:
         """Serve a JSON-RPC method of your own: parameters by name, or all of them as one `params`.
@@ -194,7 +280,7 @@ class Registration:
                 f"Middleware must be async, and {function!r} is not: write `async def around(request, call_next)` and"
                 " return what call_next() gives"
             )
-        self._middleware.append(function)
+        self._middleware.append(cast("Middleware", function))
         return function
 
     @property
@@ -207,7 +293,7 @@ class Registration:
         return list(self.registry.tools.values())
 
     @tools.setter
-    def tools(self, tools: Iterable[Any]) -> None:
+    def tools(self, tools: Definitions) -> None:
         self.registry.replace(tools=tools)
 
     @property
@@ -216,7 +302,7 @@ class Registration:
         return list(self.registry.prompts.values())
 
     @prompts.setter
-    def prompts(self, prompts: Iterable[Any]) -> None:
+    def prompts(self, prompts: Definitions) -> None:
         self.registry.replace(prompts=prompts)
 
     @property
@@ -225,7 +311,7 @@ class Registration:
         return list(self.registry.resources.values())
 
     @resources.setter
-    def resources(self, resources: Iterable[Any]) -> None:
+    def resources(self, resources: Definitions) -> None:
         self.registry.replace_resources(resources=resources)
 
     @property
@@ -234,10 +320,14 @@ class Registration:
         return list(self.registry.templates.values())
 
     @resource_templates.setter
-    def resource_templates(self, templates: Iterable[Any]) -> None:
+    def resource_templates(self, templates: Definitions) -> None:
         self.registry.replace_resources(templates=templates)
 
-    def add_tool(self, tool: Any) -> AnyTool:
+    @overload
+    def add_tool(self, tool: OwnTool | type[OwnTool]) -> OwnTool: ...
+    @overload
+    def add_tool(self, tool: Callable[P, R]) -> Tool[P, R]: ...
+    def add_tool(self, tool: Callable[..., object]) -> AnyTool:
         """Register a Tool, a Tool class or a function.
 
         Raises:
@@ -245,13 +335,17 @@ class Registration:
         """
         return self.registry.add_tool(tool)
 
-    def add_prompt(self, prompt: Any) -> AnyPrompt:
+    @overload
+    def add_prompt(self, prompt: OwnPrompt | type[OwnPrompt]) -> OwnPrompt: ...
+    @overload
+    def add_prompt(self, prompt: Callable[P, R]) -> Prompt[P, R]: ...
+    def add_prompt(self, prompt: Callable[..., object]) -> AnyPrompt:
         """Register a Prompt, a Prompt class or a function."""
         return self.registry.add_prompt(prompt)
 
-    def add_resource(self, definition: Any) -> Any:
+    def add_resource(self, definition: OwnResource | type[OwnResource]) -> OwnResource:
         """Register a Resource or ResourceTemplate, or a class of either."""
-        return self.registry.add_resource(definition)
+        return cast("OwnResource", self.registry.add_resource(definition))
 
     def remove_tool(self, tool: AnyTool | str) -> None:
         """Take a tool out, by itself or by its name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from types import CoroutineType
-from typing import Any, ClassVar, TypedDict, Unpack
+from typing import Any, ClassVar
 
 from msgspec import Raw
 
@@ -14,7 +14,7 @@ from dragoman.errors import DefinitionError, ResourceNotFound
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.uritemplate import UriTemplate
 from dragoman.server.call import Call
-from dragoman.server.completion import Completers
+from dragoman.server.completion import Completer, Completers
 from dragoman.server.definition import Definition, P, Parameters, R, Returned, settled_value, snake_case
 from dragoman.server.questions import InputRequired
 from dragoman.server.results import resource_result, wire_object
@@ -112,6 +112,14 @@ class Resource(_Readable[Parameters, Returned]):
                 f" URI as {{{self.signature.parameters[0].name}}}, or remove them"
             )
 
+    def complete(self, variable: str) -> Callable[[Completer], Completer]:
+        """Refuse to complete a variable, as a fixed URI has none; a resource may be of either kind.
+
+        Raises:
+            DefinitionError: always.
+        """
+        raise DefinitionError(f"The resource {self.uri!r} has no variable {variable!r} to complete: its URI is fixed")
+
     def read_at(self, call: Call, uri: str) -> Any:
         """Read the resource."""
         return self.run(call, uri, _NO_VARIABLES)
@@ -173,7 +181,7 @@ class ResourceTemplate(_Readable[Parameters, Returned]):
         """The completions of the template's variables."""
         return self._completers
 
-    def complete(self, variable: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def complete(self, variable: str) -> Callable[[Completer], Completer]:
         """Complete a variable of the template by the decorated function.
 
         Raises:
@@ -207,25 +215,20 @@ class ResourceTemplate(_Readable[Parameters, Returned]):
             raise ResourceNotFound(uri) from None
 
 
-class ResourceOptions(TypedDict, total=False):
-    """The options of a resource or template that is made of a function."""
-
-    name: str | None
-    title: str | None
-    description: str | None
-    mime_type: str | None
-    annotations: types.Annotations | types.Json | None
-    size: int | None
-    """How many bytes it has; for a fixed URI alone."""
-    meta: types.Json | None
-    icons: Iterable[types.Icon | types.Json]
-    inline: bool
-    unsafe_paths: bool
-    """Let variables of a template hold paths that climb out."""
-
-
 def resource(
-    uri: str, /, **options: Unpack[ResourceOptions]
+    uri: str,
+    /,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    mime_type: str | None = None,
+    annotations: types.Annotations | types.Json | None = None,
+    size: int | None = None,
+    meta: types.Json | None = None,
+    icons: Iterable[types.Icon | types.Json] = (),
+    inline: bool = False,
+    unsafe_paths: bool = False,
 ) -> Callable[[Callable[P, R]], Resource[P, R] | ResourceTemplate[P, R]]:
     """Make a resource, or a template when the URI has variables, of a function, for any server.
 
@@ -234,21 +237,27 @@ def resource(
         def profile(user_id: int) -> dict:
             return {"id": user_id}
 
+    `size` is how many bytes it has, for a fixed URI alone. `unsafe_paths` lets variables of a template hold paths that
+    climb out.
+
     Raises:
         DefinitionError: the URI or the function's parameters cannot be served.
     """
     if not isinstance(uri, str):
         raise _without_uri(uri)
-    given: dict[str, Any] = dict(options)
-    for option in given:
-        if option not in ResourceOptions.__annotations__:
-            raise TypeError(
-                f"A resource has no option {option!r}; there are {', '.join(ResourceOptions.__annotations__)}"
-            )
-    size, unsafe_paths = given.pop("size", None), given.pop("unsafe_paths", False)
+    shared: dict[str, Any] = {
+        "name": name,
+        "title": title,
+        "description": description,
+        "mime_type": mime_type,
+        "annotations": annotations,
+        "meta": meta,
+        "icons": icons,
+        "inline": inline,
+    }
     if "{" in uri:
-        return lambda function: ResourceTemplate.define(function, uri_template=uri, unsafe_paths=unsafe_paths, **given)
-    return lambda function: Resource.define(function, uri=uri, size=size, **given)
+        return lambda function: ResourceTemplate.define(function, uri_template=uri, unsafe_paths=unsafe_paths, **shared)
+    return lambda function: Resource.define(function, uri=uri, size=size, **shared)
 
 
 def _without_uri(given: Any) -> DefinitionError:

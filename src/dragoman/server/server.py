@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import msgspec
 
@@ -25,7 +25,7 @@ from dragoman.server.definition import Definition
 from dragoman.server.identity import Identity, implementation, require_text
 from dragoman.server.instrument import chained, observed, readable
 from dragoman.server.registration import Registration
-from dragoman.server.registry import PageSize, Registry, several
+from dragoman.server.registry import Definitions, PageSize, Registry, several
 from dragoman.server.settings import Settings
 from dragoman.server.telling import Audience, is_wanted
 
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from dragoman.stores import Store
     from dragoman.transports.asgi import AsgiApp
     from dragoman.transports.wsgi import Environ, WsgiApp
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Server(Identity, Registration):
@@ -71,13 +69,13 @@ class Server(Identity, Registration):
         website_url: str | None = None,
         icons: Iterable[types.Icon | types.Json] = (),
         instructions: str | None = None,
-        tools: Iterable[Any] = (),
-        prompts: Iterable[Any] = (),
-        resources: Iterable[Any] = (),
-        resource_templates: Iterable[Any] = (),
+        tools: Definitions = (),
+        prompts: Definitions = (),
+        resources: Definitions = (),
+        resource_templates: Definitions = (),
         capabilities: Given = None,
         configuration: Configuration | None = None,
-        server_context: Any = None,
+        server_context: object = None,
         page_size: PageSize = None,
         ttl_ms: int | None = None,
         cache_scope: types.CacheScope | None = None,
@@ -88,7 +86,7 @@ class Server(Identity, Registration):
         texts = {"title": title, "description": description, "website_url": website_url}
         Identity.__init__(self, implementation(name, version, icons, **texts))
         self.instructions = instructions
-        self.server_context = server_context
+        self.server_context: Any = server_context
         self._strict_arguments = strict_arguments
         self.limits = _limits(max_message_bytes)
         self._configuration = _checked_configuration(configuration)
@@ -105,11 +103,11 @@ class Server(Identity, Registration):
         self._offer: _Compiled | None = None
         self._require_carried_itself(self._settings)
         for tool in several(tools, "tools"):
-            self.add_tool(tool)
+            self.registry.add_tool(tool)
         for prompt in several(prompts, "prompts"):
-            self.add_prompt(prompt)
+            self.registry.add_prompt(prompt)
         for definition in (*several(resources, "resources"), *several(resource_templates, "resource_templates")):
-            self.add_resource(definition)
+            self.registry.add_resource(definition)
 
     @property
     def instructions(self) -> str | None:
@@ -291,7 +289,7 @@ class Server(Identity, Registration):
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    def log(self, level: types.LoggingLevel, data: Any, logger: str | None = None) -> None:
+    def log(self, level: types.LoggingLevel, data: object, logger: str | None = None) -> None:
         """Send a log message to every client that set a level that wants it, from any thread.
 
         Raises:
@@ -472,7 +470,7 @@ class Server(Identity, Registration):
         *,
         allowed_hosts: str | Iterable[str] | None = None,
         allowed_origins: str | Iterable[str] | None = None,
-        server_context: Any | Callable[[Environ], Any] = None,
+        server_context: Callable[[Environ], object] | object = None,
     ) -> WsgiApp:
         """Return a WSGI application, to be served alone or mounted, that answers each request alone by JSON.
 
@@ -487,14 +485,14 @@ class Server(Identity, Registration):
         return wsgi_app(self, path, allowed_hosts, allowed_origins, server_context)
 
     async def handle_http_async(
-        self, method: str, headers: Headers, body: bytes | str, server_context: Any = None
+        self, method: str, headers: Headers, body: bytes | str, server_context: object = None
     ) -> HttpReply:
         """Answer one HTTP request, for an asynchronous view; as `handle_http`."""
         from dragoman.server.views import answer_view
 
         return await answer_view(self, method, headers, body, server_context)
 
-    def handle_http(self, method: str, headers: Headers, body: bytes | str, server_context: Any = None) -> HttpReply:
+    def handle_http(self, method: str, headers: Headers, body: bytes | str, server_context: object = None) -> HttpReply:
         """Answer one HTTP request, blocking, for a view of a web framework; each request stands alone, without streams.
 
         Example:
@@ -511,7 +509,7 @@ class Server(Identity, Registration):
 
         return run_blocking(self.handle_http_async(method, headers, body, server_context))
 
-    async def handle_json_async(self, body: bytes | str, server_context: Any = None) -> bytes | None:
+    async def handle_json_async(self, body: bytes | str, server_context: object = None) -> bytes | None:
         """Answer one JSON-RPC message; None for what is not answered."""
         from dragoman.server.connection import answer
 
@@ -519,7 +517,7 @@ class Server(Identity, Registration):
         data = body.encode(errors="surrogatepass") if isinstance(body, str) else body
         return await answer(self, data, server_context)
 
-    def handle_json(self, body: bytes | str, server_context: Any = None) -> bytes | None:
+    def handle_json(self, body: bytes | str, server_context: object = None) -> bytes | None:
         """Answer one JSON-RPC message, blocking; None for what is not answered.
 
         Example:
@@ -529,11 +527,11 @@ class Server(Identity, Registration):
 
         return run_blocking(self.handle_json_async(body, server_context))
 
-    async def handle_async(self, message: types.Json, server_context: Any = None) -> types.Json | None:
+    async def handle_async(self, message: types.Json, server_context: object = None) -> types.Json | None:
         """Answer one parsed JSON-RPC message; None for what is not answered."""
         return _parsed(await self.handle_json_async(encode(message), server_context))
 
-    def handle(self, message: types.Json, server_context: Any = None) -> types.Json | None:
+    def handle(self, message: types.Json, server_context: object = None) -> types.Json | None:
         """Answer one parsed JSON-RPC message, blocking; None for what is not answered."""
         return _parsed(self.handle_json(encode(message), server_context))
 

@@ -196,7 +196,22 @@ def tool(
     scopes: Sequence[str] = (),
     wrap_result: bool = True,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-def tool(function: Callable[..., Any] | str | None = None, /, **options: Any) -> Any:
+def tool(
+    given: Callable[P, R] | str | None = None,
+    /,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    input_schema: InputSchema | types.Json | None = None,
+    output_schema: OutputSchema | types.Json | None = None,
+    annotations: types.ToolAnnotations | types.Json | None = None,
+    meta: types.Json | None = None,
+    icons: Iterable[types.Icon | types.Json] = (),
+    inline: bool = False,
+    scopes: Sequence[str] = (),
+    wrap_result: bool = True,
+) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
     """Make a tool of a function, for any server.
 
     Example:
@@ -211,7 +226,20 @@ def tool(function: Callable[..., Any] | str | None = None, /, **options: Any) ->
     Raises:
         DefinitionError: the function cannot be a tool; the message says why.
     """
-    return decorated(Tool.define, function, options)
+    options = {
+        "name": name,
+        "title": title,
+        "description": description,
+        "input_schema": input_schema,
+        "output_schema": output_schema,
+        "annotations": annotations,
+        "meta": meta,
+        "icons": icons,
+        "inline": inline,
+        "scopes": scopes,
+        "wrap_result": wrap_result,
+    }
+    return decorated(Tool[P, R].define, given, options)
 
 
 __all__ = ["Tool", "ToolResult", "tool"]
