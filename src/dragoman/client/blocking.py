@@ -28,8 +28,8 @@ from dragoman.client.bound import (
 )
 from dragoman.client.client import AsyncClient, ToolLike
 from dragoman.client.face import Face
-from dragoman.client.options import ClientOptions
-from dragoman.client.results import CallResult
+from dragoman.client.options import CallOptions, ClientOptions
+from dragoman.client.results import CallResult, Structured
 from dragoman.client.target import Target
 from dragoman.errors import DragomanError
 from dragoman.runtime.blocking import begun, blocking
@@ -245,15 +245,21 @@ class Client(Face):
         return self._living()
 
     def start_call(
-        self, tool: ToolLike, arguments: Mapping[str, Any] | None = None, **options: Any
-    ) -> Call[CallResult]:
+        self,
+        tool: ToolLike,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        result_type: type[Structured] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Call[CallResult[Structured]]:
         """Begin to call a tool, with the options of `call_tool`, and return at once.
 
         Example:
             call = client.start_call("slow", {"n": 3})
             result = call.result()
         """
-        return self.submit(self.call_tool, tool, arguments, **options)
+        method: Callable[..., CallResult[Structured]] = self.call_tool
+        return self.submit(method, tool, arguments, result_type=result_type, **options)
 
     def submit(self, method: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Begin any request of this client, or of a tool, prompt or resource of it, and return at once.

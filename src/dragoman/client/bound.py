@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from dragoman import types
-from dragoman.client.results import CallResult
+from dragoman.client.results import CallResult, Structured
 from dragoman.errors import ValidationError
 from dragoman.protocol.uritemplate import UriTemplate
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from dragoman.client.client import AsyncClient
+    from dragoman.client.options import CallOptions
 
 D = TypeVar("D", bound=types.Tool | types.Prompt | types.Resource | types.ResourceTemplate)
 
@@ -141,9 +144,16 @@ class AsyncBoundTool(Bound[types.Tool], ToolView):
         """Call the tool; options are given to `call`."""
         return await self.call(arguments)
 
-    async def call(self, /, arguments: Mapping[str, Any] | None = None, **options: Any) -> CallResult:
+    async def call(
+        self,
+        /,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        result_type: type[Structured] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> CallResult[Structured]:
         """Call the tool with the options of `call_tool`."""
-        return await self._client.call_tool(self, arguments, **options)
+        return await self._client.call_tool(self, arguments, result_type=result_type, **options)
 
 
 class PromptView(View[types.Prompt]):
@@ -238,7 +248,7 @@ class AsyncBoundResource(Bound[types.Resource], ResourceView):
         """Return what the resource holds: text, or bytes."""
         return joined(await self.contents(refresh=refresh))
 
-    async def subscribe(self, on_update: Callable[[str], Any] | None = None) -> None:
+    async def subscribe(self, on_update: Callable[[str], object] | None = None) -> None:
         """Be told when the resource changes; what was read of it is then read anew."""
         self._client._watch_updates(self.uri, self)
         await self._client.subscribe(self.uri, on_update)

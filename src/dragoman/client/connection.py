@@ -42,7 +42,8 @@ from dragoman.runtime.tasks import current_task
 
 CLOSE_SECONDS = 5.0
 LATE, UNWANTED = "Request timed out", "The client does not wait for it any more"
-OnProgress = Callable[..., Any]
+OnProgress = Callable[[float, float | None, str | None], object]
+"""Gets progress, total and message."""
 _PROGRESSING = frozenset(method.name for method in METHODS if method.input_required)
 _progress = msgspec.json.Decoder(types.ProgressNotificationParams)
 _ANSWER_BEGINS = re.compile(rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15})\s*,\s*"(?:result|error)"')
@@ -52,7 +53,7 @@ _SENT, _TAKEN = object(), object()
 _logger = logging.getLogger("dragoman.client")
 
 
-class Options(Struct, kw_only=True):
+class Options(Struct):
     """How one request is sent, and how long it is waited for; None is as the client has it."""
 
     timeout: float | None = None

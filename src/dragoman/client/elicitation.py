@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from copy import deepcopy
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -21,7 +21,7 @@ from msgspec import Raw, Struct
 
 from dragoman import types
 from dragoman.client.branching import Branching
-from dragoman.client.calling import LOGGER, Places, handler
+from dragoman.client.calling import LOGGER, AnsweredBy, Places, handler
 from dragoman.errors import InvalidParams, ValidationError
 from dragoman.protocol import jsonrpc
 
@@ -41,7 +41,7 @@ class Accept(Struct, frozen=True):
         return Accept({"city": "Oslo"})
     """
 
-    content: Any = None
+    content: Filled | None = None
 
 
 class Decline(Struct, frozen=True):
@@ -58,6 +58,23 @@ class Cancel(Struct, frozen=True):
     Example:
         return Cancel()
     """
+
+
+class DumpsModel(Protocol):
+    """A pydantic model, or what dumps itself as one does."""
+
+    def model_dump(self, *, mode: str, by_alias: bool) -> dict[str, Any]:
+        """Return what was filled in."""
+
+
+class HasFields(Protocol):
+    """A dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+Filled = Mapping[str, Any] | Struct | HasFields | DumpsModel
+"""What was filled in, by the names of the fields."""
 
 
 class ElicitationRequest:
@@ -145,6 +162,12 @@ class ElicitationRequest:
         return f"<ElicitationRequest {self.mode} {self.message!r}>"
 
 
+ElicitationHandler = AnsweredBy[
+    ElicitationRequest, Filled | Accept | Decline | Cancel | types.ElicitResult | bool | None
+]
+"""Asks the user for a server: returns what was filled in, or whether the user accepts."""
+
+
 class Elicitation:
     """A handler of elicitations and what it can do; a bare function is as good where the defaults will do.
 
@@ -165,7 +188,7 @@ class Elicitation:
 
     def __init__(
         self,
-        ask: Any,
+        ask: ElicitationHandler,
         *,
         handles_url: bool | None = None,
         timeout: float | None = None,

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from dragoman import types
-from dragoman.client.approval import Approval
+from dragoman.client.approval import Approval, ApprovalHandler
+from dragoman.client.connection import OnProgress
 from dragoman.client.core import Core
+from dragoman.client.elicitation import Elicitation, ElicitationHandler
+from dragoman.client.handlers import RequestHandlers
 from dragoman.client.lifeline import Status
+from dragoman.client.notifications import LogMessage, Notification
 from dragoman.client.options import check_value
 from dragoman.client.roots import Roots
+from dragoman.client.sampling import Sampling, SamplingHandler
 from dragoman.errors import DragomanError
 
 if TYPE_CHECKING:
     from dragoman.client.client import AsyncClient
 
 
-class _Told:
+Function = TypeVar("Function")
+
+
+class _Told(Generic[Function]):
     """A function of the author's that is told of something, and may be set at any time."""
 
     def __init__(self, documentation: str) -> None:
@@ -27,13 +36,13 @@ class _Told:
         self._name = name
 
     @overload
-    def __get__(self, face: None, owner: type) -> _Told: ...
+    def __get__(self, face: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, face: Face, owner: type) -> Any: ...
+    def __get__(self, face: Face, owner: type) -> Function | None: ...
     def __get__(self, face: Face | None, owner: type) -> Any:
         return self if face is None else getattr(face._inside().watchers, self._name)
 
-    def __set__(self, face: Face, given: Any) -> None:
+    def __set__(self, face: Face, given: Function | None) -> None:
         check_value(self._name, given)
         core = face._inside()
         setattr(core.watchers, self._name, given)
@@ -145,20 +154,26 @@ class Face(Blocks, ABC):
         server = "" if self.server_info is None else f" of {self.server_info.name!r}"
         return f"<{type(self).__name__}{server}: {', '.join(told)}>"
 
-    on_log = _Told("Gets each log message of the server; `set_log_level` says which are sent.")
-    on_progress = _Told("Gets progress, total and message of every request that has no `on_progress` of its own.")
-    on_notification = _Told("Gets every notification of the server.")
-    on_list_changed = _Told('Gets "tools", "prompts", "resources" or "resource_templates".')
-    on_resource_updated = _Told("Gets the URI of each resource that was subscribed to and changed.")
-    on_reconnect = _Told("Called after a connection that was lost was made again.")
+    on_log = _Told[Callable[[LogMessage], object]](
+        "Gets each log message of the server; `set_log_level` says which are sent."
+    )
+    on_progress = _Told[OnProgress](
+        "Gets progress, total and message of every request that has no `on_progress` of its own."
+    )
+    on_notification = _Told[Callable[[Notification], object]]("Gets every notification of the server.")
+    on_list_changed = _Told[Callable[[str], object]]('Gets "tools", "prompts", "resources" or "resource_templates".')
+    on_resource_updated = _Told[Callable[[str], object]](
+        "Gets the URI of each resource that was subscribed to and changed."
+    )
+    on_reconnect = _Told[Callable[[], object]]("Called after a connection that was lost was made again.")
 
     @property
-    def on_approval(self) -> Any:
+    def on_approval(self) -> ApprovalHandler | None:
         """Says before each tool call whether it may be made."""
         return self._living()._on_approval
 
     @on_approval.setter
-    def on_approval(self, given: Any) -> None:
+    def on_approval(self, given: ApprovalHandler | None) -> None:
         self._living()._on_approval = given
         self._was_given("on_approval", given)
 
@@ -181,7 +196,7 @@ class Face(Blocks, ABC):
         return self._living()._approvals.deny(id, reason)
 
     @property
-    def on_sampling(self) -> Any:
+    def on_sampling(self) -> Sampling | SamplingHandler | None:
         """Asks the model for the server; to be set before the client starts.
 
         Raises:
@@ -190,11 +205,11 @@ class Face(Blocks, ABC):
         return self._inside().handlers.on_sampling
 
     @on_sampling.setter
-    def on_sampling(self, given: Any) -> None:
+    def on_sampling(self, given: Sampling | SamplingHandler | None) -> None:
         self._set_handler("on_sampling", given)
 
     @property
-    def on_elicitation(self) -> Any:
+    def on_elicitation(self) -> Elicitation | ElicitationHandler | None:
         """Asks the user for the server; to be set before the client starts.
 
         Raises:
@@ -203,11 +218,11 @@ class Face(Blocks, ABC):
         return self._inside().handlers.on_elicitation
 
     @on_elicitation.setter
-    def on_elicitation(self, given: Any) -> None:
+    def on_elicitation(self, given: Elicitation | ElicitationHandler | None) -> None:
         self._set_handler("on_elicitation", given)
 
     @property
-    def on_request(self) -> Any:
+    def on_request(self) -> RequestHandlers | None:
         """Answers other requests of the server: functions by method; may be set at any time.
 
         Raises:
@@ -216,7 +231,7 @@ class Face(Blocks, ABC):
         return self._inside().handlers.on_request
 
     @on_request.setter
-    def on_request(self, given: Any) -> None:
+    def on_request(self, given: RequestHandlers | None) -> None:
         self._inside().handlers.on_request = given
         self._was_given("on_request", given)
 
