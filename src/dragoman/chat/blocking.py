@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dragoman.chat.chat import AsyncChat
 from dragoman.chat.outcomes import Chunk, PendingCall, Reply
-from dragoman.client.blocking import BoundTool
+from dragoman.client.blocking import BoundPrompt, BoundResource, BoundResourceTemplate, BoundTool, Client
 from dragoman.client.bound import AsyncBoundTool
 from dragoman.client.sampling import MAX_CONCURRENT
 from dragoman.runtime.blocking import blocking
@@ -27,12 +27,19 @@ from dragoman.runtime.offload import offload
 from dragoman.runtime.portal import existing_portal, outcome, portal
 
 if TYPE_CHECKING:
-    from typing import Self, Unpack
+    from typing import Self, TypeAlias, Unpack
 
+    from dragoman import types
     from dragoman.chat.messages import Message, Model, ToolCall, Usage
     from dragoman.chat.options import ChatOptions
     from dragoman.chat.outcomes import ToolResult
-    from dragoman.client.sampling import Sampling
+    from dragoman.chat.rendering import Attachments
+    from dragoman.client.calling import AnsweredBy
+    from dragoman.client.group_blocking import Clients
+    from dragoman.client.sampling import Guard, Sampling
+
+    ToolSource: TypeAlias = BoundTool | Client | Clients
+    """A tool, or what has tools."""
 
 T = TypeVar("T")
 MOST_AHEAD = 100
@@ -101,7 +108,7 @@ class Chat:
         self._chat.with_instructions(text)
         return self
 
-    def with_tools(self, *tools: Any) -> Self:
+    def with_tools(self, *tools: ToolSource) -> Self:
         """Let the model call tools, or all tools of clients.
 
         Example:
@@ -113,7 +120,9 @@ class Chat:
         self._chat.with_tools(*[_Source(tool) for tool in tools])
         return self
 
-    def with_resource(self, resource: Any, arguments: Mapping[str, Any] | None = None) -> Self:
+    def with_resource(
+        self, resource: BoundResource | BoundResourceTemplate, arguments: Mapping[str, Any] | None = None
+    ) -> Self:
         """Show the model a resource, or the one that a template gives for some arguments.
 
         Raises:
@@ -122,7 +131,7 @@ class Chat:
         self._chat.with_resource(self._asynchronous(resource), arguments)
         return self
 
-    def with_resources(self, *resources: Any) -> Self:
+    def with_resources(self, *resources: BoundResource) -> Self:
         """Show the model several resources.
 
         Raises:
@@ -131,7 +140,9 @@ class Chat:
         self._chat.with_resources(*[self._asynchronous(resource) for resource in resources])
         return self
 
-    def with_resource_template(self, template: Any, arguments: Mapping[str, Any] | None = None) -> Self:
+    def with_resource_template(
+        self, template: BoundResourceTemplate, arguments: Mapping[str, Any] | None = None
+    ) -> Self:
         """Show the model the resource that a template gives for some arguments.
 
         Raises:
@@ -139,7 +150,7 @@ class Chat:
         """
         return self.with_resource(template, arguments)
 
-    def with_prompt(self, prompt: Any, arguments: Mapping[str, Any] | None = None) -> Self:
+    def with_prompt(self, prompt: BoundPrompt, arguments: Mapping[str, Any] | None = None) -> Self:
         """Add the messages of a prompt to the conversation.
 
         Raises:
@@ -151,7 +162,7 @@ class Chat:
     ask = blocking(AsyncChat.ask)
     step = blocking(AsyncChat.step)
 
-    def ask_prompt(self, prompt: Any, arguments: Mapping[str, Any] | None = None) -> Reply:
+    def ask_prompt(self, prompt: BoundPrompt, arguments: Mapping[str, Any] | None = None) -> Reply:
         """Add the messages of a prompt, and let the model answer.
 
         Raises:
@@ -159,7 +170,7 @@ class Chat:
         """
         return self._drive(AsyncChat.ask_prompt, self._asynchronous(prompt), arguments)
 
-    def stream(self, text: str | None = None, attachments: Iterable[Any] = ()) -> Generator[Chunk, None, None]:
+    def stream(self, text: str | None = None, attachments: Attachments = ()) -> Generator[Chunk, None, None]:
         """Say something to the model, and yield what comes of it piece by piece.
 
         Example:
@@ -195,30 +206,30 @@ class Chat:
         return self._chat.usage
 
     @property
-    def on_tool_call(self) -> Callable[[ToolCall], Any] | None:
+    def on_tool_call(self) -> Callable[[ToolCall], object] | None:
         """Is told of each call that is made."""
         return self._chat.on_tool_call
 
     @on_tool_call.setter
-    def on_tool_call(self, function: Callable[[ToolCall], Any] | None) -> None:
+    def on_tool_call(self, function: Callable[[ToolCall], object] | None) -> None:
         self._chat.on_tool_call = function
 
     @property
-    def on_tool_result(self) -> Callable[[ToolResult], Any] | None:
+    def on_tool_result(self) -> Callable[[ToolResult], object] | None:
         """Is told of what came of each call."""
         return self._chat.on_tool_result
 
     @on_tool_result.setter
-    def on_tool_result(self, function: Callable[[ToolResult], Any] | None) -> None:
+    def on_tool_result(self, function: Callable[[ToolResult], object] | None) -> None:
         self._chat.on_tool_result = function
 
     @property
-    def on_message(self) -> Callable[[Message], Any] | None:
+    def on_message(self) -> Callable[[Message], object] | None:
         """Is told of each message, in the order of the conversation."""
         return self._chat.on_message
 
     @on_message.setter
-    def on_message(self, function: Callable[[Message], Any] | None) -> None:
+    def on_message(self, function: Callable[[Message], object] | None) -> None:
         self._chat.on_message = function
 
     @property
@@ -245,8 +256,8 @@ class Chat:
     def sampler(
         self,
         *,
-        preferred_model: Any = None,
-        guard: Any = None,
+        preferred_model: str | Model | AnsweredBy[types.ModelPreferences, str] | None = None,
+        guard: Guard | None = None,
         allow_models: str | Iterable[str] | None = None,
         tools: bool = False,
         timeout: float | None = None,
@@ -344,7 +355,7 @@ class _Source:
 class _Reading:
     """A stream on its way from the loop to a thread."""
 
-    def __init__(self, chat: AsyncChat, text: str | None, attachments: Iterable[Any]) -> None:
+    def __init__(self, chat: AsyncChat, text: str | None, attachments: Attachments) -> None:
         self._chat, self._text, self._attachments = chat, text, attachments
         self._portal = portal()
         self._pieces: SimpleQueue[Any] = SimpleQueue()
