@@ -28,8 +28,8 @@ from dragoman import (
     ServerCrashed,
     Timeout,
     ToolError,
-    register_transport,
 )
+from dragoman.client import register_transport
 from dragoman.client.group import AsyncGroupTool
 from dragoman.client.group_blocking import GroupTool
 from dragoman.runtime.portal import portal

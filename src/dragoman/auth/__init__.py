@@ -3,8 +3,9 @@
 Names are imported when they are first used.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from dragoman.runtime.lazy import lazy
 
 if TYPE_CHECKING:
     from dragoman.auth.bearer import Bearer
@@ -35,30 +36,16 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    _HOMES = {
-        "Authorization": "contract",
-        "AuthorizationResponse": "redirects",
-        "BadToken": "identity",
-        "Bearer": "bearer",
-        "ClientCredentials": "grants",
-        "CrossAppAccess": "grants",
-        "FileStorage": "storage",
-        "Identity": "identity",
-        "Introspection": "verifiers",
-        "Jwt": "verifiers",
-        "MemoryStorage": "storage",
-        "OAuth": "oauth",
-        "TokenExchange": "grants",
-        "TokenStorage": "contract",
-        "WorkloadIdentity": "grants",
-    }
-
-    def __getattr__(name):
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-        globals()[name] = found
-        return found
-
-    def __dir__():
-        return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            ".bearer": "Bearer",
+            ".contract": "Authorization TokenStorage",
+            ".grants": "ClientCredentials CrossAppAccess TokenExchange WorkloadIdentity",
+            ".identity": "BadToken Identity",
+            ".oauth": "OAuth",
+            ".redirects": "AuthorizationResponse",
+            ".storage": "FileStorage MemoryStorage",
+            ".verifiers": "Introspection Jwt",
+        },
+    )

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from dragoman import AsyncClient, CallResult, Server, ToolError, TransportError, ValidationError, types
+from dragoman import AsyncClient, Server, ToolError, TransportError, ValidationError, types
+from dragoman.client import CallResult
 from dragoman.client.results import read
 from scenarios.http_peer import scenario
 from scenarios.scripted_server import EVERYTHING, HOLD, RpcError, ScriptedServer

@@ -1,14 +1,8 @@
 import pytest
 from msgspec import Raw
 
-from dragoman import (
-    InternalError,
-    InvalidParams,
-    MethodNotFound,
-    ResourceNotFound,
-    RpcError,
-    UnsupportedVersion,
-)
+from dragoman import InvalidParams, ResourceNotFound, RpcError
+from dragoman.errors import InternalError, MethodNotFound, UnsupportedVersion
 from dragoman.server.instrument import _label, readable
 
 

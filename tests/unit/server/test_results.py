@@ -43,7 +43,9 @@ def test_content_is_told_from_data(value, alone, anyway):
 
 
 def test_what_is_no_content_is_refused_with_the_remedy():
-    with pytest.raises(TypeError, match="int is no content: return text, Image, Audio, a content block, or several"):
+    with pytest.raises(
+        TypeError, match="int is no content: return text, Image, Audio, File, a content block, or several"
+    ):
         content_blocks([Image(b""), 5])
     with pytest.raises(ValueError, match="missing required field `text`"):
         content_blocks({"type": "text"})
