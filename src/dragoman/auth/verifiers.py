@@ -75,6 +75,9 @@ class Jwt:
         self._keys = IssuerKeys(issuer, jwks_url)
         _require_joserfc()
 
+    def __repr__(self) -> str:
+        return f"<Jwt of {self.issuer}>"
+
     async def verify(self, token: str, audience: str) -> Identity | None:
         """Return whom a token belongs to; None if it is no good.
 
@@ -262,6 +265,9 @@ class Introspection:
         self._authorization = f"Basic {b64encode(pair).decode()}"
         self._answers: OrderedDict[bytes, tuple[float, Identity | BadToken]] = OrderedDict()
         self._inquiries: WeakKeyDictionary[asyncio.AbstractEventLoop, _Inquiries] = WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"<Introspection at {self._url}>"
 
     async def verify(self, token: str, audience: str) -> Identity | None:
         """Return whom a token belongs to; None if it is no good.

@@ -21,6 +21,7 @@ from dragoman.client.bound import (
     AsyncBoundResource,
     AsyncBoundResourceTemplate,
     AsyncBoundTool,
+    Bound,
     PromptView,
     ResourceTemplateView,
     ResourceView,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 P = ParamSpec("P")
+Twin = TypeVar("Twin", bound=Bound[Any])
 EXIT_SECONDS = 3.0
 _making = threading.Lock()
 
@@ -60,6 +62,9 @@ class Call(Generic[R]):
     async def _run(self, work: Coroutine[Any, Any, R]) -> R:
         self._task = asyncio.current_task()
         return await work
+
+    def __repr__(self) -> str:
+        return f"<Call: {'ended' if self.done else 'under way'}>"
 
     @property
     def done(self) -> bool:
@@ -279,16 +284,16 @@ class Client(Face):
         return Call(twin(owner.asynchronous, *args, **kwargs))
 
 
-class _Driven:
+class _Driven(Generic[Twin]):
     """What drives the twin of something bound."""
 
-    def __init__(self, client: Client, twin: Any) -> None:
+    def __init__(self, client: Client, twin: Twin) -> None:
         self._driver = client
         self._twin = twin
         self.definition = twin.definition
 
     @property
-    def asynchronous(self) -> Any:
+    def asynchronous(self) -> Twin:
         """Its asynchronous twin, for what runs on the loop of all blocking clients."""
         living = self._driver._living()
         if self._twin._client is not living:
@@ -299,7 +304,7 @@ class _Driven:
         return self._driver._run(begun(method, self.asynchronous, *args, **kwargs))
 
 
-class BoundTool(_Driven, ToolView):
+class BoundTool(_Driven[AsyncBoundTool], ToolView):
     """A tool of a server.
 
     Example:
@@ -310,13 +315,12 @@ class BoundTool(_Driven, ToolView):
     @property
     def server(self) -> str | None:
         """The name of its server: the client's `server_name`."""
-        found: str | None = self._twin.server
-        return found
+        return self._twin.server
 
     @property
     def is_trusted(self) -> bool:
         """Whether the server's hints about it are believed."""
-        return bool(self._twin.is_trusted)
+        return self._twin.is_trusted
 
     def is_same_as(self, other: BoundTool) -> bool:
         """Tell whether two are one tool of one client."""
@@ -326,7 +330,7 @@ class BoundTool(_Driven, ToolView):
     call = blocking(AsyncBoundTool.call)
 
 
-class BoundPrompt(_Driven, PromptView):
+class BoundPrompt(_Driven[AsyncBoundPrompt], PromptView):
     """A prompt of a server.
 
     Example:
@@ -338,7 +342,7 @@ class BoundPrompt(_Driven, PromptView):
     complete = blocking(AsyncBoundPrompt.complete)
 
 
-class BoundResource(_Driven, ResourceView):
+class BoundResource(_Driven[AsyncBoundResource], ResourceView):
     """A resource of a server; what it holds is kept until the server says that it changed.
 
     Example:
@@ -356,7 +360,7 @@ class BoundResource(_Driven, ResourceView):
         self._twin.forget()
 
 
-class BoundResourceTemplate(_Driven, ResourceTemplateView):
+class BoundResourceTemplate(_Driven[AsyncBoundResourceTemplate], ResourceTemplateView):
     """A family of resources of a server.
 
     Example:

@@ -140,7 +140,7 @@ class AsyncBoundTool(Bound[types.Tool], ToolView):
         """Tell whether two are one tool of one client."""
         return self._client is other._client and self.name == other.name
 
-    async def __call__(self, /, **arguments: Any) -> CallResult:
+    async def __call__(self, /, **arguments: object) -> CallResult:
         """Call the tool; options are given to `call`."""
         return await self.call(arguments)
 
@@ -173,7 +173,7 @@ class AsyncBoundPrompt(Bound[types.Prompt], PromptView):
         messages = (await greet.fetch(name="Jo")).messages
     """
 
-    async def fetch(self, /, **arguments: Any) -> types.GetPromptResult:
+    async def fetch(self, /, **arguments: object) -> types.GetPromptResult:
         """Return the prompt with its arguments filled in.
 
         Raises:
@@ -276,7 +276,7 @@ class ResourceTemplateView(View[types.ResourceTemplate]):
         """What such a resource is."""
         return self.definition.mime_type
 
-    def uri(self, /, **arguments: Any) -> str:
+    def uri(self, /, **arguments: object) -> str:
         """Return the address for some arguments; one of the query that is left out, or None, is left out there too.
 
         Raises:
@@ -293,7 +293,7 @@ class ResourceTemplateView(View[types.ResourceTemplate]):
             raise TypeError(f"{self.uri_template} needs {_named(missing)}")
         return template.expand({name: _as_value(value) for name, value in arguments.items()})
 
-    def include(self, chat: C, /, **arguments: Any) -> C:
+    def include(self, chat: C, /, **arguments: object) -> C:
         """Add the resource for some arguments to a chat, as `chat.with_resource` does, and return the chat.
 
         Example:
@@ -314,11 +314,11 @@ class AsyncBoundResourceTemplate(Bound[types.ResourceTemplate], ResourceTemplate
         print(await logs.fetch(date="2026-07-28"))
     """
 
-    async def contents(self, /, **arguments: Any) -> list[types.ResourceContents]:
+    async def contents(self, /, **arguments: object) -> list[types.ResourceContents]:
         """Return all that the resource for some arguments holds."""
         return (await self._client.read_resource(self.uri(**arguments))).contents
 
-    async def fetch(self, /, **arguments: Any) -> str | bytes:
+    async def fetch(self, /, **arguments: object) -> str | bytes:
         """Return what the resource for some arguments holds: text, or bytes."""
         return joined(await self.contents(**arguments))
 

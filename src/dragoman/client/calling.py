@@ -65,6 +65,11 @@ def handler(given: Any, name: str) -> Handler:
     return execute
 
 
+def name_of(function: Handler) -> str:
+    """Return what a function is called, as it is shown to whoever looks for a mistake."""
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
+
+
 async def call(function: Handler, *args: Any) -> Any:
     """Call a function of the user: in the loop if it is async, else in a thread; what it promises is waited for.
 

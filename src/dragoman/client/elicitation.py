@@ -21,7 +21,7 @@ from msgspec import Raw, Struct
 
 from dragoman import types
 from dragoman.client.branching import Branching
-from dragoman.client.calling import LOGGER, AnsweredBy, Places, handler
+from dragoman.client.calling import LOGGER, AnsweredBy, Places, handler, name_of
 from dragoman.errors import InvalidParams, ValidationError
 from dragoman.protocol import jsonrpc
 
@@ -199,6 +199,9 @@ class Elicitation:
         said = getattr(ask, "handles_url", True) if handles_url is None else handles_url
         self.handles_url = bool(said)
         self.timeout = timeout
+
+    def __repr__(self) -> str:
+        return f"<Elicitation by {name_of(self._ask)}{'' if self.handles_url else ', without pages'}>"
 
     def capability(self) -> types.ElicitationCapability:
         """Return what is declared to servers."""

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from dragoman import types
-from dragoman.client.calling import LOGGER, AnsweredBy, Place, Places, handler
+from dragoman.client.calling import LOGGER, AnsweredBy, Place, Places, handler, name_of
 from dragoman.errors import InternalError, InvalidParams, Rejected, RpcError, ValidationError
 from dragoman.protocol import jsonrpc
 
@@ -140,6 +140,9 @@ class Sampling:
         self.tools = tools
         self.context = context
         self.timeout = timeout
+
+    def __repr__(self) -> str:
+        return f"<Sampling by {name_of(self._complete)}{' with tools' if self.tools else ''}>"
 
     def capability(self) -> types.SamplingCapability:
         """Return what is declared to servers."""

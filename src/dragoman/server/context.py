@@ -45,6 +45,9 @@ class RequestFacts:
     def __init__(self, call: Call) -> None:
         self._call = call
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._call.request.method.name}, request {self.request_id!r}>"
+
     @property
     def request_id(self) -> types.RequestId:
         """The id of the request, as the client chose it; an empty string for a notification, which has none."""

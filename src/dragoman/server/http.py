@@ -26,6 +26,7 @@ from dragoman.errors import (
     InvalidRequest,
     ParseError,
     RpcError,
+    TooLarge,
     UnsupportedVersion,
     ValidationError,
 )
@@ -63,7 +64,6 @@ from dragoman.transports.exchange import (
     JSON_HEADERS,
     Exchange,
     Gone,
-    TooLarge,
     TooSlow,
 )
 

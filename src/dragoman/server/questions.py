@@ -96,6 +96,9 @@ class Elicit(Generic[T]):
             self._schema = form_schema(whole.schema, form)
             self._read = lambda content: whole.convert(content)["value"]
 
+    def __repr__(self) -> str:
+        return f"<Elicit {self._message!r}: {', '.join(self._schema['properties'])}>"
+
     capabilities: Sequence[Capability] = (("elicitation", "form"),)
     method = "elicitation/create"
 
@@ -124,6 +127,10 @@ class ElicitUrl:
     def __init__(self, message: str, url: str, elicitation_id: str | None = None) -> None:
         self.elicitation_id = elicitation_id or url
         self._params = types.ElicitRequestParams(message, mode="url", url=url, elicitation_id=self.elicitation_id)
+
+    def __repr__(self) -> str:
+        # Not the URL, which may let in whoever has it.
+        return f"<ElicitUrl {self._params.message!r}>"
 
     capabilities: Sequence[Capability] = (("elicitation", "url"),)
     method = "elicitation/create"
@@ -192,6 +199,9 @@ class Sample:
         needs_tools = self._params.tools is not None or self._params.tool_choice is not None
         self.capabilities: Sequence[Capability] = (("sampling", "tools"),) if needs_tools else (("sampling",),)
 
+    def __repr__(self) -> str:
+        return f"<Sample: {len(self._params.messages)} messages, at most {self._params.max_tokens} tokens>"
+
     method = "sampling/createMessage"
 
     def request(self) -> types.InputRequest:
@@ -205,6 +215,9 @@ class Sample:
 
 class ListRoots:
     """A question for the client's roots."""
+
+    def __repr__(self) -> str:
+        return "ListRoots()"
 
     capabilities: Sequence[Capability] = (("roots",),)
     method = "roots/list"
@@ -241,6 +254,10 @@ class InputRequired:
             raise DefinitionError('InputRequired needs questions, such as {"city": Elicit(...)}, or a state')
         self.questions = dict(questions or {})
         self.state = state
+
+    def __repr__(self) -> str:
+        # Not the state, which may hold what is not for the log.
+        return f"InputRequired({self.questions!r})"
 
     @property
     def capabilities(self) -> list[Capability]:

@@ -83,7 +83,7 @@ class InputSchema(_Schema):
         if document.get("type") != "object":
             raise DefinitionError('The root of an input schema must be an object: add "type": "object"')
 
-    def validate(self, value: Any) -> None:
+    def validate(self, value: object) -> None:
         """Compare arguments with the schema.
 
         Raises:
@@ -91,7 +91,7 @@ class InputSchema(_Schema):
         """
         self._refuse_violations(value, "")
 
-    def missing(self, value: Any) -> list[str]:
+    def missing(self, value: object) -> list[str]:
         """Return the names of the required arguments that are not there."""
         given = value if isinstance(value, dict) else {}
         return [name for name in self.document.get("required", ()) if name not in given]
@@ -116,7 +116,7 @@ class OutputSchema(_Schema):
         if document.keys() & _OF_OBJECTS and not document.keys() & _ROOTS:
             super().__init__({"type": "object", **document})
 
-    def misfit(self, value: Any) -> ValidationError | None:
+    def misfit(self, value: object) -> ValidationError | None:
         """Return how plain JSON values do not fit, without the values themselves, or None if they fit."""
         if self._validator is None:
             self._validator = _compiled(self.document)
@@ -126,7 +126,7 @@ class OutputSchema(_Schema):
         path = _rooted(_path(error.instance_path))
         return ValidationError(f"{path}: {_shortened(error.message)}", path)
 
-    def validate_result(self, value: Any) -> None:
+    def validate_result(self, value: object) -> None:
         """Compare a result, as plain JSON values, with the schema.
 
         Raises:

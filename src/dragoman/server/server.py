@@ -109,6 +109,13 @@ class Server(Identity, Registration):
         for definition in (*several(resources, "resources"), *several(resource_templates, "resource_templates")):
             self.registry.add_resource(definition)
 
+    def __repr__(self) -> str:
+        registry = self.registry
+        resources = len(registry.resources) + len(registry.templates)
+        held = {"tool": len(registry.tools), "prompt": len(registry.prompts), "resource": resources}
+        counts = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in held.items() if count]
+        return f"<Server {self.name!r} {self.version}: {', '.join(counts) or 'nothing'}>"
+
     @property
     def instructions(self) -> str | None:
         """How the server is used, for the model."""
