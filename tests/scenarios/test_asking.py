@@ -398,6 +398,34 @@ async def test_a_step_runs_once_however_often_its_handler_does(era, is_blocking)
 
 
 @every_era
+@pytest.mark.parametrize("is_blocking", [False, True], ids=["async", "blocking"])
+@scenario
+async def test_a_step_keeps_its_type(era, is_blocking):
+    async def handler(ctx: Context) -> str:
+        name = await ctx.step("name", lambda: Name("Ada"), result_type=Name)
+        await ctx.elicit("Go on?", Count)
+        return name.name
+
+    def blocking_handler(ctx: BlockingContext) -> str:
+        name = ctx.step("name", lambda: Name("Ada"), result_type=Name)
+        ctx.elicit("Go on?", Count)
+        return name.name
+
+    assert text(await outcome(blocking_handler if is_blocking else handler, era)) == "Ada"
+
+
+@every_era
+@scenario
+async def test_a_step_that_json_has_no_type_for_is_refused_with_the_remedy(era):
+    async def handler(ctx: Context) -> str:
+        with pytest.raises(TypeError, match=r"step\('name', \.\.\., result_type=Name\)"):
+            await ctx.step("name", lambda: Name("Ada"))
+        return "refused"
+
+    assert text(await outcome(handler, era)) == "refused"
+
+
+@every_era
 @pytest.mark.covers("MRT-02")
 @scenario
 async def test_several_questions_are_asked_at_once_and_answered_by_name(era):
