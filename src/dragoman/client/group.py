@@ -338,7 +338,7 @@ class AsyncClients(Group[AsyncClient]):
             NotFound: there is none of that name, or several servers have it.
             ToolError: the tool failed; and whatever else a client's `call_tool` raises.
         """
-        if isinstance(tool, Qualified):
+        if not isinstance(tool, str) and isinstance(tool, Qualified):
             member, own_name = self._members[tool.server], tool.name
         else:
             member, own_name = await self._route(tool if isinstance(tool, str) else tool.name)
