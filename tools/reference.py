@@ -20,6 +20,11 @@ class Reading(griffe.Extension):
         if obj.docstring is not None:
             obj.docstring.value = _EXAMPLE.sub(_block, obj.docstring.value + "\n").rstrip()
 
+    def on_module(self, *, mod: griffe.Module, **_: Any) -> None:
+        """Take what a package imports as its public names, of which its `__all__` is made when it runs."""
+        if mod.is_init_module:
+            mod.exports = [name for name, member in mod.members.items() if member.is_alias and name[0] != "_"]
+
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Show each `name = blocking(Original.name)` as the method that it is."""
         for class_ in _classes(pkg):

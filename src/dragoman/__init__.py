@@ -13,122 +13,79 @@ from dragoman.runtime.lazy import lazy
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
-    from dragoman.chat.blocking import Chat
-    from dragoman.chat.chat import AsyncChat
-    from dragoman.chat.policy import Policy
-    from dragoman.client.blocking import Client
-    from dragoman.client.client import AsyncClient
-    from dragoman.client.group import AsyncClients
-    from dragoman.client.group_blocking import Clients
-    from dragoman.config import Configuration, configure
-    from dragoman.errors import (
-        AuthError,
-        AuthRequired,
-        Cancelled,
-        ConfigError,
-        ConnectError,
-        DefinitionError,
-        DragomanError,
-        InputNeeded,
-        InvalidParams,
-        ModelError,
-        NotAccepted,
-        NotFound,
-        Rejected,
-        ResourceNotFound,
-        RpcError,
-        ServerCrashed,
-        Timeout,
-        ToolError,
-        TransportError,
-        UrlElicitationRequired,
-        ValidationError,
-    )
-    from dragoman.server.context import BlockingContext, Context
-    from dragoman.server.prompts import Prompt, prompt
-    from dragoman.server.questions import Elicit, ElicitResult, ElicitUrl, InputRequired, ListRoots, Sample
-    from dragoman.server.resources import Resource, ResourceTemplate, resource
-    from dragoman.server.results import Audio, File, Image, ToolResult
-    from dragoman.server.server import Server
-    from dragoman.server.tools import Tool, tool
-
-__all__ = [
-    "AsyncChat",
-    "AsyncClient",
-    "AsyncClients",
-    "Audio",
-    "AuthError",
-    "AuthRequired",
-    "BlockingContext",
-    "Cancelled",
-    "Chat",
-    "Client",
-    "Clients",
-    "ConfigError",
-    "Configuration",
-    "ConnectError",
-    "Context",
-    "DefinitionError",
-    "DragomanError",
-    "Elicit",
-    "ElicitResult",
-    "ElicitUrl",
-    "File",
-    "Image",
-    "InputNeeded",
-    "InputRequired",
-    "InvalidParams",
-    "ListRoots",
-    "ModelError",
-    "NotAccepted",
-    "NotFound",
-    "Policy",
-    "Prompt",
-    "Rejected",
-    "Resource",
-    "ResourceNotFound",
-    "ResourceTemplate",
-    "RpcError",
-    "Sample",
-    "Server",
-    "ServerCrashed",
-    "Timeout",
-    "Tool",
-    "ToolError",
-    "ToolResult",
-    "TransportError",
-    "UrlElicitationRequired",
-    "ValidationError",
-    "configure",
-    "prompt",
-    "resource",
-    "tool",
-]
-
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy(
+    from dragoman.chat.blocking import Chat as Chat
+    from dragoman.chat.chat import AsyncChat as AsyncChat
+    from dragoman.chat.policy import Policy as Policy
+    from dragoman.client.blocking import Client as Client
+    from dragoman.client.client import AsyncClient as AsyncClient
+    from dragoman.client.group import AsyncClients as AsyncClients
+    from dragoman.client.group_blocking import Clients as Clients
+    from dragoman.config import Configuration as Configuration
+    from dragoman.config import configure as configure
+    from dragoman.errors import AuthError as AuthError
+    from dragoman.errors import AuthRequired as AuthRequired
+    from dragoman.errors import Cancelled as Cancelled
+    from dragoman.errors import ConfigError as ConfigError
+    from dragoman.errors import ConnectError as ConnectError
+    from dragoman.errors import DefinitionError as DefinitionError
+    from dragoman.errors import DragomanError as DragomanError
+    from dragoman.errors import InputNeeded as InputNeeded
+    from dragoman.errors import InvalidParams as InvalidParams
+    from dragoman.errors import ModelError as ModelError
+    from dragoman.errors import NotAccepted as NotAccepted
+    from dragoman.errors import NotFound as NotFound
+    from dragoman.errors import Rejected as Rejected
+    from dragoman.errors import ResourceNotFound as ResourceNotFound
+    from dragoman.errors import RpcError as RpcError
+    from dragoman.errors import ServerCrashed as ServerCrashed
+    from dragoman.errors import Timeout as Timeout
+    from dragoman.errors import ToolError as ToolError
+    from dragoman.errors import TransportError as TransportError
+    from dragoman.errors import UrlElicitationRequired as UrlElicitationRequired
+    from dragoman.errors import ValidationError as ValidationError
+    from dragoman.server.context import BlockingContext as BlockingContext
+    from dragoman.server.context import Context as Context
+    from dragoman.server.prompts import Prompt as Prompt
+    from dragoman.server.prompts import prompt as prompt
+    from dragoman.server.questions import Elicit as Elicit
+    from dragoman.server.questions import ElicitResult as ElicitResult
+    from dragoman.server.questions import ElicitUrl as ElicitUrl
+    from dragoman.server.questions import InputRequired as InputRequired
+    from dragoman.server.questions import ListRoots as ListRoots
+    from dragoman.server.questions import Sample as Sample
+    from dragoman.server.resources import Resource as Resource
+    from dragoman.server.resources import ResourceTemplate as ResourceTemplate
+    from dragoman.server.resources import resource as resource
+    from dragoman.server.results import Audio as Audio
+    from dragoman.server.results import File as File
+    from dragoman.server.results import Image as Image
+    from dragoman.server.results import ToolResult as ToolResult
+    from dragoman.server.server import Server as Server
+    from dragoman.server.tools import Tool as Tool
+    from dragoman.server.tools import tool as tool
+else:
+    __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
-            "dragoman.chat.blocking": "Chat",
-            "dragoman.chat.chat": "AsyncChat",
-            "dragoman.chat.policy": "Policy",
-            "dragoman.client.blocking": "Client",
-            "dragoman.client.client": "AsyncClient",
-            "dragoman.client.group": "AsyncClients",
-            "dragoman.client.group_blocking": "Clients",
-            "dragoman.config": "Configuration configure",
-            "dragoman.errors": (
-                "AuthError AuthRequired Cancelled ConfigError ConnectError DefinitionError"
-                " DragomanError InputNeeded InvalidParams ModelError NotAccepted NotFound Rejected"
-                " ResourceNotFound RpcError ServerCrashed Timeout ToolError TransportError"
-                " UrlElicitationRequired ValidationError"
+            "chat.blocking": "Chat",
+            "chat.chat": "AsyncChat",
+            "chat.policy": "Policy",
+            "client.blocking": "Client",
+            "client.client": "AsyncClient",
+            "client.group": "AsyncClients",
+            "client.group_blocking": "Clients",
+            "config": "Configuration configure",
+            "errors": (
+                "AuthError AuthRequired Cancelled ConfigError ConnectError DefinitionError DragomanError"
+                " InputNeeded InvalidParams ModelError NotAccepted NotFound Rejected ResourceNotFound RpcError"
+                " ServerCrashed Timeout ToolError TransportError UrlElicitationRequired ValidationError"
             ),
-            "dragoman.server.context": "BlockingContext Context",
-            "dragoman.server.prompts": "Prompt prompt",
-            "dragoman.server.questions": "Elicit ElicitResult ElicitUrl InputRequired ListRoots Sample",
-            "dragoman.server.resources": "Resource ResourceTemplate resource",
-            "dragoman.server.results": "Audio File Image ToolResult",
-            "dragoman.server.server": "Server",
-            "dragoman.server.tools": "Tool tool",
+            "server.context": "BlockingContext Context",
+            "server.prompts": "Prompt prompt",
+            "server.questions": "Elicit ElicitResult ElicitUrl InputRequired ListRoots Sample",
+            "server.resources": "Resource ResourceTemplate resource",
+            "server.results": "Audio File Image ToolResult",
+            "server.server": "Server",
+            "server.tools": "Tool tool",
         },
     )

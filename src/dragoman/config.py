@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any, TypedDict, Unpack
 
@@ -58,7 +59,7 @@ class Configuration(Struct, kw_only=True):
             raise _unknown(name)
         _check(name, value)
         super().__setattr__(name, value)
-        PROCESS.renew()
+        PROCESS.watchers.notify()
 
     def over(self, defaults: Configuration) -> Configuration:
         """Return this configuration with the defaults where it says nothing."""
@@ -103,17 +104,44 @@ def is_async(function: Callable[..., Any]) -> bool:
     return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
+class Watchers:
+    """Methods that are called after each change, as long as their objects live."""
+
+    __slots__ = ("_methods",)
+
+    def __init__(self) -> None:
+        self._methods: set[weakref.WeakMethod[Callable[[], None]]] = set()
+
+    def add(self, method: Callable[[], None]) -> None:
+        """Call a bound method after each change from now on."""
+        self._methods.add(weakref.WeakMethod(method, self._methods.discard))
+
+    def notify(self) -> None:
+        """Call the methods."""
+        for reference in tuple(self._methods):  # copied in one step, because other threads may add some
+            method = reference()
+            if method is not None:
+                method()
+
+
 class Process:
     """What holds for every server of the process."""
 
-    __slots__ = ("configuration",)
+    __slots__ = ("_configuration", "watchers")
 
     def __init__(self) -> None:
-        self.configuration = Configuration()
+        self.watchers = Watchers()
+        self._configuration = Configuration()
 
-    def renew(self) -> None:
-        """Let every server put its settings together anew: they look at whether this is still the same object."""
-        self.configuration = msgspec.structs.replace(self.configuration)
+    @property
+    def configuration(self) -> Configuration:
+        """The defaults; who watches is told when others are set."""
+        return self._configuration
+
+    @configuration.setter
+    def configuration(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self.watchers.notify()
 
 
 PROCESS = Process()

@@ -68,6 +68,9 @@ class RpcError(DragomanError):
     A subclass with a code of its own is raised as `InvalidParams("...", data)`.
     """
 
+    label: str = "rpc_error"
+    """What the hooks of a server are told of a request that ended so: one of few names."""
+
     def __init__(self, code: int, message: str, data: object = UNSET) -> None:
         super().__init__(message)
         self.code = code
@@ -107,18 +110,21 @@ class InvalidRequest(_CodedError):
     """The JSON is not a JSON-RPC 2.0 message that may be sent here."""
 
     CODE = -32600
+    label = "invalid_request"
 
 
 class MethodNotFound(_CodedError):
     """The method does not exist, or not in this protocol version, or its capability is not offered."""
 
     CODE = -32601
+    label = "method_not_found"
 
 
 class InvalidParams(_CodedError):
     """The method exists and its parameters are wrong."""
 
     CODE = -32602
+    label = "invalid_params"
 
 
 class InternalError(_CodedError):
@@ -131,6 +137,7 @@ class InsufficientScope(RpcError):
     """Whoever asks may not: it takes `scopes` that their token has not."""
 
     CODE: ClassVar[int] = -32600
+    label = "insufficient_scope"
 
     def __init__(self, scopes: Iterable[str]) -> None:
         self.scopes = sorted(scopes)
@@ -141,10 +148,13 @@ class HeaderMismatch(_CodedError):
     """An HTTP header disagrees with the body that it mirrors, is missing, or is repeated."""
 
     CODE = -32020
+    label = "header_mismatch"
 
 
 class ResourceNotFound(RpcError):
     """No resource has this URI: -32602, sent as -32002 to clients before 2026-07-28."""
+
+    label = "resource_not_found"
 
     def __init__(self, uri: str) -> None:
         super().__init__(InvalidParams.CODE, f"Resource not found: {uri}", {"uri": uri})
@@ -173,6 +183,7 @@ class MissingCapability(RpcError):
     """The client did not declare a capability that the request needs: `required` is a ClientCapabilities object."""
 
     CODE: ClassVar[int] = -32021
+    label = "missing_capability"
 
     def __init__(self, required: dict[str, Any], message: str | None = None) -> None:
         names = ", ".join(_capability_paths(required))
@@ -187,6 +198,7 @@ class UnsupportedVersion(RpcError):
     """The protocol version asked for is not served; `supported` lists those that are, newest first."""
 
     CODE: ClassVar[int] = -32022
+    label = "unsupported_version"
 
     def __init__(self, requested: str, supported: Sequence[str]) -> None:
         super().__init__(
@@ -340,6 +352,8 @@ class ToolError(DragomanError):
 
     A client's `call_tool` raises it with the whole result as `result`.
     """
+
+    label = "tool_error"
 
     def __init__(self, message: str, result: object = None) -> None:
         super().__init__(message)

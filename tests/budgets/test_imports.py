@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import dragoman.protocol
+import dragoman.schema
 
 ENVIRONMENT = {
     name: value for name, value in os.environ.items() if name not in {"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}
@@ -33,9 +36,11 @@ def test_the_types_load_few_modules_beyond_msgspec():
     assert len(modules_after("from dragoman import types") - modules_after("import msgspec, msgspec.json")) <= 40
 
 
-def test_the_whole_core_loads_neither_asyncio_nor_sockets():
-    modules = (path.stem for path in Path(dragoman.protocol.__path__[0]).glob("[!_]*.py"))
-    loaded = modules_after("\n".join(f"import dragoman.protocol.{module}" for module in modules))
+@pytest.mark.parametrize("room", [dragoman.protocol, dragoman.schema], ids=lambda room: room.__name__)
+def test_the_whole_core_loads_neither_asyncio_nor_sockets(room):
+    folder = Path(room.__path__[0])
+    modules = (".".join(path.relative_to(folder).with_suffix("").parts) for path in folder.rglob("[!_]*.py"))
+    loaded = modules_after("\n".join(f"import {room.__name__}.{module}" for module in modules))
     assert not loaded & {"asyncio", "logging", "socket", "ssl", "threading", "subprocess"}
 
 

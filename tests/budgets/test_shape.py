@@ -27,6 +27,15 @@ def test_no_file_has_a_name_that_says_nothing():
     assert not [path for path in FILES if path.stem in {"utils", "helpers", "common", "base", "manager"}]
 
 
+def files_with(text):
+    return [str(path.relative_to(ROOT / "src/dragoman")) for path in FILES if text in path.read_text(encoding="utf-8")]
+
+
+def test_schemas_are_compiled_in_one_place_and_their_keywords_listed_in_one():
+    assert files_with("import jsonschema_rs") == ["schema/compile.py"]
+    assert files_with('"definitions"') == ["schema/walk.py"]
+
+
 def test_the_types_export_what_they_say_and_nothing_private():
     names = dragoman.types.__all__
     assert len(names) == len(set(names))

@@ -11,8 +11,13 @@ import pkgutil
 import re
 from typing import Any, Union, get_args, get_origin
 
+import pytest
+
 import dragoman
 from budgets.surface import signatures
+from dragoman.server.prompts import PromptOptions
+from dragoman.server.resources import ResourceOptions
+from dragoman.server.tools import ToolOptions
 
 ANY = re.compile(r"\bAny\b")
 TYPES_WITH_ANY = re.compile(r"(?:dict|Mapping|MutableMapping)\[str, Any\]|Coroutine\[Any, Any,")
@@ -37,17 +42,9 @@ EXCEPTIONS = {
     "dragoman.server.Resource.define": ATTRIBUTES,
     "dragoman.server.ResourceTemplate.define": ATTRIBUTES,
     "dragoman.server.Tool.begin": MACHINERY,
-    "dragoman.server.Tool.invoke": MACHINERY,
-    "dragoman.server.Prompt.invoke": MACHINERY,
-    "dragoman.server.Prompt.run": MACHINERY,
-    "dragoman.server.Resource.invoke": MACHINERY,
-    "dragoman.server.Resource.run": MACHINERY,
-    "dragoman.server.Resource.read_at": MACHINERY,
-    "dragoman.server.ResourceTemplate.invoke": MACHINERY,
-    "dragoman.server.ResourceTemplate.run": MACHINERY,
-    "dragoman.server.ResourceTemplate.read_at": MACHINERY,
-    "dragoman.server.Server.serve": MACHINERY,
-    "dragoman.server.Server.seal_value": MACHINERY,
+    "dragoman.server.Prompt.begin": MACHINERY,
+    "dragoman.server.Resource.begin": MACHINERY,
+    "dragoman.server.ResourceTemplate.begin": MACHINERY,
     "dragoman.server.ToolResult": "`structured` is whatever JSON the tool's schema has",
     "dragoman.client.LogMessage": "`data` is whatever JSON the server logs",
     "dragoman.client.CallResult.of": "a result is of any type until `result_type` is known",
@@ -97,10 +94,13 @@ def test_every_parameter_of_a_public_signature_has_a_type():
         assert not bare, f"{name}: {bare}"
 
 
-def test_help_lists_the_options_of_the_decorators():
-    for function in (dragoman.Server.tool, dragoman.tool):
-        parameters = inspect.signature(function).parameters
-        assert {"name", "title", "description", "annotations", "output_schema", "inline", "scopes"} < set(parameters)
-        assert not [one for one in parameters.values() if one.kind is one.VAR_KEYWORD]
-    for function in (dragoman.Server.prompt, dragoman.prompt, dragoman.Server.resource, dragoman.resource):
-        assert not [one for one in inspect.signature(function).parameters.values() if one.kind is one.VAR_KEYWORD]
+@pytest.mark.parametrize(
+    ("decorator", "options"),
+    [("tool", ToolOptions), ("prompt", PromptOptions), ("resource", ResourceOptions)],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_help_lists_the_options_of_a_decorator(decorator, options):
+    for owner in (dragoman, dragoman.Server):
+        parameters = inspect.signature(getattr(owner, decorator)).parameters.values()
+        assert {one.name for one in parameters if one.kind is one.KEYWORD_ONLY} == set(options.__annotations__)
+        assert not [one for one in parameters if one.kind is one.VAR_KEYWORD]

@@ -13,14 +13,15 @@ from pathlib import Path
 
 from dragoman.protocol.lines import LineDecoder
 from dragoman.runtime.offload import offload
-from dragoman.transports.stdio import Send, claim, run_stdio, serve_stdio
+from dragoman.transports.contract import Sink
+from dragoman.transports.stdio import claim, run_stdio, serve_stdio
 
 
 class Commands:
     """One connection: each line is a word and its argument, and runs in a task of its own."""
 
-    def __init__(self, send: Send) -> None:
-        self.send = send
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
         self.lines = LineDecoder(1 << 24)
         self.tasks: set[asyncio.Task[None]] = set()
         self.released = asyncio.Event()
@@ -47,18 +48,18 @@ class Commands:
             task.add_done_callback(self.tasks.discard)
 
     async def echo(self, argument: bytes) -> None:
-        self.send(argument)
+        self.sink.send(argument)
 
     async def size(self, argument: bytes) -> None:
-        self.send(b"%d" % len(argument))
+        self.sink.send(b"%d" % len(argument))
 
     async def repeat(self, argument: bytes) -> None:
-        self.send(b"x" * int(argument))
+        self.sink.send(b"x" * int(argument))
 
     async def flood(self, argument: bytes) -> None:
         while True:
-            self.send(b"x" * int(argument))
-            room = asyncio.ensure_future(self.send.room())
+            self.sink.send(b"x" * int(argument))
+            room = asyncio.ensure_future(self.sink.room())
             await asyncio.sleep(0)
             if not room.done():
                 print("waiting for room", file=sys.stderr, flush=True)
@@ -66,62 +67,62 @@ class Commands:
 
     async def print(self, argument: bytes) -> None:
         print(argument.decode())
-        self.send(b"printed")
+        self.sink.send(b"printed")
 
     async def write(self, argument: bytes) -> None:
         os.write(1, argument + b"\n")
-        self.send(b"written")
+        self.sink.send(b"written")
 
     async def child(self, argument: bytes) -> None:
         subprocess.run(["sh", "-c", 'echo "$1"; cat', "sh", argument], check=True)
-        self.send(b"run")
+        self.sink.send(b"run")
 
     async def orphan(self, argument: bytes) -> None:
-        self.send(b"%d" % subprocess.Popen(["sleep", "3600"], stderr=subprocess.DEVNULL).pid)
+        self.sink.send(b"%d" % subprocess.Popen(["sleep", "3600"], stderr=subprocess.DEVNULL).pid)
 
     async def read(self, argument: bytes) -> None:
-        self.send(repr(sys.stdin.read()).encode())
+        self.sink.send(repr(sys.stdin.read()).encode())
 
     async def held(self, argument: bytes) -> None:
-        self.send(b"holding")
+        self.sink.send(b"holding")
         await self.released.wait()
-        self.send(argument)
+        self.sink.send(argument)
 
     async def release(self, argument: bytes) -> None:
         self.released.set()
 
     async def in_thread(self, argument: bytes) -> None:
-        self.send(b"in thread")
-        self.send(await offload(bytes.upper, argument))
+        self.sink.send(b"in thread")
+        self.sink.send(await offload(bytes.upper, argument))
 
     async def stuck_thread(self, argument: bytes) -> None:
-        self.send(b"stuck")
+        self.sink.send(b"stuck")
         await offload(time.sleep, 3600)
 
     async def stuck_printing(self, argument: bytes) -> None:
-        self.send(b"stuck")
+        self.sink.send(b"stuck")
         await offload(print_forever)
 
     async def stuck_executor(self, argument: bytes) -> None:
-        self.send(b"stuck")
+        self.sink.send(b"stuck")
         await asyncio.to_thread(time.sleep, 3600)
 
     async def stuck_task(self, argument: bytes) -> None:
-        self.send(b"stuck")
+        self.sink.send(b"stuck")
         while True:
             try:
                 await asyncio.sleep(3600)
             except asyncio.CancelledError:
-                self.send(b"refused to be cancelled")
+                self.sink.send(b"refused to be cancelled")
 
     async def stuck_loop(self, argument: bytes) -> None:
-        self.send(b"stuck")
+        self.sink.send(b"stuck")
         for _ in range(3):
             await asyncio.sleep(0)
         time.sleep(3600)
 
     async def memory(self, argument: bytes) -> None:
-        self.send(b"%d" % resident_bytes(os.getpid()))
+        self.sink.send(b"%d" % resident_bytes(os.getpid()))
 
 
 def print_forever() -> None:
@@ -134,8 +135,8 @@ def resident_bytes(process: int) -> int:
 
 
 class Service:
-    def connect(self, send: Send) -> Commands:
-        return Commands(send)
+    def connect(self, sink: Sink) -> Commands:
+        return Commands(sink)
 
 
 def main(how: str, grace: str) -> None:

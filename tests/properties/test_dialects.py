@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chat.dialect_rules import assert_gemini, assert_lenient, assert_strict
-from dragoman.client.dialects import for_anthropic, for_gemini, for_openai, restore, safe_name
+from dragoman.schema.coerce import restore
+from dragoman.schema.dialects import for_anthropic, for_gemini, for_openai
+from dragoman.schema.naming import safe_name
 
 EXAMPLES = settings(
     max_examples=int(os.environ.get("DRAGOMAN_EXAMPLES", "60")),

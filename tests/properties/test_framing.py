@@ -77,7 +77,7 @@ def events_of(chunks: Sequence[bytes]) -> tuple[list[Event | Oversized], str, in
 def expected_line(line: bytes) -> list[bytes | Oversized]:
     line = line.removesuffix(b"\r")
     if len(line) > LIMIT:
-        return [Oversized(LIMIT + 1)]
+        return [Oversized()]
     return [line] if line.strip() else []
 
 

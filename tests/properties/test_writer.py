@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from dragoman.transports.descriptors import open_writer
+from dragoman.transports.process import _DirectWriter
 
 DEADLINE = 10
 PARTS = [
@@ -40,7 +41,7 @@ class Unregulated:
         raise AssertionError("the other side is there")
 
 
-async def written(script, pipe_bytes):
+async def written(script, pipe_bytes, open_writer):
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, pipe_bytes)
     os.set_blocking(reading, False)
@@ -54,7 +55,7 @@ async def written(script, pipe_bytes):
     for action, value in script:
         if action == "message":
             sent.extend(b"m" * value + b"\n")
-            sending(b"m" * value)
+            sending.send(b"m" * value)
         elif action == "part":
             sent.extend(b"{%b}\n" % bytes(PARTS[value]))
             sending.send_parts(b"{", PARTS[value], b"}")
@@ -74,10 +75,23 @@ async def written(script, pipe_bytes):
     return bytes(sent), bytes(read)
 
 
-@given(st.lists(actions, max_size=30), st.sampled_from([4096, 65_536, 1 << 20]))
-@settings(max_examples=150, deadline=None)
-def test_what_leaves_is_what_was_sent(script, pipe_bytes):
+def compare(script, pipe_bytes, open_writer):
     before = len(list(Path("/proc/self/fd").iterdir()))
-    sent, read = asyncio.run(asyncio.wait_for(written(script, pipe_bytes), DEADLINE))
+    sent, read = asyncio.run(asyncio.wait_for(written(script, pipe_bytes, open_writer), DEADLINE))
     assert read == sent
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+scripts, sizes = st.lists(actions, max_size=30), st.sampled_from([4096, 65_536, 1 << 20])
+
+
+@given(scripts, sizes)
+@settings(max_examples=150, deadline=None)
+def test_what_leaves_is_what_was_sent(script, pipe_bytes):
+    compare(script, pipe_bytes, open_writer)
+
+
+@given(scripts, sizes)
+@settings(max_examples=100, deadline=None)
+def test_what_a_child_is_sent_is_what_was_sent(script, pipe_bytes):
+    compare(script, pipe_bytes, _DirectWriter)

@@ -125,8 +125,8 @@ async def test_the_environment_is_asked_once_for_a_connection_and_no_thread_for_
         asked.append(given)
         return found(*given)
 
-    found = http._from_environment
-    monkeypatch.setattr(http, "_from_environment", ask)
+    found = http.proxy_for
+    monkeypatch.setattr(http, "proxy_for", ask)
     async with answering(modern(fine)) as server, AsyncClient(server.url, mode="stateless") as client:
         for _ in range(5):
             await client.call_tool("any")

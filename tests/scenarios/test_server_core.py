@@ -595,7 +595,7 @@ def test_a_batch_is_answered_as_a_batch_where_the_version_has_batches():
         note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         wire.send([call, note, ping, 3])
         _, batch = await wire.until(2)
-        assert [(part.get("id"), "result" in part) for part in batch] == [(None, False), (1, True), (2, True)]
+        assert [(part.get("id"), "result" in part) for part in batch] == [(2, True), (1, True), (None, False)]
         wire.send([note])
         wire.send([])
         assert (await wire.until(3))[2]["error"]["code"] == -32600

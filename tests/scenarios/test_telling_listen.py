@@ -11,6 +11,7 @@ import pytest
 from dragoman import Context, Server, types
 from dragoman.protocol.listen import MOST_WAITING
 from dragoman.testing import WirePeer
+from dragoman.transports.contract import FunctionSink
 
 DEADLINE = 30
 LISTEN = "subscriptions/listen"
@@ -305,14 +306,19 @@ async def test_progress_and_log_messages_never_travel_on_a_subscription():
         assert other.received == []
 
 
-class Congested:
+class Congested(FunctionSink):
     """A way out that has no room until it is relieved."""
 
     def __init__(self) -> None:
+        super().__init__(self._keep)
         self.sent: list[types.Json] = []
         self.relieved = asyncio.Event()
 
-    def __call__(self, data: bytes) -> None:
+    @property
+    def has_room(self) -> bool:
+        return self.relieved.is_set()
+
+    def _keep(self, data: bytes) -> None:
         self.sent.append(json.loads(data))
 
     async def room(self) -> None:

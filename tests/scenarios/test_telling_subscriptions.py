@@ -13,6 +13,7 @@ from dragoman import BlockingContext, Context, Server, types
 from dragoman.config import Configuration
 from dragoman.protocol.listen import MOST_WAITING
 from dragoman.testing import WirePeer
+from dragoman.transports.contract import FunctionSink
 
 DEADLINE = 30
 UPDATED = "notifications/resources/updated"
@@ -340,15 +341,20 @@ async def test_a_request_tells_its_own_client_only_that_a_resource_changed(kind)
 # Clients that do not read.
 
 
-class Congested:
+class Congested(FunctionSink):
     """A way out that has no room until it is relieved."""
 
     def __init__(self) -> None:
+        super().__init__(self._keep)
         self.sent: list[types.Json] = []
         self.relieved = asyncio.Event()
         self.full = asyncio.Event()
 
-    def __call__(self, data: bytes) -> None:
+    @property
+    def has_room(self) -> bool:
+        return self.relieved.is_set()
+
+    def _keep(self, data: bytes) -> None:
         self.sent.append(msgspec.json.decode(data))
         if len(self.sent) == MOST_WAITING:
             self.full.set()

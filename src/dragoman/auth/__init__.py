@@ -8,44 +8,32 @@ from typing import TYPE_CHECKING
 from dragoman.runtime.lazy import lazy
 
 if TYPE_CHECKING:
-    from dragoman.auth.bearer import Bearer
-    from dragoman.auth.contract import Authorization, TokenStorage
-    from dragoman.auth.grants import ClientCredentials, CrossAppAccess, TokenExchange, WorkloadIdentity
-    from dragoman.auth.identity import BadToken, Identity
-    from dragoman.auth.oauth import OAuth
-    from dragoman.auth.redirects import AuthorizationResponse
-    from dragoman.auth.storage import FileStorage, MemoryStorage
-    from dragoman.auth.verifiers import Introspection, Jwt
-
-__all__ = [
-    "Authorization",
-    "AuthorizationResponse",
-    "BadToken",
-    "Bearer",
-    "ClientCredentials",
-    "CrossAppAccess",
-    "FileStorage",
-    "Identity",
-    "Introspection",
-    "Jwt",
-    "MemoryStorage",
-    "OAuth",
-    "TokenExchange",
-    "TokenStorage",
-    "WorkloadIdentity",
-]
-
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy(
+    from dragoman.auth.bearer import Bearer as Bearer
+    from dragoman.auth.contract import Authorization as Authorization
+    from dragoman.auth.contract import TokenStorage as TokenStorage
+    from dragoman.auth.grants import ClientCredentials as ClientCredentials
+    from dragoman.auth.grants import CrossAppAccess as CrossAppAccess
+    from dragoman.auth.grants import TokenExchange as TokenExchange
+    from dragoman.auth.grants import WorkloadIdentity as WorkloadIdentity
+    from dragoman.auth.identity import BadToken as BadToken
+    from dragoman.auth.identity import Identity as Identity
+    from dragoman.auth.oauth import OAuth as OAuth
+    from dragoman.auth.redirects import AuthorizationResponse as AuthorizationResponse
+    from dragoman.auth.storage import FileStorage as FileStorage
+    from dragoman.auth.storage import MemoryStorage as MemoryStorage
+    from dragoman.auth.verifiers import Introspection as Introspection
+    from dragoman.auth.verifiers import Jwt as Jwt
+else:
+    __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
-            ".bearer": "Bearer",
-            ".contract": "Authorization TokenStorage",
-            ".grants": "ClientCredentials CrossAppAccess TokenExchange WorkloadIdentity",
-            ".identity": "BadToken Identity",
-            ".oauth": "OAuth",
-            ".redirects": "AuthorizationResponse",
-            ".storage": "FileStorage MemoryStorage",
-            ".verifiers": "Introspection Jwt",
+            "bearer": "Bearer",
+            "contract": "Authorization TokenStorage",
+            "grants": "ClientCredentials CrossAppAccess TokenExchange WorkloadIdentity",
+            "identity": "BadToken Identity",
+            "oauth": "OAuth",
+            "redirects": "AuthorizationResponse",
+            "storage": "FileStorage MemoryStorage",
+            "verifiers": "Introspection Jwt",
         },
     )

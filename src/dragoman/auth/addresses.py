@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlunsplit
 
 from dragoman.errors import AuthError, InsecureRedirectUri, InsecureUrl, InvalidClientMetadataUrl
+from dragoman.protocol.urls import authority_of, host_of, is_loopback, origin_of, redacted, split
 
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 _PRIVATE = tuple(
     ip_network(network)
     for network in (
@@ -36,44 +36,6 @@ _PRIVATE = tuple(
 _TRANSLATED = ip_network("64:ff9b::/96")
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
 _LAST_PARTS = {1: 0xFFFFFFFF, 2: 0xFFFFFF, 3: 0xFFFF, 4: 0xFF}
-
-
-def shown(url: str) -> str:
-    """Return an address without user, password, query and fragment, as it may stand in a log or an error."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "an address that cannot be read"
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
-def split(url: str) -> SplitResult:
-    """Take an address apart.
-
-    Raises:
-        InsecureUrl: it is none.
-    """
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:
-        raise InsecureUrl(f"{shown(url)} is no address that can be used") from None
-    # Browsers take a backslash for a slash, and so go to another host than the one that is read here.
-    if not parts.hostname or any(character <= " " or character in "\x7f\\" for character in url):
-        raise InsecureUrl(f"{shown(url)!r} is no address that can be used")
-    if "%" in parts.hostname and ":" not in parts.hostname:
-        raise InsecureUrl(f"{shown(url)} has a host with escapes; spell it without them")
-    return parts
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine: localhost, 127.0.0.0/8 or ::1, and no name that merely looks like it."""
-    if host.lower().rstrip(".") == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def is_private(host: str) -> bool:
@@ -136,12 +98,11 @@ def require_secure(url: str, what: str) -> str:
     Raises:
         InsecureUrl: it is neither.
     """
-    parts = split(url)
-    assert parts.hostname is not None
-    if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname)):
+    host, scheme = host_of(url), split(url).scheme
+    if scheme == "https" or (scheme == "http" and is_loopback(host)):
         return url
     raise InsecureUrl(
-        f"{what} is {shown(url)}, which is not safe for credentials; it must be https, or on this machine"
+        f"{what} is {redacted(url)}, which is not safe for credentials; it must be https, or on this machine"
     )
 
 
@@ -154,12 +115,9 @@ def require_reachable(url: str, what: str, server: str, *, is_inside: bool = Fal
         InsecureUrl: the server sends the client to where it has no business.
     """
     require_secure(url, what)
-    host, home = split(url).hostname, split(server).hostname
-    assert host is not None
-    assert home is not None
-    if is_private(host) and not (is_inside or is_private(home)):
+    if is_private(host_of(url)) and not (is_inside or is_private(host_of(server))):
         raise InsecureUrl(
-            f"{what} is {shown(url)}, inside a private network, where {shown(server)} may not send anybody;"
+            f"{what} is {redacted(url)}, inside a private network, where {redacted(server)} may not send anybody;"
             " if you trust this authorization server, give it as issuer="
         )
     return url
@@ -197,22 +155,8 @@ def require_client_metadata_url(url: str) -> str:
     elif any(segment in (".", "..") for segment in unquote(parts.path).split("/")):
         wrong = "it must have no dot segments"
     if wrong:
-        raise InvalidClientMetadataUrl(f"{shown(url)} cannot be the URL of the client's metadata: {wrong}")
+        raise InvalidClientMetadataUrl(f"{redacted(url)} cannot be the URL of the client's metadata: {wrong}")
     return url
-
-
-def origin(url: str) -> str:
-    """Return scheme, host and port, the default port left out."""
-    parts = split(url)
-    return f"{parts.scheme.lower()}://{_host(parts)}"
-
-
-def _host(parts: SplitResult) -> str:
-    host = (parts.hostname or "").lower()
-    host = f"[{host}]" if ":" in host else host
-    return (
-        host if parts.port is None or parts.port == _DEFAULT_PORTS.get(parts.scheme.lower()) else f"{host}:{parts.port}"
-    )
 
 
 def canonical(url: str) -> str:
@@ -222,7 +166,7 @@ def canonical(url: str) -> str:
     parameter that is given twice the last counts, unless its name ends with `[]`.
     """
     parts = split(url)
-    return urlunsplit((parts.scheme.lower(), _host(parts), _path(parts.path), _query(parts.query), ""))
+    return urlunsplit((parts.scheme, authority_of(parts), _path(parts.path), _query(parts.query), ""))
 
 
 def _path(path: str) -> str:
@@ -256,7 +200,7 @@ def resource_of(server: str) -> str:
     """Return the resource indicator of a server whose metadata does not say one (RFC 8707)."""
     parts = split(server)
     path = _path(parts.path)
-    return urlunsplit((parts.scheme.lower(), _host(parts), "" if path == "/" else path, parts.query, ""))
+    return urlunsplit((parts.scheme, authority_of(parts), "" if path == "/" else path, parts.query, ""))
 
 
 def covers(resource: str, server: str) -> bool:
@@ -265,7 +209,7 @@ def covers(resource: str, server: str) -> bool:
         wider, narrower = split(resource), split(server)
     except AuthError:
         return False
-    if origin(resource) != origin(server) or wider.fragment:
+    if origin_of(resource) != origin_of(server) or wider.fragment:
         return False
     if wider.query and _query(wider.query) != _query(narrower.query):
         return False
@@ -275,17 +219,17 @@ def covers(resource: str, server: str) -> bool:
 
 def protected_resource_urls(server: str) -> list[str]:
     """Return where the metadata of a protected resource may be (RFC 9728): for its path, then for its origin."""
-    return [_inserted(server, "oauth-protected-resource"), f"{origin(server)}/.well-known/oauth-protected-resource"]
+    return [_inserted(server, "oauth-protected-resource"), f"{origin_of(server)}/.well-known/oauth-protected-resource"]
 
 
 def authorization_server_urls(issuer: str) -> list[str]:
     """Return where the metadata of an authorization server may be (RFC 8414, OpenID Connect Discovery)."""
     found = [_inserted(issuer, "oauth-authorization-server"), _inserted(issuer, "openid-configuration")]
     path = split(issuer).path.rstrip("/")
-    return [*found, f"{origin(issuer)}{path}/.well-known/openid-configuration"] if path else found
+    return [*found, f"{origin_of(issuer)}{path}/.well-known/openid-configuration"] if path else found
 
 
 def _inserted(url: str, name: str) -> str:
     parts = split(url)
     query = f"?{parts.query}" if parts.query else ""
-    return f"{origin(url)}/.well-known/{name}{parts.path.rstrip('/')}{query}"
+    return f"{origin_of(url)}/.well-known/{name}{parts.path.rstrip('/')}{query}"

@@ -30,7 +30,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from dragoman.auth.addresses import canonical, covers, require_secure, shown
+from dragoman.auth.addresses import canonical, covers, require_secure
 from dragoman.auth.challenges import INSUFFICIENT_SCOPE, Challenge, asked, nonce_wanted, schemes, values
 from dragoman.auth.contract import Drawers, TokenStorage
 from dragoman.auth.discovery import discover
@@ -41,7 +41,9 @@ from dragoman.auth.secrecy import Secrets
 from dragoman.auth.signing import DPOP_ALGORITHM, ProofKey
 from dragoman.auth.storage import Keeper, MemoryStorage
 from dragoman.errors import AuthError, AuthRequired, InsecureUrl, TokenRefused
+from dragoman.protocol.urls import redacted
 from dragoman.runtime.network import Network, SessionFactory
+from dragoman.runtime.tasks import end, is_being_cancelled, look_at, runs_here
 
 UNAUTHORIZED, FORBIDDEN = 401, 403
 MOST_STEPS = 2
@@ -69,6 +71,8 @@ class _Attempt(Struct):
 class Authorizer(ABC):
     """Authorizes the requests to one server; how tokens are had is up to its kinds."""
 
+    _keeper: Keeper
+    """Where tokens are kept, once this belongs to a server."""
     _refreshes = True
     """Whether renewing is another thing than getting tokens anew."""
 
@@ -93,9 +97,9 @@ class Authorizer(ABC):
         self.network: Network | None = None
         """How authorization servers are reached; a client sets its own here if there is none."""
         self._secrets = Secrets()
-        self._url: str | None = None
+        self._url = ""
+        """The address of the server, once this belongs to one."""
         self._server = ""
-        self._keeper: Keeper | None = None
         self._tokens: Tokens | None = None
         self._is_loaded = False
         self._challenge: Challenge | None = None
@@ -108,7 +112,7 @@ class Authorizer(ABC):
         self._is_renewing = False
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({shown(self._url) if self._url else 'not used yet'})"
+        return f"{type(self).__name__}({redacted(self._url) if self._url else 'not used yet'})"
 
     # The contract.
 
@@ -118,17 +122,17 @@ class Authorizer(ABC):
         Raises:
             InsecureUrl: the address is not safe, or the authorizer belongs to another server already.
         """
-        if url == self._url and self._keeper is not None:
+        if url and url == self._url:
             return self._keeper
         require_secure(url, "The server's address")
         spelled = canonical(url)
-        if self._keeper is not None:
-            if spelled != self._server:
-                raise InsecureUrl(
-                    f"These credentials belong to {shown(self._server)} and are not sent to {shown(url)};"
-                    " give each address an authorization of its own"
-                )
+        if self._url and spelled == self._server:
             return self._keeper
+        if self._url:
+            raise InsecureUrl(
+                f"These credentials belong to {redacted(self._server)} and are not sent to {redacted(url)};"
+                " give each address an authorization of its own"
+            )
         self._url, self._server = url, spelled
         self._keeper = Keeper(self._storage, f"{spelled}\0{self._identity}")
         return self._keeper
@@ -169,13 +173,12 @@ class Authorizer(ABC):
     async def close(self) -> None:
         """End what is under way; tokens that were had are kept."""
         flight, self._flight = self._flight, None
-        if flight is None or flight.done() or flight.get_loop() is not asyncio.get_running_loop():
+        if not runs_here(flight):
             return
         if self._is_renewing:
             # A refresh token may be used up by now, and the one that replaces it is on its way.
             await asyncio.wait([flight], timeout=CLOSE_SECONDS)
-        flight.cancel()
-        await asyncio.wait([flight])
+        await end(flight)
 
     # One request.
 
@@ -219,7 +222,7 @@ class Authorizer(ABC):
         return attempt.nonces <= MOST_NONCES
 
     async def _meet_unauthorized(self, challenge: Challenge | None, attempt: _Attempt) -> bool:
-        if self._is_flying() and not self._has_news(attempt):
+        if runs_here(self._flight) and not self._has_news(attempt):
             await self._join(None)
         if self._has_news(attempt):
             attempt.renewed, attempt.logged_in = True, attempt.logged_in or self._was_login
@@ -227,7 +230,7 @@ class Authorizer(ABC):
         if attempt.logged_in:
             said = "" if challenge is None or not challenge.description else self._secrets.quoted(challenge.description)
             raise AuthRequired(
-                f"{shown(self._server)} refuses the token that was just given out for it"
+                f"{redacted(self._server)} refuses the token that was just given out for it"
                 f"{': ' + said.rstrip('.') if said else ''}; is it the right server?",
                 UNAUTHORIZED,
             )
@@ -239,14 +242,14 @@ class Authorizer(ABC):
         return True
 
     async def _step_up(self, challenge: Challenge, attempt: _Attempt) -> bool:
-        if self._is_flying() and not self._has_news(attempt):
+        if runs_here(self._flight) and not self._has_news(attempt):
             await self._join(None)
         if self._has_news(attempt):
             return True
         demanded = frozenset((challenge.scope or "").split())
         if attempt.steps >= MOST_STEPS or self._stepped.get(demanded, 0.0) > time.monotonic():
             raise AuthRequired(
-                f"{shown(self._server)} wants a scope that it was not satisfied with before:"
+                f"{redacted(self._server)} wants a scope that it was not satisfied with before:"
                 f" {self._secrets.quoted(challenge.scope or '')}",
                 FORBIDDEN,
             )
@@ -259,24 +262,20 @@ class Authorizer(ABC):
 
     # Flights.
 
-    def _is_flying(self) -> bool:
-        flight = self._flight
-        return flight is not None and not flight.done() and flight.get_loop() is asyncio.get_running_loop()
-
     async def _join(self, begin: Callable[[], Coroutine[Any, Any, Any]] | None) -> Any:
         """Wait for the flight that is under way, or for a new one."""
-        if not self._is_flying():
+        if not runs_here(self._flight):
             if begin is None:
                 return None
             self._flight = asyncio.get_running_loop().create_task(begin())
-            self._flight.add_done_callback(_look_at)
+            self._flight.add_done_callback(look_at)
         assert self._flight is not None
         flight = self._flight
         try:
             return await asyncio.shield(flight)
         except asyncio.CancelledError:
-            if flight.cancelled() and not _is_cancelling():
-                raise AuthError(f"Getting into {shown(self._server)} was given up") from None
+            if flight.cancelled() and not is_being_cancelled():
+                raise AuthError(f"Getting into {redacted(self._server)} was given up") from None
             raise
 
     async def _load(self) -> None:
@@ -285,8 +284,6 @@ class Authorizer(ABC):
 
     async def _kept(self) -> Tokens | None:
         """Return the tokens that are kept, unless they are for another server, or the author names another issuer."""
-        assert self._keeper is not None
-        assert self._url is not None
         kept = await self._keeper.tokens()
         if kept is None or self._issuer not in (None, kept.issuer):
             return None
@@ -303,7 +300,6 @@ class Authorizer(ABC):
             self._proves = True
 
     async def _keep(self, tokens: Tokens | None) -> None:
-        assert self._keeper is not None
         self._adopt(tokens)
         self._is_loaded = True
         await self._keeper.save_tokens(tokens)
@@ -312,13 +308,12 @@ class Authorizer(ABC):
         """Renew before it is too late; when that fails, the server says what is needed."""
         if tokens.authority is None or not self._is_renewable(tokens) or time.monotonic() < self._renew_after:
             return
-        if self._is_flying() and not tokens.is_expired:
+        if runs_here(self._flight) and not tokens.is_expired:
             return
         with suppress(AuthError):
             await self._join(lambda: self._renew_under_lock(tokens.access_token))
 
     async def _renew_under_lock(self, sent: str) -> None:
-        assert self._keeper is not None
         try:
             async with self._keeper.lock():
                 kept = await self._kept()
@@ -329,11 +324,12 @@ class Authorizer(ABC):
                     await self._renewed(fetch, kept, kept.authority)
         except AuthError as error:
             self._renew_after = time.monotonic() + RENEWAL_PAUSE
-            _logger.warning("The token for %s could not be renewed before it expires: %s", shown(self._server), error)
+            _logger.warning(
+                "The token for %s could not be renewed before it expires: %s", redacted(self._server), error
+            )
 
     async def _reauthorize(self, challenge: Challenge | None, sent: str | None, *, may_renew: bool) -> None:
         """Get a token that the server takes."""
-        assert self._keeper is not None
         async with self._keeper.lock():
             kept = await self._kept()
             self._adopt(kept)
@@ -343,7 +339,7 @@ class Authorizer(ABC):
             async with self._fetcher() as fetch:
                 authority = await self._discover(fetch, challenge, kept)
                 if kept is not None and kept.issuer != authority.issuer:
-                    _logger.info("The tokens for %s are not of its authorization server", shown(self._server))
+                    _logger.info("The tokens for %s are not of its authorization server", redacted(self._server))
                     await self._keep(None)
                     kept = None
                 if kept is not None and may_renew and await self._try_to_renew(fetch, kept, authority):
@@ -354,7 +350,6 @@ class Authorizer(ABC):
 
     async def _widen(self, challenge: Challenge, demanded: frozenset[str], sent: str | None) -> None:
         """Get a token with more scopes."""
-        assert self._keeper is not None
         async with self._keeper.lock():
             kept = await self._kept()
             self._adopt(kept)
@@ -374,7 +369,7 @@ class Authorizer(ABC):
         try:
             return await self._renewed(fetch, kept, authority)
         except AuthError as error:
-            _logger.warning("The token for %s could not be renewed: %s", shown(self._server), error)
+            _logger.warning("The token for %s could not be renewed: %s", redacted(self._server), error)
             return False
 
     async def _renewed(self, fetch: Fetcher, kept: Tokens, authority: Authority) -> bool:
@@ -413,8 +408,6 @@ class Authorizer(ABC):
         Raises:
             AuthError: it belongs to another issuer, or the authorization server cannot be found.
         """
-        assert self._keeper is not None
-        assert self._url is not None
         known = None if kept is None else kept.authority
         authority = await discover(fetch, self._url, challenge, known, self._issuer)
         if self._issuer is not None:
@@ -423,8 +416,8 @@ class Authorizer(ABC):
         for owner in (None if kept is None else kept.issuer, None if client is None else client.issuer):
             if owner not in (None, authority.issuer) and (self._has_given_credentials or authority.is_assumed):
                 raise AuthError(
-                    f"The credentials belong to {shown(owner or '')}, and {shown(self._server)} now wants tokens of"
-                    f" {shown(authority.issuer)}, which gets none of them. If the server has moved there, give"
+                    f"The credentials belong to {redacted(owner or '')}, and {redacted(self._server)} now wants tokens"
+                    f" of {redacted(authority.issuer)}, which gets none of them. If the server has moved there, give"
                     " issuer= with the new one, or forget the old login (dragoman auth logout) and log in again"
                 )
         return authority
@@ -451,7 +444,7 @@ class Authorizer(ABC):
             return None
         known = authority.dpop_algorithms
         if known is not None and DPOP_ALGORITHM not in known:
-            raise AuthError(f"{shown(authority.issuer)} does not take DPoP proofs with {DPOP_ALGORITHM}")
+            raise AuthError(f"{redacted(authority.issuer)} does not take DPoP proofs with {DPOP_ALGORITHM}")
         return self._proof_key()
 
     def _require_bound(self, tokens: Tokens) -> Tokens:
@@ -461,7 +454,7 @@ class Authorizer(ABC):
             AuthError: they are not.
         """
         if self._must_prove and tokens.token_type != "DPoP":  # noqa: S105
-            where = "" if tokens.authority is None else shown(tokens.authority.issuer)
+            where = "" if tokens.authority is None else redacted(tokens.authority.issuer)
             raise AuthError(f"{where} does not bind tokens to a key; leave out dpop=True")
         return tokens
 
@@ -482,17 +475,6 @@ class Authorizer(ABC):
     async def _forget_client(self) -> bool:
         """Forget a registration that the authorization server does not know any more, if it can be had anew."""
         return False
-
-
-def _look_at(flight: asyncio.Task[Any]) -> None:
-    """Let nobody complain of an error that everybody who waited for it has left behind."""
-    if not flight.cancelled():
-        flight.exception()
-
-
-def _is_cancelling() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def required_text(name: str, value: str | None, error: type[AuthError]) -> str:

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from inspect import isawaitable
 from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from dragoman.auth.addresses import origin, protected_resource_urls, require_secure
+from dragoman.auth.addresses import protected_resource_urls, require_secure
 from dragoman.auth.identity import BadToken, Denial, Identity
-from dragoman.config import is_async
-from dragoman.errors import AuthError
-from dragoman.runtime.offload import offload
+from dragoman.errors import InsecureUrl
+from dragoman.protocol.urls import is_http_url, origin_of, split
+from dragoman.runtime.callables import invoke
 
 BAD_REQUEST, UNAUTHORIZED, FORBIDDEN = 400, 401, 403
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
@@ -102,7 +101,7 @@ class Bearer:
         if root_path.strip("/"):
             # A mount may have taken this from the path that the client sent.
             below = quote(f"/{root_path.strip('/')}")
-            return f"{origin(self.resource)}{below}{WELL_KNOWN}{quote(path)}"
+            return f"{origin_of(self.resource)}{below}{WELL_KNOWN}{quote(path)}"
         return protected_resource_urls(self.resource)[0]
 
     async def admit(self, headers: Mapping[str, str], metadata_address: str) -> Identity | Denial:
@@ -156,8 +155,7 @@ class Bearer:
         elif hasattr(verifier, "verify"):
             found = await verifier.verify(token, self.resource)
         else:
-            found = verifier(token) if is_async(verifier) else await offload(verifier, token)
-            found = await found if isawaitable(found) else found
+            found = await invoke(verifier, token)
         if isinstance(found, BadToken):
             return found
         identity = identity_of(found)
@@ -231,11 +229,10 @@ def _asked_for(scopes: Iterable[str], what: str) -> list[str]:
 
 def _resource(url: str, what: str = "resource") -> str:
     try:
-        parts = urlsplit(url)
-        is_absolute = parts.scheme in ("http", "https") and bool(origin(url))
-    except (ValueError, AuthError):
-        is_absolute = False
-    if not is_absolute or "#" in url or "@" in parts.netloc or not url.isascii() or '"' in url:
+        is_plain = is_http_url(url) and "@" not in split(url).netloc
+    except InsecureUrl:
+        is_plain = False
+    if not is_plain or "#" in url or not url.isascii() or '"' in url:
         raise ValueError(f"{what} must be the absolute URL of the server, without user and fragment, not {url!r}")
     return url
 

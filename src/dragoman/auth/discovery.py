@@ -14,16 +14,15 @@ from typing import Any
 from dragoman.auth.addresses import (
     authorization_server_urls,
     covers,
-    origin,
     protected_resource_urls,
     require_reachable,
     resource_of,
-    shown,
 )
 from dragoman.auth.challenges import Challenge
 from dragoman.auth.fetching import OK, Fetcher, text, texts
 from dragoman.auth.records import Authority
 from dragoman.errors import AuthError, InsecureUrl
+from dragoman.protocol.urls import origin_of, redacted
 
 SERVER_FAILED = 500
 _logger = logging.getLogger("dragoman.auth")
@@ -59,11 +58,11 @@ async def discover(
     resource = text(found, "resource") or resource_of(server)
     if not covers(resource, server):
         raise AuthError(
-            f"The metadata of {shown(server)} are for another resource, {shown(resource)}; they are not used"
+            f"The metadata of {redacted(server)} are for another resource, {redacted(resource)}; they are not used"
         )
     issuers = found.get("authorization_servers")
     if not isinstance(issuers, list) or not issuers or not all(isinstance(one, str) and one for one in issuers):
-        raise AuthError(f"The metadata of {shown(server)} name no authorization server")
+        raise AuthError(f"The metadata of {redacted(server)} name no authorization server")
     issuer: str = named if named is not None and named in issuers else issuers[0]
     require_named(named, issuer, server)
     if named is not None:
@@ -75,9 +74,9 @@ async def discover(
     except _OutOfOrderError as error:
         if known is not None and known.issuer == issuer:
             return _held(fetch, known)
-        raise AuthError(f"The metadata of {shown(issuer)} cannot be had: {error}") from None
+        raise AuthError(f"The metadata of {redacted(issuer)} cannot be had: {error}") from None
     if metadata is None:
-        raise AuthError(f"The authorization server {shown(issuer)} publishes no metadata")
+        raise AuthError(f"The authorization server {redacted(issuer)} publishes no metadata")
     _require_issuer(metadata, issuer)
     authority = _authority(fetch, metadata, resource, server)
     authority.resource_scopes = texts(found, "scopes_supported")
@@ -92,7 +91,7 @@ def require_named(named: str | None, issuer: str, server: str) -> None:
     """
     if named not in (None, issuer):
         raise AuthError(
-            f"{shown(server)} wants tokens of {shown(issuer)}, and issuer= allows {shown(named or '')} alone."
+            f"{redacted(server)} wants tokens of {redacted(issuer)}, and issuer= allows {redacted(named or '')} alone."
             " If the server has moved there, change issuer="
         )
 
@@ -106,8 +105,8 @@ def _require_issuer(metadata: Mapping[str, Any], *issuers: str) -> None:
     # MUST (2026-07-28): identical to the issuer that the address was made from, and not used otherwise.
     if metadata.get("issuer") not in issuers:
         raise AuthError(
-            f"The metadata of {shown(issuers[0])} are of another issuer; they are not used. Its operator must make"
-            f" them name {shown(issuers[0])}"
+            f"The metadata of {redacted(issuers[0])} are of another issuer; they are not used. Its operator must make"
+            f" them name {redacted(issuers[0])}"
         )
 
 
@@ -118,13 +117,15 @@ async def _protected_resource(fetch: Fetcher, server: str, challenge: Challenge 
         if _is_at_home(named, server):
             urls.insert(0, named)
         else:
-            _logger.warning("%s names metadata of another origin, %s, which are not read", shown(server), shown(named))
+            _logger.warning(
+                "%s names metadata of another origin, %s, which are not read", redacted(server), redacted(named)
+            )
     return await _first(fetch, urls, lambda body: "resource" in body or "authorization_servers" in body)
 
 
 def _is_at_home(url: str, server: str) -> bool:
     try:
-        return origin(url) == origin(server)
+        return origin_of(url) == origin_of(server)
     except InsecureUrl:
         return False
 
@@ -145,18 +146,18 @@ async def _first(
         if reply.status == OK and reply.body is not None and fits(reply.body):
             return reply.body
         if reply.status >= SERVER_FAILED:
-            trouble = f"{shown(url)} answered with status {reply.status}"
+            trouble = f"{redacted(url)} answered with status {reply.status}"
     if trouble is not None:
         raise _OutOfOrderError(trouble)
     return None
 
 
 async def _of_2025_03_26(fetch: Fetcher, server: str, named: str | None) -> Authority:
-    home = origin(server)
+    home = origin_of(server)
     try:
         metadata = await _first(fetch, authorization_server_urls(home), lambda body: bool(text(body, "token_endpoint")))
     except _OutOfOrderError as error:
-        raise AuthError(f"Who gives out tokens for {shown(server)} cannot be found out: {error}") from None
+        raise AuthError(f"Who gives out tokens for {redacted(server)} cannot be found out: {error}") from None
     if metadata is not None:
         # Either spelling of the origin leads to the address that was asked.
         _require_issuer(metadata, home, f"{home}/")
@@ -185,11 +186,11 @@ def _authority(fetch: Fetcher, metadata: Mapping[str, Any], resource: str, serve
         found = text(metadata, name)
         if found is None:
             return None
-        return require_reachable(found, f"The {name} of {shown(issuer)}", server, is_inside=fetch.is_inside)
+        return require_reachable(found, f"The {name} of {redacted(issuer)}", server, is_inside=fetch.is_inside)
 
     token_endpoint = endpoint("token_endpoint")
     if token_endpoint is None:
-        raise AuthError(f"The metadata of {shown(issuer)} have no token_endpoint")
+        raise AuthError(f"The metadata of {redacted(issuer)} have no token_endpoint")
     return Authority(
         issuer=issuer,
         resource=resource,

@@ -6,19 +6,20 @@ import asyncio
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
-from urllib.parse import urlencode
-from urllib.request import getproxies, proxy_bypass
+from urllib.parse import quote_plus, urlencode
 
 import aiohttp
 import msgspec
 from msgspec import Struct
 from yarl import URL
 
-from dragoman.auth.addresses import is_loopback, is_private, origin, shown, split
+from dragoman.auth.addresses import is_private
 from dragoman.auth.reach import GuardedConnector, Trip, trip
 from dragoman.auth.secrecy import Secrets
 from dragoman.errors import AuthError, InsecureUrl
+from dragoman.protocol.urls import host_of, origin_of, redacted
 from dragoman.protocol.versions import LATEST_STATELESS
+from dragoman.runtime.environment import basic_authorization, proxy_for
 from dragoman.runtime.network import Network, SessionFactory, pinned
 
 MOST_BYTES = 4 * 1024 * 1024
@@ -72,7 +73,7 @@ class Fetcher:
         self._network = network or Network()
         self._session: aiohttp.ClientSession | None = None
         self._server = server
-        self.is_inside = is_inside or (server is not None and is_private(split(server).hostname or ""))
+        self.is_inside = is_inside or (server is not None and is_private(host_of(server)))
         """Whether the MCP server is inside a private network."""
 
     async def __aenter__(self) -> Fetcher:
@@ -112,9 +113,9 @@ class Fetcher:
         return await self._send("POST", url, {"Content-Type": "application/json"}, msgspec.json.encode(value))
 
     async def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
-        session, proxy = self._session, self._proxy_for(url)
+        session, proxy = self._session, proxy_for(url, self._network)
         assert session is not None
-        is_home = self._server is not None and origin(url) == origin(self._server)
+        is_home = self._server is not None and origin_of(url) == origin_of(self._server)
         current = Trip(self._server is None or self.is_inside or is_home or proxy is not None)
         before = trip.set(current)
         try:
@@ -136,11 +137,11 @@ class Fetcher:
         except _BROKEN as error:
             if current.was_refused:
                 raise InsecureUrl(
-                    f"{shown(url)} leads inside a private network, where {shown(self._server or '')} may not send"
+                    f"{redacted(url)} leads inside a private network, where {redacted(self._server or '')} may not send"
                     " anybody; if you trust this authorization server, give it as issuer="
                 ) from None
             # What these errors say may quote a request.
-            raise AuthError(f"{shown(url)} cannot be asked ({type(error).__name__}); is it reachable?") from None
+            raise AuthError(f"{redacted(url)} cannot be asked ({type(error).__name__}); is it reachable?") from None
         finally:
             trip.reset(before)
         if is_home and proxy is None and current.peer is not None and is_private(current.peer):
@@ -154,17 +155,6 @@ class Fetcher:
             timeout=aiohttp.ClientTimeout(total=None, connect=self._network.connect_timeout),
         )
 
-    def _proxy_for(self, url: str) -> str | None:
-        network = self._network
-        if network.proxy is not None or not network.trust_env:
-            return network.proxy
-        parts = split(url)
-        if parts.hostname is None or is_loopback(parts.hostname):
-            return None
-        proxies = getproxies()
-        found = proxies.get(parts.scheme) or proxies.get("all")
-        return None if not found or proxy_bypass(parts.netloc.rpartition("@")[2]) else found
-
 
 async def _read(response: aiohttp.ClientResponse, url: str) -> bytes:
     said = bytearray()
@@ -172,7 +162,7 @@ async def _read(response: aiohttp.ClientResponse, url: str) -> bytes:
         said += piece
         if len(said) > MOST_BYTES:
             response.close()
-            raise AuthError(f"{shown(url)} answered with more than {MOST_BYTES} bytes")
+            raise AuthError(f"{redacted(url)} answered with more than {MOST_BYTES} bytes")
     return bytes(said)
 
 
@@ -182,6 +172,11 @@ def _object(body: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def client_authorization(client_id: str, secret: str) -> str:
+    """Return the header of a client: both parts are encoded as in a form before they are joined (RFC 6749, 2.3.1)."""
+    return basic_authorization(quote_plus(client_id), quote_plus(secret))
 
 
 def text(body: Mapping[str, Any], name: str) -> str | None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
-from dragoman.auth.addresses import require_secure, shown
+from dragoman.auth.addresses import require_secure
 from dragoman.auth.authorizer import Authorizer, required_text, spelled_scope
 from dragoman.auth.contract import Drawers, TokenStorage
 from dragoman.auth.fetching import Fetcher, text
-from dragoman.auth.interaction import called
 from dragoman.auth.records import Authority, Tokens
 from dragoman.auth.registration import bind_to_issuer
 from dragoman.auth.scopes import with_offline
@@ -29,7 +28,13 @@ from dragoman.auth.token_endpoint import (
     request_tokens,
 )
 from dragoman.errors import AuthError, InvalidCredentials, TokenRefused
+from dragoman.protocol.urls import redacted
+from dragoman.runtime.callables import invoke
+from dragoman.runtime.hints import refuse_unknown
 from dragoman.runtime.network import SessionFactory
+
+if TYPE_CHECKING:
+    from typing import Unpack
 
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105
 ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
@@ -39,22 +44,35 @@ AssertionProvider = Callable[[str, str], str | Awaitable[str]]
 TokenProvider = str | Callable[[], str | Awaitable[str]]
 
 
+class GrantOptions(TypedDict, total=False):
+    """What every way to tokens without a person can be told."""
+
+    scope: str | Iterable[str] | None
+    """What to ask for."""
+    storage: TokenStorage | Drawers | None
+    """Where it is kept which authorization server the credentials belong to; a file of the user's by default."""
+    issuer: str | None
+    """The only authorization server that gets the credentials."""
+    dpop: bool
+    """Bind the tokens to a key of this client."""
+    http_client_factory: SessionFactory | None
+    """Makes the sessions by which authorization servers are reached."""
+
+
 class _Grant(Authorizer):
     """A way to tokens that can be gone again at any time: it needs no refresh token."""
 
     _refreshes = False
 
-    def __init__(
-        self,
-        identity: str,
-        who: Credential,
-        *,
-        scope: str | Iterable[str] | None,
-        storage: TokenStorage | Drawers | None,
-        **around: Any,
-    ) -> None:
-        kept = BindingStorage() if storage is None else storage
-        super().__init__(identity, scope=spelled_scope(scope), storage=kept, **around)
+    def __init__(self, identity: str, who: Credential, options: GrantOptions) -> None:
+        super().__init__(
+            identity,
+            scope=spelled_scope(options.get("scope")),
+            storage=BindingStorage() if options.get("storage") is None else options["storage"],
+            issuer=options.get("issuer"),
+            dpop=options.get("dpop", False),
+            http_client_factory=options.get("http_client_factory"),
+        )
         self._who = who
 
     def _is_renewable(self, tokens: Tokens) -> bool:  # noqa: ARG002
@@ -64,7 +82,6 @@ class _Grant(Authorizer):
         return await self._obtain(fetch, authority, tokens.requested_scope)
 
     async def _obtain(self, fetch: Fetcher, authority: Authority, scope: str | None) -> Tokens:
-        assert self._keeper is not None
         if self._issuer is None:
             await bind_to_issuer(authority, self._keeper, self._who.client_id)
         scope = with_offline(scope, authority, may_refresh=False)
@@ -100,25 +117,14 @@ class ClientCredentials(_Grant):
         client_secret: str | None = None,
         *,
         token_endpoint_auth_method: str = BASIC,
-        scope: str | Iterable[str] | None = None,
-        storage: TokenStorage | Drawers | None = None,
-        issuer: str | None = None,
         private_key: object = None,
         signing_algorithm: str | None = None,
-        dpop: bool = False,
-        http_client_factory: SessionFactory | None = None,
+        **options: Unpack[GrantOptions],
     ) -> None:
+        refuse_unknown(type(self).__name__, options, GrantOptions.__annotations__)
         required_text("client_id", client_id, InvalidCredentials)
         who = _credential(client_id, client_secret, token_endpoint_auth_method, private_key, signing_algorithm)
-        super().__init__(
-            f"ClientCredentials {client_id}",
-            who,
-            scope=scope,
-            storage=storage,
-            issuer=issuer,
-            dpop=dpop,
-            http_client_factory=http_client_factory,
-        )
+        super().__init__(f"ClientCredentials {client_id}", who, options)
 
     async def _form(self, fetch: Fetcher, authority: Authority) -> dict[str, str | None]:  # noqa: ARG002
         return {"grant_type": "client_credentials"}
@@ -161,12 +167,9 @@ class CrossAppAccess(_Grant):
         client_secret: str | None = None,
         *,
         assertion_provider: AssertionProvider,
-        scope: str | Iterable[str] | None = None,
-        storage: TokenStorage | Drawers | None = None,
-        issuer: str | None = None,
-        dpop: bool = False,
-        http_client_factory: SessionFactory | None = None,
+        **options: Unpack[GrantOptions],
     ) -> None:
+        refuse_unknown(type(self).__name__, options, GrantOptions.__annotations__)
         required_text("client_id", client_id, InvalidCredentials)
         if not callable(assertion_provider):
             raise InvalidCredentials("assertion_provider must be a function of the audience and the resource")
@@ -176,15 +179,11 @@ class CrossAppAccess(_Grant):
         super().__init__(
             f"CrossAppAccess {client_id}",
             Credential(client_id, client_secret, NONE if client_secret is None else BASIC),
-            scope=scope,
-            storage=storage,
-            issuer=issuer,
-            dpop=dpop,
-            http_client_factory=http_client_factory,
+            options,
         )
 
     async def _form(self, fetch: Fetcher, authority: Authority) -> dict[str, str | None]:  # noqa: ARG002
-        assertion = await called(self._provider, authority.issuer, authority.resource)
+        assertion = await invoke(self._provider, authority.issuer, authority.resource)
         return {"grant_type": JWT_BEARER, "assertion": required_text("The assertion", assertion, AuthError)}
 
 
@@ -246,7 +245,7 @@ class TokenExchange:
         body = accepted(reply, self._url, fetch.secrets)
         assertion = text(body, "access_token")
         if body.get("issued_token_type") != ID_JAG or assertion is None:
-            raise AuthError(f"{shown(self._url)} gave something else than an assertion of the type id-jag")
+            raise AuthError(f"{redacted(self._url)} gave something else than an assertion of the type id-jag")
         return assertion
 
 
@@ -264,35 +263,19 @@ class WorkloadIdentity(_Grant):
         InsecureUrl: the issuer is neither https nor on this machine.
     """
 
-    def __init__(
-        self,
-        token: TokenProvider,
-        *,
-        scope: str | Iterable[str] | None = None,
-        storage: TokenStorage | Drawers | None = None,
-        issuer: str | None = None,
-        dpop: bool = False,
-        http_client_factory: SessionFactory | None = None,
-    ) -> None:
+    def __init__(self, token: TokenProvider, **options: Unpack[GrantOptions]) -> None:
+        refuse_unknown(type(self).__name__, options, GrantOptions.__annotations__)
         if not callable(token):
             required_text("token", token, InvalidCredentials)
         self._token = token
         self._presented: bytes | None = None
         self._refused: bytes | None = None
-        super().__init__(
-            "WorkloadIdentity",
-            Credential(),
-            scope=scope,
-            storage=storage,
-            issuer=issuer,
-            dpop=dpop,
-            http_client_factory=http_client_factory,
-        )
+        super().__init__("WorkloadIdentity", Credential(), options)
 
     async def _form(self, fetch: Fetcher, authority: Authority) -> dict[str, str | None]:  # noqa: ARG002
         token = await _given(self._token, "The workload's token")
         if self._refused == _digest(token):
-            raise AuthError(f"{shown(authority.issuer)} refused this workload's token before; it is not sent again")
+            raise AuthError(f"{redacted(authority.issuer)} refused this workload's token before; it is not sent again")
         self._presented = _digest(token)
         return {"grant_type": JWT_BEARER, "assertion": token}
 
@@ -306,7 +289,7 @@ class WorkloadIdentity(_Grant):
 
 
 async def _given(token: TokenProvider, what: str) -> str:
-    return required_text(what, await called(token) if callable(token) else token, AuthError)
+    return required_text(what, await invoke(token) if callable(token) else token, AuthError)
 
 
 def _digest(token: str) -> bytes:

@@ -10,14 +10,14 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
-from dragoman.auth.addresses import is_loopback, require_secure
+from dragoman.auth.addresses import require_secure
 from dragoman.auth.listener import PATH, LoopbackListener, Pages
 from dragoman.auth.redirects import AuthorizationResponse
 from dragoman.errors import AuthError, AuthRequired
+from dragoman.protocol.urls import host_of, is_loopback, split
+from dragoman.runtime.callables import invoke
 from dragoman.runtime.offload import offload
 from dragoman.runtime.printable import printable_url, url_warnings
 from dragoman.runtime.terminal import is_terminal, read_line
@@ -53,7 +53,7 @@ class ByHandlers:
     async def log_in(self, url: str, is_ours: IsOurs) -> AuthorizationResponse:  # noqa: ARG002
         """Bring the person to a URL, and return what comes back."""
         await send_to(url, self._redirect)
-        return AuthorizationResponse.of(await called(self._callback))
+        return AuthorizationResponse.of(await invoke(self._callback))
 
     async def close(self) -> None:
         """There is nothing to let go of."""
@@ -141,8 +141,7 @@ async def _listening(
 
 def is_own_address(uri: str) -> bool:
     """Tell whether a redirect URI leads to a listener on this machine."""
-    parts = urlsplit(uri)
-    return parts.scheme == "http" and is_loopback(parts.hostname or "")
+    return split(uri).scheme == "http" and is_loopback(host_of(uri))
 
 
 async def _first_of(ways: list[Any]) -> AuthorizationResponse:
@@ -164,9 +163,7 @@ async def send_to(url: str, redirect: RedirectHandler | None) -> None:
     """Bring the person to a URL."""
     require_secure(url, "The address to log in at")
     if redirect is not None:
-        result = redirect(url)
-        if isawaitable(result):
-            await result
+        await invoke(redirect, url, in_place=True)
         return
     import webbrowser
 
@@ -220,12 +217,6 @@ async def pasted(url: str, is_ours: IsOurs) -> AuthorizationResponse:
             return response
         _tell("That is not the address that this login ends at; paste the whole of it:")
     raise AuthRequired("The address that the login ended at was not given; try again")
-
-
-async def called(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function of the author: a plain one, which may wait for something, in a thread."""
-    result = function(*arguments) if iscoroutinefunction(function) else await offload(function, *arguments)
-    return await result if isawaitable(result) else result
 
 
 def _address(url: str) -> str:

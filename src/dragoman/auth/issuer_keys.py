@@ -16,9 +16,11 @@ import time
 from collections import OrderedDict
 from typing import Any
 
-from dragoman.auth.addresses import authorization_server_urls, require_secure, shown
+from dragoman.auth.addresses import authorization_server_urls, require_secure
 from dragoman.auth.fetching import OK, Fetcher
 from dragoman.errors import AuthError
+from dragoman.protocol.urls import redacted
+from dragoman.runtime.tasks import runs_here
 
 KEPT_SECONDS = 3600.0
 REFETCH_SECONDS = 60.0
@@ -53,10 +55,10 @@ class IssuerKeys:
         Raises:
             AuthError: there are no keys, because the issuer cannot be asked, or too many wait for unknown ones.
         """
-        if time.monotonic() >= self._is_due_at or (not self._keys and _runs(self._fetching)):
+        if time.monotonic() >= self._is_due_at or (not self._keys and runs_here(self._fetching)):
             await self._fetch()
         if not self._keys:
-            raise AuthError(f"Tokens cannot be verified: the keys of {shown(self._issuer)} cannot be had")
+            raise AuthError(f"Tokens cannot be verified: the keys of {redacted(self._issuer)} cannot be had")
         found = self._named(name)
         if not found and isinstance(name, str) and self._missing.get(hash(name), 0.0) <= time.monotonic():
             found = await self._look_for(name)
@@ -74,12 +76,12 @@ class IssuerKeys:
             await self._join()
             if self._named(name):
                 return self._named(name)
-            if self._looking is None or not _runs(self._looking):
+            if not runs_here(self._looking):
                 self._looking = asyncio.create_task(self._look())
             has_looked = await asyncio.shield(self._looking)
         finally:
             self._lookers -= 1
-            if self._lookers == 0 and self._looking is not None and _runs(self._looking):
+            if self._lookers == 0 and runs_here(self._looking):
                 self._looking.cancel()
                 self._looking = None
         if has_looked and not self._named(name):
@@ -96,7 +98,7 @@ class IssuerKeys:
 
     async def _join(self) -> None:
         """Wait for a fetch that is under way: it may have begun before a new key was there."""
-        if _runs(self._fetching):
+        if runs_here(self._fetching):
             await self._fetch()
 
     def _miss(self, name: str) -> None:
@@ -106,7 +108,7 @@ class IssuerKeys:
             self._missing.popitem(last=False)
 
     async def _fetch(self) -> bool:
-        if self._fetching is None or not _runs(self._fetching):
+        if not runs_here(self._fetching):
             self._fetching = asyncio.create_task(self._fetch_once())
         # Whoever began it may go away while others wait for it.
         return await asyncio.shield(self._fetching)
@@ -117,7 +119,7 @@ class IssuerKeys:
                 self._keys = await self._ask(fetch)
         except (AuthError, TimeoutError) as error:
             self._is_due_at = time.monotonic() + (REFETCH_SECONDS if self._keys else RETRY_SECONDS)
-            _logger.warning("The keys of %s cannot be had: %s", shown(self._issuer), _said(error))
+            _logger.warning("The keys of %s cannot be had: %s", redacted(self._issuer), _said(error))
             return False
         self._is_due_at = time.monotonic() + KEPT_SECONDS
         return True
@@ -127,10 +129,10 @@ class IssuerKeys:
         reply = await fetch.get(url)
         listed = None if reply.status != OK or reply.body is None else reply.body.get("keys")
         if not isinstance(listed, list):
-            raise AuthError(f"{shown(url)} is no set of keys (status {reply.status})")
+            raise AuthError(f"{redacted(url)} is no set of keys (status {reply.status})")
         keys = [key for key in map(_key, listed[:MOST_KEYS]) if key is not None]
         if not keys:
-            raise AuthError(f"{shown(url)} has no key that signatures can be verified with")
+            raise AuthError(f"{redacted(url)} has no key that signatures can be verified with")
         return keys
 
     async def _look_up(self, fetch: Fetcher) -> str:
@@ -141,11 +143,6 @@ class IssuerKeys:
                 if isinstance(url, str):
                     return require_secure(url, "The address of the keys")
         raise AuthError("its metadata do not say where they are; give jwks_url")
-
-
-def _runs(task: asyncio.Task[bool] | None) -> bool:
-    """Tell whether a task is under way in this loop; one of another loop cannot be waited for."""
-    return task is not None and not task.done() and task.get_loop() is asyncio.get_running_loop()
 
 
 def _said(error: Exception) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from dragoman.auth.addresses import require_client_metadata_url, require_redirect_uri, shown
+from dragoman.auth.addresses import require_client_metadata_url, require_redirect_uri
 from dragoman.auth.authorizer import Authorizer, spelled_scope
 from dragoman.auth.contract import Drawers, TokenStorage
 from dragoman.auth.discovery import require_named
@@ -24,6 +24,7 @@ from dragoman.auth.signing import ProofKey, unpadded
 from dragoman.auth.storage import FileStorage
 from dragoman.auth.token_endpoint import credential, request_tokens
 from dragoman.errors import AuthError, TokenRefused, UnregisteredRedirectUri
+from dragoman.protocol.urls import redacted
 from dragoman.runtime.blocking import begun, blocking
 from dragoman.runtime.network import Network, SessionFactory
 from dragoman.runtime.portal import portal
@@ -160,7 +161,7 @@ class OAuth(Authorizer):
 
     def _known_url(self, url: str | None) -> str:
         found = url or self._url
-        if found is None:
+        if not found:
             raise ValueError("Which server is it? Give its URL")
         return found
 
@@ -174,7 +175,7 @@ class OAuth(Authorizer):
         own = self._applicant
         is_kept, known = kept.client_id == pending.client_id, own.client_id == pending.client_id
         if (is_kept or known) and kept.issuer not in (None, pending.authority.issuer):
-            raise AuthError(f"The client belongs to {shown(kept.issuer or '')} by now; log in again")
+            raise AuthError(f"The client belongs to {redacted(kept.issuer or '')} by now; log in again")
         if is_kept and own.client_id is None:
             return kept
         return ClientInformation(
@@ -191,7 +192,6 @@ class OAuth(Authorizer):
         return self._applicant.client_id is not None
 
     async def _obtain(self, fetch: Fetcher, authority: Authority, scope: str | None) -> Tokens:
-        assert self._keeper is not None
         _require_code_flow(authority)
         scope = self._asked_scope(authority, scope)
         interaction = await interact(
@@ -229,7 +229,6 @@ class OAuth(Authorizer):
     async def _identify(
         self, fetch: Fetcher, authority: Authority, redirect_uri: str, scope: str | None
     ) -> ClientInformation:
-        assert self._keeper is not None
         return await identify(fetch, authority, self._keeper, self._applicant, redirect_uri, scope, dpop=self._proves)
 
     def _pending(
@@ -301,7 +300,6 @@ class OAuth(Authorizer):
         return tokens.refresh_token is not None
 
     async def _renew(self, fetch: Fetcher, tokens: Tokens, authority: Authority) -> Tokens:
-        assert self._keeper is not None
         kept = await self._keeper.client()
         client = self._client_for_renewal(kept, authority)
         form = {"grant_type": "refresh_token", "refresh_token": tokens.refresh_token}
@@ -317,7 +315,9 @@ class OAuth(Authorizer):
     def _client_for_renewal(self, kept: ClientInformation | None, authority: Authority) -> ClientInformation:
         own = self._applicant
         if kept is not None and kept.issuer not in (None, authority.issuer):
-            raise AuthError(f"The client is registered with {shown(kept.issuer or '')}, not {shown(authority.issuer)}")
+            raise AuthError(
+                f"The client is registered with {redacted(kept.issuer or '')}, not {redacted(authority.issuer)}"
+            )
         if own.client_id is not None:
             method = own.metadata.get("token_endpoint_auth_method")
             return ClientInformation(
@@ -330,7 +330,6 @@ class OAuth(Authorizer):
         raise AuthError("What the client is known by was not kept")
 
     async def _forget_client(self) -> bool:
-        assert self._keeper is not None
         kept = await self._keeper.client()
         if kept is None or not kept.is_dynamic:
             return False
@@ -362,7 +361,7 @@ def _redirect_uri(given: str | None, metadata: dict[str, Any]) -> str | None:
         return None
     require_redirect_uri(uri)
     if listed is not None and uri not in listed:
-        raise UnregisteredRedirectUri(f"client_metadata does not list the redirect URI {shown(uri)}; add it")
+        raise UnregisteredRedirectUri(f"client_metadata does not list the redirect URI {redacted(uri)}; add it")
     return str(uri)
 
 
@@ -375,11 +374,11 @@ def _registered_uri(kept: ClientInformation | None, authority: Authority) -> str
 
 def _require_code_flow(authority: Authority) -> None:
     if authority.authorization_endpoint is None:
-        raise AuthError(f"{shown(authority.issuer)} has no authorization_endpoint: nobody can log in there")
+        raise AuthError(f"{redacted(authority.issuer)} has no authorization_endpoint: nobody can log in there")
     # MUST (2025-11-25, 2026-07-28): refuse to go on unless the metadata promise S256.
     if not authority.has_pkce:
         raise AuthError(
-            f"{shown(authority.issuer)} does not say that it supports PKCE with S256; no login is safe there"
+            f"{redacted(authority.issuer)} does not say that it supports PKCE with S256; no login is safe there"
         )
 
 

@@ -9,10 +9,10 @@ from urllib.parse import parse_qs, urlsplit
 
 from msgspec import UNSET, Struct, UnsetType
 
-from dragoman.auth.addresses import shown
 from dragoman.auth.records import Pending
 from dragoman.auth.secrecy import Secrets
 from dragoman.errors import AuthError
+from dragoman.protocol.urls import redacted
 
 MOST_FIELDS = 50
 
@@ -96,9 +96,9 @@ def checked_code(pending: Pending, response: AuthorizationResponse, secrets: Sec
     _check_issuer(pending, response)
     # MUST NOT (2026-07-28): act on or show an error before the issuer is known to be right.
     if response.error is not None:
-        raise AuthError(f"{shown(pending.authority.issuer)} did not authorize: {secrets.quoted(response.error)}")
+        raise AuthError(f"{redacted(pending.authority.issuer)} did not authorize: {secrets.quoted(response.error)}")
     if not response.code:
-        raise AuthError(f"{shown(pending.authority.issuer)} sent no code; log in again")
+        raise AuthError(f"{redacted(pending.authority.issuer)} sent no code; log in again")
     return response.code
 
 
@@ -108,6 +108,6 @@ def _check_issuer(pending: Pending, response: AuthorizationResponse) -> None:
         return
     if response.iss is None:
         if authority.sends_issuer:
-            raise AuthError(f"The answer does not say that it comes from {shown(authority.issuer)}; it is not used")
+            raise AuthError(f"The answer does not say that it comes from {redacted(authority.issuer)}; it is not used")
     elif not hmac.compare_digest(str(response.iss).encode(), authority.issuer.encode()):
-        raise AuthError(f"The answer does not come from {shown(authority.issuer)}; it is not used")
+        raise AuthError(f"The answer does not come from {redacted(authority.issuer)}; it is not used")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
-from dragoman.auth.addresses import is_loopback, shown
 from dragoman.auth.fetching import Fetcher, text, texts
 from dragoman.auth.records import Authority, ClientInformation
 from dragoman.auth.storage import Keeper
 from dragoman.auth.token_endpoint import BASIC, NONE, POST, accepted
 from dragoman.errors import AuthError
+from dragoman.protocol.urls import host_of, is_http_url, is_loopback, redacted
 
 GRANT_TYPES = ("authorization_code", "refresh_token")
 
@@ -68,7 +67,7 @@ async def identify(
         )
     if authority.registration_endpoint is None:
         raise AuthError(
-            f"{shown(authority.issuer)} registers no clients by itself; give client_id= (and client_secret=) from it"
+            f"{redacted(authority.issuer)} registers no clients by itself; give client_id= (and client_secret=) from it"
         )
     found = await _register(fetch, authority, applicant, redirect_uri, scope, dpop=dpop)
     found.pending = kept.pending
@@ -124,7 +123,7 @@ async def _register(
     fetch.secrets.add(text(body, "client_secret"))
     client_id = text(body, "client_id")
     if client_id is None:
-        raise AuthError(f"{shown(endpoint)} registered the client without an id")
+        raise AuthError(f"{redacted(endpoint)} registered the client without an id")
     expires = body.get("client_secret_expires_at")
     return ClientInformation(
         client_id=client_id,
@@ -148,8 +147,7 @@ def application_type(redirect_uris: list[str]) -> str:
 
 
 def _is_native(uri: str) -> bool:
-    parts = urlsplit(uri)
-    return parts.scheme not in ("http", "https") or is_loopback(parts.hostname or "")
+    return not is_http_url(uri) or is_loopback(host_of(uri))
 
 
 def checked_metadata(metadata: Any) -> dict[str, Any]:

@@ -10,9 +10,9 @@ import secrets
 import time
 from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
 
 from dragoman.errors import AuthError, InvalidCredentials
+from dragoman.protocol.urls import origin_of, redacted
 
 if TYPE_CHECKING:
     from joserfc.jwk import ECKey, RSAKey
@@ -27,11 +27,16 @@ def unpadded(data: bytes) -> str:
     return urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
 
 
-def _required() -> None:
+def require_joserfc(what: str) -> None:
+    """Check that there is what signs and verifies.
+
+    Raises:
+        AuthError: there is not.
+    """
     try:
         import joserfc  # noqa: F401
     except ImportError:
-        raise AuthError("Signing needs the package joserfc: install dragoman[jwt]") from None
+        raise AuthError(f"{what} needs the package joserfc: install dragoman[jwt]") from None
 
 
 class AssertionSigner:
@@ -45,7 +50,7 @@ class AssertionSigner:
     def __init__(self, client_id: str, private_key: object, algorithm: str | None) -> None:
         if algorithm not in ALGORITHMS:
             raise InvalidCredentials(f"signing_algorithm must be one of {', '.join(ALGORITHMS)}")
-        _required()
+        require_joserfc("Signing")
         self._client_id = client_id
         self._algorithm = algorithm
         try:
@@ -92,7 +97,7 @@ class ProofKey:
     """The key that DPoP tokens are bound to, and the nonces that servers want to see in proofs."""
 
     def __init__(self, kept: dict[str, Any] | None = None) -> None:
-        _required()
+        require_joserfc("Signing")
         from joserfc.jwk import ECKey
 
         self._key = ECKey.generate_key("P-256") if kept is None else ECKey.import_key(kept)
@@ -110,29 +115,23 @@ class ProofKey:
     def remember_nonce(self, url: str, nonce: str | None) -> bool:
         """Keep the nonce that a server sent, and tell whether there was one."""
         if nonce:
-            self._nonces[_origin(url)] = nonce
+            self._nonces[origin_of(url)] = nonce
         return bool(nonce)
 
     def proof(self, method: str, url: str, access_token: str | None = None) -> str:
         """Return a proof for one request, with the hash of the token that it is sent with."""
         from joserfc import jwt
 
-        parts = urlsplit(url)
         claims: dict[str, Any] = {
             "jti": secrets.token_urlsafe(16),
             "htm": method.upper(),
-            "htu": urlunsplit((parts.scheme, parts.netloc, parts.path, "", "")),
+            "htu": redacted(url),  # RFC 9449: without query and fragment
             "iat": int(time.time()),
         }
         if access_token is not None:
             claims["ath"] = unpadded(hashlib.sha256(access_token.encode("ascii")).digest())
-        nonce = self._nonces.get(_origin(url))
+        nonce = self._nonces.get(origin_of(url))
         if nonce is not None:
             claims["nonce"] = nonce
         header = {"alg": DPOP_ALGORITHM, "typ": "dpop+jwt", "jwk": self._key.as_dict(private=False)}
         return jwt.encode(header, claims, self._key)
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"

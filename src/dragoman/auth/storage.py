@@ -15,7 +15,7 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from inspect import isawaitable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,10 @@ import msgspec
 from dragoman.auth.contract import Drawers, TokenStorage
 from dragoman.auth.records import ClientInformation, Tokens
 from dragoman.errors import AuthError, NotPrivate
+from dragoman.runtime.backoff import backoff
+from dragoman.runtime.callables import resolved
 from dragoman.runtime.keys import state_folder
-from dragoman.runtime.private import WRITTEN_BY_OTHERS, open_private, private_folder, require_private
+from dragoman.runtime.private import WRITTEN_BY_OTHERS, open_private, private_folder, require_private, written_beside
 
 LOCK_SECONDS = 330.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.2
@@ -40,28 +42,24 @@ class Keeper:
 
     async def tokens(self) -> Tokens | None:
         """Return the tokens that are kept."""
-        return Tokens.of(await _done(self._storage.tokens()))
+        return Tokens.of(await resolved(self._storage.tokens()))
 
     async def save_tokens(self, tokens: Tokens | None) -> None:
         """Keep tokens, or forget them."""
-        await _done(self._storage.save_tokens(None if tokens is None else tokens.plain()))
+        await resolved(self._storage.save_tokens(None if tokens is None else tokens.plain()))
 
     async def client(self) -> ClientInformation | None:
         """Return what is known of the client's registration."""
-        return ClientInformation.of(await _done(self._storage.client_information()))
+        return ClientInformation.of(await resolved(self._storage.client_information()))
 
     async def save_client(self, information: ClientInformation | None) -> None:
         """Keep a registration, or forget it."""
-        await _done(self._storage.save_client_information(None if information is None else information.plain()))
+        await resolved(self._storage.save_client_information(None if information is None else information.plain()))
 
     def lock(self) -> AbstractAsyncContextManager[Any]:
         """Keep everybody else from renewing tokens."""
         lock = getattr(self._storage, "lock", None)
         return nullcontext() if lock is None else lock()
-
-
-async def _done(value: Any) -> Any:
-    return await value if isawaitable(value) else value
 
 
 class MemoryStorage:
@@ -185,7 +183,10 @@ class FileDrawer:
     def _save(self, name: str, value: dict[str, Any] | None) -> None:
         kept = {**self._read(), name: value}
         try:
-            self._write(msgspec.json.encode({name: value for name, value in kept.items() if value is not None}))
+            private_folder(self._path.parent, WRITTEN_BY_OTHERS)
+            content = msgspec.json.encode({name: value for name, value in kept.items() if value is not None})
+            with written_beside(self._path, content, lasting=True) as fresh:
+                fresh.replace(self._path)
         except NotPrivate as error:
             raise AuthError(f"The tokens are not safe from others: {error}") from None
         except OSError as error:
@@ -194,20 +195,6 @@ class FileDrawer:
                     "%s cannot be written (%s): what it holds lasts until the process ends", self._path, error
                 )
             self._unwritten = kept
-
-    def _write(self, content: bytes) -> None:
-        private_folder(self._path.parent, WRITTEN_BY_OTHERS)
-        fresh = self._path.with_name(f"{self._path.name}.{os.getpid()}.{os.urandom(4).hex()}")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self._path)
-        except BaseException:
-            fresh.unlink(missing_ok=True)
-            raise
 
     @asynccontextmanager
     async def lock(self) -> AsyncIterator[None]:
@@ -261,16 +248,12 @@ class _BindingDrawer(_MemoryDrawer):
 async def _take(descriptor: int, path: Path) -> None:
     import fcntl
 
-    pause = _FIRST_PAUSE
     try:
         async with asyncio.timeout(LOCK_SECONDS):
-            while True:
+            for attempt in count():
                 try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    await asyncio.sleep(pause)
-                    pause = min(pause * 2, _LONGEST_PAUSE)
-                else:
-                    return
+                    await asyncio.sleep(backoff(attempt, _FIRST_PAUSE, _LONGEST_PAUSE))
     except TimeoutError:
         raise AuthError(f"Another process has been renewing the tokens in {path} for too long; end it") from None

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 import time
-from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote_plus
 
 from msgspec import Struct
 
-from dragoman.auth.addresses import shown
 from dragoman.auth.challenges import USE_NONCE, values
-from dragoman.auth.fetching import CREATED, OK, Fetcher, Reply, text
+from dragoman.auth.fetching import CREATED, OK, Fetcher, Reply, client_authorization, text
 from dragoman.auth.records import Authority, ClientInformation, Tokens
 from dragoman.auth.secrecy import Secrets
 from dragoman.auth.signing import AssertionSigner, ProofKey
 from dragoman.errors import TokenRefused
+from dragoman.protocol.urls import redacted
 
 BASIC, POST, NONE, SIGNED = "client_secret_basic", "client_secret_post", "none", "private_key_jwt"
 ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
@@ -98,8 +96,7 @@ def identified(form: Mapping[str, str], who: Credential, audience: str) -> tuple
         # Also beside a header: there are servers that look for the client here first.
         fields["client_id"] = who.client_id
     if who.method == BASIC and who.secret is not None:
-        pair = f"{quote_plus(who.client_id or '')}:{quote_plus(who.secret)}"
-        headers["Authorization"] = "Basic " + b64encode(pair.encode("ascii")).decode("ascii")
+        headers["Authorization"] = client_authorization(who.client_id or "", who.secret)
     elif who.method == POST and who.secret is not None:
         fields["client_secret"] = who.secret
     return fields, headers
@@ -123,13 +120,13 @@ def accepted(reply: Reply, url: str, secrets: Secrets) -> dict[str, Any]:
         said += f": {secrets.quoted(description)}"
     elif body is None:
         said += ", and no JSON object"
-    raise TokenRefused(f"{shown(url)} refuses: {said}", error)
+    raise TokenRefused(f"{redacted(url)} refuses: {said}", error)
 
 
 def _tokens(
     body: Mapping[str, Any], authority: Authority, requested: str | None, known: Tokens | None, key: ProofKey | None
 ) -> Tokens:
-    where = shown(authority.token_endpoint)
+    where = redacted(authority.token_endpoint)
     access_token = text(body, "access_token")
     if access_token is None or not _VISIBLE.fullmatch(access_token):
         raise TokenRefused(f"{where} answered without an access token that can be used")

@@ -12,20 +12,22 @@ import asyncio
 import hashlib
 import logging
 import time
-from base64 import b64encode, urlsafe_b64decode
+from base64 import urlsafe_b64decode
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
-from urllib.parse import quote_plus
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from dragoman.auth.addresses import require_secure, shown
-from dragoman.auth.fetching import OK, Fetcher
+from dragoman.auth.addresses import require_secure
+from dragoman.auth.fetching import OK, Fetcher, client_authorization
 from dragoman.auth.identity import BadToken, Identity
 from dragoman.auth.issuer_keys import IssuerKeys
+from dragoman.auth.signing import require_joserfc
 from dragoman.errors import AuthError
+from dragoman.protocol.urls import redacted
+from dragoman.runtime.tasks import look_at
 
 LEEWAY_SECONDS = 60
 ANSWER_SECONDS = 30.0
@@ -73,7 +75,7 @@ class Jwt:
         self._principal_claim = principal_claim
         self._clock = clock
         self._keys = IssuerKeys(issuer, jwks_url)
-        _require_joserfc()
+        require_joserfc("Verifying tokens")
 
     def __repr__(self) -> str:
         return f"<Jwt of {self.issuer}>"
@@ -153,13 +155,6 @@ def _for_another_audience(claims: Mapping[str, Any], audience: str) -> BadToken:
     return BadToken("The token is for another audience", f"{_found('aud', claims)}, not {audience!r}")
 
 
-def _require_joserfc() -> None:
-    try:
-        import joserfc as _  # noqa: F401
-    except ImportError:
-        raise AuthError("Verifying tokens needs the package joserfc: install dragoman[jwt]") from None
-
-
 def _header(token: str) -> dict[str, Any] | None:
     encoded = token.partition(".")[0]
     try:
@@ -227,9 +222,7 @@ class _Inquiries:
 
     def _end(self, key: bytes, task: asyncio.Task[Identity | BadToken]) -> None:
         del self._tasks[key]
-        if not task.cancelled():
-            # Nobody may be left who would look at an error.
-            task.exception()
+        look_at(task)
 
 
 class Introspection:
@@ -260,9 +253,7 @@ class Introspection:
         self._url = require_secure(url, "The address that is asked about tokens")
         self._audience = audience
         self._clock = clock
-        # RFC 6749, 2.3.1: both are encoded as in a form before they are joined.
-        pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()
-        self._authorization = f"Basic {b64encode(pair).decode()}"
+        self._authorization = client_authorization(client_id, client_secret)
         self._answers: OrderedDict[bytes, tuple[float, Identity | BadToken]] = OrderedDict()
         self._inquiries: WeakKeyDictionary[asyncio.AbstractEventLoop, _Inquiries] = WeakKeyDictionary()
 
@@ -306,7 +297,7 @@ class Introspection:
             form = {"token": token, "token_type_hint": "access_token"}
             reply = await fetch.post_form(self._url, form, {"Authorization": self._authorization})
         if reply.status != OK or reply.body is None:
-            raise AuthError(f"{shown(self._url)} cannot be asked about tokens: status {reply.status}")
+            raise AuthError(f"{redacted(self._url)} cannot be asked about tokens: status {reply.status}")
         return reply.body
 
     def _judged(self, claims: Mapping[str, Any], audience: str) -> Identity | BadToken:

@@ -12,7 +12,7 @@ import asyncio
 import atexit
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import aclosing, suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +21,6 @@ from dragoman.chat.chat import AsyncChat
 from dragoman.chat.outcomes import Chunk, PendingCall, Reply
 from dragoman.client.blocking import BoundPrompt, BoundResource, BoundResourceTemplate, BoundTool, Client
 from dragoman.client.bound import AsyncBoundTool
-from dragoman.client.sampling import MAX_CONCURRENT
 from dragoman.runtime.blocking import blocking
 from dragoman.runtime.offload import offload
 from dragoman.runtime.portal import existing_portal, outcome, portal
@@ -29,14 +28,12 @@ from dragoman.runtime.portal import existing_portal, outcome, portal
 if TYPE_CHECKING:
     from typing import Self, TypeAlias, Unpack
 
-    from dragoman import types
     from dragoman.chat.messages import Message, Model, ToolCall, Usage
     from dragoman.chat.options import ChatOptions
     from dragoman.chat.outcomes import ToolResult
     from dragoman.chat.rendering import Attachments
-    from dragoman.client.calling import AnsweredBy
     from dragoman.client.group_blocking import Clients
-    from dragoman.client.sampling import Guard, Sampling
+    from dragoman.client.sampling import PreferredModel, SamplerOptions, Sampling
 
     ToolSource: TypeAlias = BoundTool | Client | Clients
     """A tool, or what has tools."""
@@ -254,14 +251,7 @@ class Chat:
         return self._chat.deny(pending, reason)
 
     def sampler(
-        self,
-        *,
-        preferred_model: str | Model | AnsweredBy[types.ModelPreferences, str] | None = None,
-        guard: Guard | None = None,
-        allow_models: str | Iterable[str] | None = None,
-        tools: bool = False,
-        timeout: float | None = None,
-        max_concurrent: int = MAX_CONCURRENT,
+        self, *, preferred_model: PreferredModel | Model | None = None, **options: Unpack[SamplerOptions]
     ) -> Sampling:
         """Return a handler by which models answer what servers ask of them, apart from this conversation.
 
@@ -276,14 +266,7 @@ class Chat:
             TypeError: something is of the wrong kind.
             ValueError: `max_concurrent` is less than 1.
         """
-        return self._chat.sampler(
-            preferred_model=preferred_model,
-            guard=guard,
-            allow_models=allow_models,
-            tools=tools,
-            timeout=timeout,
-            max_concurrent=max_concurrent,
-        )
+        return self._chat.sampler(preferred_model=preferred_model, **options)
 
     def close(self) -> None:
         """Close the connections to providers of models that were given by their names; the next turn opens them anew.

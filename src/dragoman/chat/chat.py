@@ -29,8 +29,7 @@ from dragoman.chat.toolbox import AsyncToolSource, KnownTool, Toolbox
 from dragoman.chat.turns import Turns
 from dragoman.client.approval import Approval
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate
-from dragoman.client.calling import AnsweredBy
-from dragoman.client.sampling import MAX_CONCURRENT, Guard, PreferredModel, Sampling, SamplingRequest
+from dragoman.client.sampling import PreferredModel, SamplerOptions, Sampling, SamplingRequest
 from dragoman.errors import NotFound, RoundLimit
 from dragoman.runtime.offload import offload
 
@@ -395,14 +394,7 @@ class AsyncChat:
     # Sampling.
 
     def sampler(
-        self,
-        *,
-        preferred_model: str | Model | AnsweredBy[types.ModelPreferences, str] | None = None,
-        guard: Guard | None = None,
-        allow_models: str | Iterable[str] | None = None,
-        tools: bool = False,
-        timeout: float | None = None,
-        max_concurrent: int = MAX_CONCURRENT,
+        self, *, preferred_model: PreferredModel | Model | None = None, **options: Unpack[SamplerOptions]
     ) -> Sampling:
         """Return a handler by which models answer what servers ask of them, apart from this conversation.
 
@@ -423,15 +415,7 @@ class AsyncChat:
         async def complete(request: SamplingRequest) -> types.CreateMessageResult:
             return await sample(request, self._models.named(request.model), self._options, self._spend)
 
-        return Sampling(
-            complete,
-            preferred_model=cast("PreferredModel | None", chosen),
-            guard=guard,
-            allow_models=allow_models,
-            tools=tools,
-            timeout=timeout,
-            max_concurrent=max_concurrent,
-        )
+        return Sampling(complete, preferred_model=cast("PreferredModel | None", chosen), **options)
 
     def _spend(self, usage: Usage) -> None:
         self.usage += usage

@@ -1,15 +1,12 @@
 """Conversations as the APIs of chat completions have them: messages and tools out, chunks in.
 
-Theory of operation: chunks of an answer carry pieces of calls that are numbered as each provider likes: by the blocks
-of the message, all with nought, or not at all. A call begins where an id or a number is new, is given a number of our
-own, and is told as soon as its name is known; a call without an id is given one. What was used and why the model
-stopped is told once, at the end. What a provider wants to see again (signatures of its thoughts) is kept by the ids of
-the calls and put back into the messages.
+Chunks of an answer carry pieces of calls, which `gathering` tells apart. A call gets a number of our own and is told as
+soon as its name is known. What was used and why the model stopped is told once, at the end. What a provider wants to
+see again (signatures of its thoughts) is kept by the ids of the calls and put back into the messages.
 """
 
 from __future__ import annotations
 
-import uuid
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -17,8 +14,9 @@ from typing import Any
 
 import msgspec
 
+from dragoman.chat.gathering import CallPieces, PartialCall, new_call_id
 from dragoman.chat.messages import Delta, Media, Message, Text, ToolCall, ToolCallDelta, ToolSpec, Usage
-from dragoman.client import dialects
+from dragoman.schema import dialects
 from dragoman.types import Json
 
 ANTHROPIC = frozenset({"anthropic", "azureanthropic", "vertexaianthropic"})
@@ -195,85 +193,63 @@ class Answer:
         self._usage: Usage | None = None
         self._reasoning = ""
         self._extra: Json = {}
-        self._calls: list[_Call] = []
-        self._current: dict[int | None, _Call] = {}
+        self._calls = CallPieces()
+        self._extras: dict[int, Json] = {}
+        self._begun: set[int] = set()
 
     def receive(self, chunk: Any) -> Iterator[Delta]:
         """Yield what a chunk of a stream says."""
         self._count(getattr(chunk, "usage", None))
         for choice in chunk.choices[:1]:
-            delta = choice.delta
-            self._think(delta)
-            text = "".join(words for words in (delta.content, getattr(delta, "refusal", None)) if words)
-            calls = [piece for part in delta.tool_calls or () for piece in self._piece(part)]
+            yield from self._say(choice.delta)
             self.finish_reason = choice.finish_reason or self.finish_reason
-            if text or calls:
-                yield Delta(text, tuple(calls))
 
     def receive_whole(self, completion: Any) -> Iterator[Delta]:
         """Yield what an answer says that came at once."""
         self._count(completion.usage)
-        message = completion.choices[0].message
-        self._think(message)
-        text = "".join(words for words in (message.content, getattr(message, "refusal", None)) if words)
-        calls = [piece for part in message.tool_calls or () for piece in self._piece(part)]
+        yield from self._say(completion.choices[0].message)
         self.finish_reason = completion.choices[0].finish_reason or "stop"
-        if text or calls:
-            yield Delta(text, tuple(calls))
 
     def end(self) -> Iterator[Delta]:
         """Yield what is known at the end."""
-        unnamed = [call for call in self._calls if not call.told]
-        yield Delta(
-            tool_calls=tuple(call.begin() for call in unnamed), usage=self._usage, finish_reason=self.finish_reason
-        )
+        unnamed = tuple(self._begin(call) for call in self._calls if call.place not in self._begun)
+        yield Delta(tool_calls=unnamed, usage=self._usage, finish_reason=self.finish_reason)
 
     def memories(self) -> dict[str, Memory]:
         """Return what the provider wants to be told again, by the ids of the calls."""
         message = {"extra_content": self._extra, "reasoning": {"content": self._reasoning}} if self._extra else {}
-        return {call.id: Memory(message, call.extra) for call in self._calls if message or call.extra}
+        return {
+            call.id: Memory(message, self._extras.get(call.place, {}))
+            for call in self._calls
+            if message or call.place in self._extras
+        }
 
     def _count(self, usage: Any) -> None:
         if usage is not None:
             self._usage = Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0)
 
-    def _think(self, said: Any) -> None:
+    def _say(self, said: Any) -> Iterator[Delta]:
         reasoning = getattr(said, "reasoning", None)
         self._reasoning += getattr(reasoning, "content", None) or ""
         self._extra |= getattr(said, "extra_content", None) or {}
+        text = "".join(words for words in (said.content, getattr(said, "refusal", None)) if words)
+        calls = tuple(piece for part in said.tool_calls or () for piece in self._pieces(part))
+        if text or calls:
+            yield Delta(text, calls)
 
-    def _piece(self, part: Any) -> Iterator[ToolCallDelta]:
+    def _pieces(self, part: Any) -> Iterator[ToolCallDelta]:
         function = getattr(part, "function", None)
         name, arguments = getattr(function, "name", None), getattr(function, "arguments", None) or ""
-        call = self._call_of(getattr(part, "index", None), part.id, name)
+        call = self._calls.add(getattr(part, "index", None), part.id, name, arguments)
         if extra := getattr(part, "extra_content", None):
-            call.extra = {"extra_content": extra}
-        call.name = call.name or name or ""
-        call.waiting += arguments
-        if call.told:
-            if arguments:
-                yield ToolCallDelta(call.index, arguments=arguments)
-        elif call.name:
-            yield call.begin()
+            self._extras[call.place] = {"extra_content": extra}
+        if call.place not in self._begun:
+            if call.name:
+                yield self._begin(call)
+        elif arguments:
+            yield ToolCallDelta(call.place, arguments=arguments)
 
-    def _call_of(self, number: int | None, id: str | None, name: str | None) -> _Call:
-        current = self._current.get(number)
-        if current is None or (id and id != current.id) or (number is None and name and current.told):
-            current = _Call(len(self._calls), id or f"call_{uuid.uuid4().hex}")
-            self._calls.append(current)
-            self._current[number] = current
-        return current
-
-
-class _Call:
-    def __init__(self, index: int, id: str) -> None:
-        self.index = index
-        self.id = id
-        self.name = ""
-        self.waiting = ""
-        self.extra: Json = {}
-        self.told = False
-
-    def begin(self) -> ToolCallDelta:
-        self.told = True
-        return ToolCallDelta(self.index, self.id, self.name, self.waiting)
+    def _begin(self, call: PartialCall) -> ToolCallDelta:
+        self._begun.add(call.place)
+        call.id = call.id or new_call_id()
+        return ToolCallDelta(call.place, call.id, call.name, call.arguments)

@@ -3,14 +3,57 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
 
 import msgspec
 
 from dragoman import types
 from dragoman.chat.messages import Delta, ToolCall, Usage
-from dragoman.client.naming import safe_name
+from dragoman.schema.naming import safe_name
+
+
+class PartialCall(msgspec.Struct):
+    """A call of which some pieces came."""
+
+    place: int
+    """How many calls of the answer began before it."""
+    number: int | None
+    """What the pieces are numbered with."""
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+class CallPieces:
+    """The calls of an answer, put together from pieces that are numbered as each provider likes.
+
+    Providers number pieces by call, by the blocks of the message, all with 0, or not at all. A call begins where a
+    number or an id is new, and without numbers also where a named call is followed by another name.
+    """
+
+    def __init__(self) -> None:
+        self._calls: list[PartialCall] = []
+        self._latest: dict[int | None, PartialCall] = {}
+
+    def __iter__(self) -> Iterator[PartialCall]:
+        return iter(self._calls)
+
+    def add(self, number: int | None, id: str | None, name: str | None, arguments: str) -> PartialCall:
+        """Take a piece, and return the call that it belongs to."""
+        call = self._latest.get(number)
+        if call is None or (id and id != call.id != "") or (number is None and name and call.name):
+            call = self._latest[number] = PartialCall(len(self._calls), number)
+            self._calls.append(call)
+        call.id = call.id or id or ""
+        call.name = call.name or name or ""
+        call.arguments += arguments
+        return call
+
+
+def new_call_id() -> str:
+    """Return an id for a call that has none."""
+    return f"call_{uuid.uuid4().hex}"
 
 
 class Gathered:
@@ -18,7 +61,7 @@ class Gathered:
 
     def __init__(self) -> None:
         self._text: list[str] = []
-        self._calls: dict[int, list[str]] = {}
+        self._calls = CallPieces()
         self.usage = Usage()
         self.finish_reason: str | None = None
 
@@ -34,10 +77,7 @@ class Gathered:
             self.usage += delta.usage
         self.finish_reason = delta.finish_reason or self.finish_reason
         for piece in delta.tool_calls:
-            known = self._calls.setdefault(piece.index, ["", "", ""])
-            known[0] = known[0] or piece.id or ""
-            known[1] = known[1] or piece.name or ""
-            known[2] += piece.arguments
+            self._calls.add(piece.index, piece.id, piece.name, piece.arguments)
 
     def calls(self, taken: Collection[str] = ()) -> list[ToolCall]:
         """Return the calls that the answer wants, in order; `taken` are ids that the conversation has already.
@@ -47,10 +87,10 @@ class Gathered:
         """
         known = set(taken)
         calls = []
-        for _, (given, name, raw) in sorted(self._calls.items()):
-            id = given if given and given not in known else f"call_{uuid.uuid4().hex}"
+        for call in sorted(self._calls, key=lambda call: call.number or 0):
+            id = call.id if call.id and call.id not in known else new_call_id()
             known.add(id)
-            calls.append(ToolCall(id, safe_name(name), _arguments(raw), raw))
+            calls.append(ToolCall(id, safe_name(call.name), _arguments(call.arguments), call.arguments))
         return calls
 
 

@@ -14,9 +14,9 @@ from typing import Any, Literal
 from dragoman import types
 from dragoman.chat.toolbox import KnownTool
 from dragoman.client.bound import AsyncBoundTool
-from dragoman.client.naming import safe_name
 from dragoman.client.results import CallResult
 from dragoman.errors import DragomanError, ToolError
+from dragoman.schema.naming import safe_name
 
 LinkMode = Literal["offer", "follow", "name"]
 READ = "read_resource"

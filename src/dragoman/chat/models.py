@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import inspect
 import logging
 import os
-import random
 import re
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
@@ -25,13 +23,15 @@ from typing import Any
 from dragoman.chat.completions import ANTHROPIC, Answer, Memory, completion_messages, completion_tools
 from dragoman.chat.messages import Delta, Message, Model, ModelOptions, ToolSpec
 from dragoman.errors import ModelError
+from dragoman.runtime.backoff import backoff
+from dragoman.runtime.callables import invoke
 from dragoman.runtime.offload import offload
 from dragoman.types import Json
 
 logger = logging.getLogger("dragoman.chat")
 
 MOST_TOKENS_BY_DEFAULT = 8192
-LONGEST_PAUSE = 60.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 MOST_MEMORIES = 1_000
 
 _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
@@ -131,9 +131,7 @@ class AnyLlm:
         if creating is None:
             return
         with suppress(Exception):
-            closing = (await creating).client.close()
-            if inspect.isawaitable(closing):
-                await closing
+            await invoke((await creating).client.close, in_place=True)
 
     async def _provider(self) -> Any:
         loop = asyncio.get_running_loop()
@@ -214,7 +212,7 @@ class AnyLlm:
             return None
         if error.retry_after is not None:
             return error.retry_after
-        return min(0.5 * 2.0**attempt, LONGEST_PAUSE) * random.uniform(0.5, 1)  # noqa: S311
+        return backoff(attempt, FIRST_PAUSE, LONGEST_PAUSE)
 
     def _remember(self, answer: Answer) -> None:
         self._memories |= answer.memories()

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from dragoman.client.calling import call
+from dragoman.runtime.tasks import runs_here
 
 Observer = Callable[[Any], Any]
 _logger = logging.getLogger("dragoman.chat")
@@ -32,7 +33,7 @@ class Observers:
         if observer is None:
             return
         self._untold.append((observer, given))
-        if not self._is_telling():
+        if not runs_here(self._task):
             self._task = asyncio.create_task(self._tell_all())
 
     @asynccontextmanager
@@ -45,13 +46,8 @@ class Observers:
             raise
         await self._all_told()
 
-    def _is_telling(self) -> bool:
-        task = self._task
-        # A loop that was closed may have left its task unfinished.
-        return task is not None and not task.done() and task.get_loop() is asyncio.get_running_loop()
-
     async def _all_told(self) -> None:
-        if self._task is not None and self._is_telling():
+        if runs_here(self._task):
             await asyncio.wait([self._task])
 
     async def _tell_all(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any, TypedDict, get_args
 
 from dragoman.chat.links import LinkMode
@@ -12,6 +11,7 @@ from dragoman.chat.outcomes import ToolResult
 from dragoman.chat.policy import Policy
 from dragoman.client.approval import ApprovalHandler
 from dragoman.client.calling import handler
+from dragoman.runtime.hints import did_you_mean
 
 
 class ChatOptions(TypedDict, total=False):
@@ -62,9 +62,9 @@ def check(options: Mapping[str, Any]) -> None:
     """
     for name, value in options.items():
         if name not in ChatOptions.__annotations__:
-            close = get_close_matches(name, ChatOptions.__annotations__)
-            remedy = f"did you mean {close[0]!r}?" if close else "what only the provider knows is given as extra={...}"
-            raise TypeError(f"A chat has no option {name!r}; {remedy}")
+            hint = did_you_mean(name, ChatOptions.__annotations__)
+            remedy = hint or "; what only the provider knows is given as extra={...}"
+            raise TypeError(f"A chat has no option {name!r}{remedy}")
         if value is not None:
             _check_value(name, value)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from fnmatch import fnmatchcase
 from typing import Literal
 
 from dragoman import types
 from dragoman.client.bound import AsyncBoundTool
 from dragoman.client.calling import call
+from dragoman.schema.naming import matches
 
 Verdict = Literal["allow", "ask", "deny"]
 Rule = str | Callable[[AsyncBoundTool, types.Json], bool | Awaitable[bool]]
@@ -91,5 +91,5 @@ def _rules(given: Rule | Iterable[Rule]) -> list[Rule]:
 
 async def _fits(rule: Rule, names: list[str], tool: AsyncBoundTool, arguments: types.Json) -> bool:
     if isinstance(rule, str):
-        return any(fnmatchcase(name, rule) for name in names)
+        return matches([rule], *names)
     return bool(await call(rule, tool, copy.deepcopy(arguments)))

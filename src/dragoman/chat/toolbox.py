@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from dragoman.chat.messages import ToolCall, ToolSpec
 from dragoman.client.bound import AsyncBoundTool
-from dragoman.client.naming import tool_names
-from dragoman.client.restoring import restore
 from dragoman.errors import DragomanError
+from dragoman.schema.coerce import restore
+from dragoman.schema.naming import tool_names
 
 
 class HasTools(Protocol):

@@ -65,7 +65,7 @@ class Arguments:
         Raises:
             UsageError: a value is not of the type that the schema names.
         """
-        from dragoman.client.inlining import inline
+        from dragoman.schema.inline import inline
 
         tree = inline(schema)
         fields = _fields(tree)
@@ -123,13 +123,10 @@ def _json(text: str, where: str) -> Any:
 
 def _types(tree: Json) -> list[str]:
     """Return the types that a value may have; none if any."""
-    from dragoman.client.inlining import type_of
+    from dragoman.schema.walk import kinds_of
 
-    if "type" in tree:
-        return list(tree["type"])
-    if "enum" in tree:
-        return list(dict.fromkeys(type_of(value) for value in tree["enum"]))
-    return list(dict.fromkeys(kind for branch in tree.get("anyOf", ()) for kind in _types(branch)))
+    branches = (kind for branch in tree.get("anyOf", ()) for kind in _types(branch))
+    return list(dict.fromkeys(kinds_of(tree) or branches))
 
 
 def _value(key: str, text: str, tree: Json) -> Any:

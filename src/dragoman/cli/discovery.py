@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dragoman.auth.addresses import authorization_server_urls, origin, protected_resource_urls, shown
+from dragoman.auth.addresses import authorization_server_urls, protected_resource_urls
 from dragoman.auth.challenges import Challenge, asked
 from dragoman.auth.discovery import discover
 from dragoman.auth.fetching import OK, Fetcher
 from dragoman.cli.findings import Findings
 from dragoman.errors import AuthError, AuthRequired
+from dragoman.protocol.urls import origin_of, redacted
 
 
 async def examine_login(url: str, refused: AuthRequired, findings: Findings) -> None:
@@ -58,7 +59,7 @@ async def _first(fetch: Fetcher, urls: list[str]) -> tuple[str | None, str]:
         if reply.status == OK and reply.body is not None:
             return url, ", ".join(answers)
         what = "no JSON object" if reply.status == OK else f"status {reply.status}"
-        answers.append(f"{shown(url)} answered with {what}")
+        answers.append(f"{redacted(url)} answered with {what}")
     return None, ", ".join(answers)
 
 
@@ -66,12 +67,12 @@ async def _authority(fetch: Fetcher, url: str, challenge: Challenge | None, find
     """Note who gives out tokens, and tell whether anybody says so."""
     authority = await discover(fetch, url, challenge)
     if authority.is_guessed:
-        _, said = await _first(fetch, authorization_server_urls(origin(url)))
+        _, said = await _first(fetch, authorization_server_urls(origin_of(url)))
         findings.wrong(
             "authorization server",
             f"nobody says who gives out tokens for it: {said}",
             "give a token with --token or a key with --header. If it is a server of 2025-03-26 that logs people in at"
-            f" {shown(authority.authorization_endpoint or '')}: dragoman auth login {url}",
+            f" {redacted(authority.authorization_endpoint or '')}: dragoman auth login {url}",
         )
         return False
     place, _ = await _first(fetch, authorization_server_urls(authority.issuer))

@@ -17,6 +17,7 @@ from dragoman.cli.settings import Settings
 from dragoman.cli.targets import Aim, aim_at, client_options, configuration, make_client, noting_wait, of_entry
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import AuthRequired, ConfigError, ConnectError, DragomanError, ServerCrashed, Timeout
+from dragoman.protocol.urls import redacted
 
 if TYPE_CHECKING:
     from dragoman.client.client import AsyncClient
@@ -88,7 +89,7 @@ async def _aims(terminal: Terminal, target: str | None, findings: Findings) -> l
 
 def _place(aim: Aim) -> str:
     if aim.url is not None:
-        return aim.url.partition("?")[0]
+        return redacted(aim.url)
     if isinstance(aim.target, dict):
         return f"the command {aim.target.get('command')} of {aim.file}"
     return f"the command {aim.label}" if isinstance(aim.target, list | str) else str(aim.target)

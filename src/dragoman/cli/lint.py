@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from dragoman import types
-from dragoman.client.dialects import for_openai
-from dragoman.client.inlining import inline, mapping
-from dragoman.client.naming import LONGEST_NAME, property_alias, safe_name
+from dragoman.schema.compile import compiled
+from dragoman.schema.dialects import for_openai
+from dragoman.schema.inline import inline
+from dragoman.schema.naming import LONGEST_NAME, property_alias, safe_name
+from dragoman.schema.walk import mapping, objects
 
 LONGEST_DESCRIPTION = 1024
 Problem = tuple[str, str]
@@ -38,13 +39,10 @@ def _name(name: str) -> Iterator[Problem]:
 
 
 def _validity(place: str, schema: types.Json) -> Iterator[Problem]:
-    import jsonschema_rs
-
     try:
-        jsonschema_rs.validator_for(schema, offline=True)
+        compiled(schema, any_draft=True)
     except ValueError as error:
-        text = " ".join(str(getattr(error, "message", error)).split())
-        yield f"its {place} is no JSON Schema: {text}", "mend the schema"
+        yield f"its {place} is no JSON Schema: {' '.join(str(error).split())}", "mend the schema"
 
 
 def _dialects(schema: types.Json) -> Iterator[Problem]:
@@ -55,17 +53,8 @@ def _dialects(schema: types.Json) -> Iterator[Problem]:
     aliased = [name for name in mapping(inline(schema), "properties") if property_alias(name) != name]
     if aliased:
         yield f"Anthropic's API refuses the argument names {', '.join(map(repr, aliased))}", f"rename them; {_ADAPTED}"
-    if _has_list_of_nothing(schema):
+    if any(part.get("type") == "array" and not {"items", "prefixItems"} & part.keys() for part in objects(schema)):
         yield "it takes a list and does not say of what, which OpenAI's API refuses", f"add `items`; {_ADAPTED}"
 
 
 _REFUSED_AT_TOP = frozenset({"$ref", "allOf", "anyOf", "oneOf", "not", "enum", "if"})
-
-
-def _has_list_of_nothing(schema: Any) -> bool:
-    if isinstance(schema, list):
-        return any(map(_has_list_of_nothing, schema))
-    if not isinstance(schema, dict):
-        return False
-    is_one = schema.get("type") == "array" and not {"items", "prefixItems"} & schema.keys()
-    return is_one or any(map(_has_list_of_nothing, schema.values()))

@@ -83,7 +83,7 @@ def _line(kind: str, item: Any) -> str:
 
 def tool_arguments(tool: types.Tool) -> list[str]:
     """Return what a tool takes, each as `name: type`, with a question mark where it is not required."""
-    from dragoman.client.inlining import inline
+    from dragoman.schema.inline import inline
 
     tree = inline(tool.input_schema)
     required = tree.get("required", ())

@@ -18,6 +18,7 @@ from typing import Any
 from dragoman import types
 from dragoman.client.calling import LOGGER, AnsweredBy, call, handler
 from dragoman.errors import ToolError
+from dragoman.runtime.tasks import look_at
 
 CANCELLED = "Tool call was cancelled by the client"
 
@@ -187,14 +188,8 @@ async def _verdict(decider: Any, approval: Approval) -> bool:
     finally:
         deciding.cancel()
         answering.cancel()
-        answering.add_done_callback(_take_note)
+        answering.add_done_callback(look_at)
     return await _meaning(answer, approval)
-
-
-def _take_note(answering: asyncio.Future[Any]) -> None:
-    """Look at what a handler raised when nobody waited for it any more."""
-    if not answering.cancelled():
-        answering.exception()
 
 
 async def _meaning(answer: Any, approval: Approval) -> bool:

@@ -115,7 +115,7 @@ class Client(Face):
 
     def _make(self) -> AsyncClient:
         client = AsyncClient(self._target, **cast("ClientOptions", self._options))
-        client._share_loop()
+        client._core.share_loop()
         self._ending = weakref.finalize(self, _let_go, client)
         self._ending.atexit = False
         return client
@@ -297,7 +297,7 @@ class _Driven(Generic[Twin]):
         """Its asynchronous twin, for what runs on the loop of all blocking clients."""
         living = self._driver._living()
         if self._twin._client is not living:
-            self._twin = type(self._twin)(living, self.definition)
+            self._twin = self._twin._with(living)
         return self._twin
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:

@@ -11,7 +11,7 @@ from dragoman.errors import ValidationError
 from dragoman.protocol.uritemplate import UriTemplate
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing import Self, Unpack
 
     from dragoman.client.client import AsyncClient
     from dragoman.client.options import CallOptions
@@ -75,6 +75,10 @@ class Bound(Generic[D]):
         self._client = client
         self.definition = definition
 
+    def _with(self, client: AsyncClient) -> Self:
+        """Return the same, bound to another client."""
+        return type(self)(client, self.definition)
+
 
 class ToolView(View[types.Tool]):
     """What the server said of a tool."""
@@ -101,19 +105,19 @@ class ToolView(View[types.Tool]):
 
     def to_openai(self, *, name: str | None = None, strict: bool = False) -> types.Json:
         """Return the tool as OpenAI's APIs take it, for whoever brings their own model."""
-        from dragoman.client.dialects import to_openai
+        from dragoman.schema.dialects import to_openai
 
         return to_openai(self.definition, name=name, strict=strict)
 
     def to_anthropic(self, *, name: str | None = None) -> types.Json:
         """Return the tool as Anthropic's API takes it, for whoever brings their own model."""
-        from dragoman.client.dialects import to_anthropic
+        from dragoman.schema.dialects import to_anthropic
 
         return to_anthropic(self.definition, name=name)
 
     def to_gemini(self, *, name: str | None = None) -> types.Json:
         """Return the tool as Google's Gemini API takes it, for whoever brings their own model."""
-        from dragoman.client.dialects import to_gemini
+        from dragoman.schema.dialects import to_gemini
 
         return to_gemini(self.definition, name=name)
 
@@ -237,7 +241,7 @@ class AsyncBoundResource(Bound[types.Resource], ResourceView):
         """Return all that the resource holds."""
         contents = None if refresh else self._contents
         if contents is None:
-            self._client._watch_updates(self.uri, self)
+            self._client._core.watch(self.uri, self)
             edition = self._edition
             contents = (await self._client.read_resource(self.uri)).contents
             # It may have changed while it was read.
@@ -250,7 +254,7 @@ class AsyncBoundResource(Bound[types.Resource], ResourceView):
 
     async def subscribe(self, on_update: Callable[[str], object] | None = None) -> None:
         """Be told when the resource changes; what was read of it is then read anew."""
-        self._client._watch_updates(self.uri, self)
+        self._client._core.watch(self.uri, self)
         await self._client.subscribe(self.uri, on_update)
 
     async def unsubscribe(self) -> None:

@@ -15,11 +15,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from inspect import isawaitable
 from typing import Any, Protocol, TypeVar
 
 from dragoman.config import is_async
-from dragoman.runtime.offload import offload
+from dragoman.runtime.callables import invoke
+from dragoman.runtime.tasks import is_being_cancelled
 
 LOGGER = logging.getLogger("dragoman.client")
 
@@ -78,21 +78,12 @@ async def call(function: Handler, *args: Any) -> Any:
         HandlerGaveUp: what it waited for was cancelled.
     """
     try:
-        if is_async(function):
-            return await function(*args)
-        return await _kept(await offload(function, *args))
+        given = await invoke(function, *args)
+        return await asyncio.wrap_future(given) if isinstance(given, Future) else given
     except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+        if is_being_cancelled():
             raise
         raise HandlerGaveUp("What the handler waited for was cancelled") from None
-
-
-async def _kept(promise: Any) -> Any:
-    """Return what a plain function gave, or in the end will have given."""
-    if isinstance(promise, Future):
-        return await asyncio.wrap_future(promise)
-    return await promise if isawaitable(promise) else promise
 
 
 class Places:

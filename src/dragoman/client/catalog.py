@@ -20,10 +20,11 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct
 
 from dragoman import types
-from dragoman.client.branching import Branching
 from dragoman.errors import DefinitionError, ValidationError
 from dragoman.protocol.fields import is_wrapped
 from dragoman.protocol.headers import HeaderPlan
+from dragoman.schema.branching import PeerSchema
+from dragoman.schema.compile import compiled
 
 Kind = Literal["tools", "prompts", "resources", "resource_templates"]
 KINDS: tuple[Kind, ...] = ("tools", "prompts", "resources", "resource_templates")
@@ -41,8 +42,7 @@ class KnownTool:
         """Whether a result did not fit, and the tool was then found to be as it was."""
         self.is_wrapped = tool.output_schema is not None and is_wrapped(tool.output_schema)
         """Whether structured content is inside an object because it is none itself."""
-        self._validator: Any = None
-        self._branching: Branching | None = None
+        self._output: PeerSchema | None = None
 
     @property
     def is_idempotent(self) -> bool:
@@ -58,23 +58,19 @@ class KnownTool:
         # MUST (2025-06-18 on): a server with an output schema provides structured results that fit it.
         if structured is UNSET:
             return ValidationError(f"{self.tool.name!r} has an output schema, but gave no structured content")
-        if self._validator is None:
-            import jsonschema_rs
-
-            try:
-                self._validator = jsonschema_rs.validator_for(schema, offline=True)
-            except ValueError as error:
-                return ValidationError(f"The output schema of {self.tool.name!r} is no schema: {error}")
-        if self._branching is None:
-            self._branching = Branching(schema)
-        if not self._branching.is_bearable(structured):
+        try:
+            self._output = self._output or PeerSchema(schema, compiled(schema, any_draft=True))
+        except ValueError as error:
+            return ValidationError(f"The output schema of {self.tool.name!r} is no schema: {error}")
+        found = self._output.violations(structured, 1)
+        if found is None:
             return ValidationError(f"The output schema of {self.tool.name!r} branches too often to be compared with")
-        if self._validator.is_valid(structured):
+        if not found:
             return None
-        problem = next(iter(self._validator.iter_errors(structured)))
-        path = "$" + "".join(f"[{part!r}]" for part in problem.instance_path)
+        path = "$" + "".join(f"[{part!r}]" for part in found[0].place)
         return ValidationError(
-            f"The structured content of {self.tool.name!r} does not fit its output schema at {path}: {problem.message}",
+            f"The structured content of {self.tool.name!r} does not fit its output schema at {path}:"
+            f" {found[0].message}",
             path,
         )
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from dragoman import types
 from dragoman.client.approval import Approval, ApprovalHandler, Approvals
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
 from dragoman.client.catalog import KnownTool
 from dragoman.client.connection import OnProgress, Options
-from dragoman.client.core import CONNECT_SECONDS, TIMEOUT_SECONDS, Core, Watcher, Watchers, offers, seconds
+from dragoman.client.core import CONNECT_SECONDS, TIMEOUT_SECONDS, Core, Watchers, offers, seconds
 from dragoman.client.ending import Ending
 from dragoman.client.face import Face
 from dragoman.client.handlers import HANDLER_OPTIONS, Handlers
@@ -81,26 +81,14 @@ class AsyncClient(Face):
         self._approvals = Approvals()
         credentials = credentials_of(given.get("headers"), given.get("auth"))
         limits = Limits(given.get("max_message_bytes", DEFAULT_LIMITS.message_bytes), DEFAULT_LIMITS.nesting)
-        around = Surroundings(
-            credentials,
-            network=given.get("network"),
-            transport=given.get("transport"),
-            env=given.get("env"),
-            inherit_env=given.get("inherit_env", True),
-            cwd=given.get("cwd"),
-            limits=limits,
-        )
+        around = Surroundings(credentials, limits=limits, **_chosen(given, Surroundings.__struct_fields__))
         self._ending = Ending(self)
         self._core = Core(
             self._guarded(way_to(target, around)),
             info=types.Implementation(given.get("name") or "dragoman", given.get("version") or _own_version()),
             speech=Speech.of(given.get("mode", "auto"), given.get("protocol_version")),
-            handlers=Handlers(
-                roots=roots,
-                server=given.get("server_name"),
-                **{name: given[name] for name in HANDLER_OPTIONS if name in given},
-            ),
-            watchers=Watchers(**{name: given[name] for name in Watchers.__struct_fields__ if name in given}),
+            handlers=Handlers(roots=roots, server=given.get("server_name"), **_chosen(given, HANDLER_OPTIONS)),
+            watchers=Watchers(**_chosen(given, Watchers.__struct_fields__)),
             credentials=credentials,
             timeout=seconds(given.get("timeout"), "DRAGOMAN_TIMEOUT", TIMEOUT_SECONDS),
             total_timeout=given.get("total_timeout"),
@@ -167,7 +155,7 @@ class AsyncClient(Face):
         try:
             connection = await self._core.start()
             method = "server/discover" if connection.version.stateless else "ping"
-            await self._core.request(method, {}, None, Options(timeout=timeout, meta=meta))
+            await self._core.request(method, {}, Raw, Options(timeout=timeout, meta=meta))
         except (TransportError, RpcError):
             return False
         return True
@@ -213,9 +201,7 @@ class AsyncClient(Face):
         self, cursor: str | None = None, *, meta: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> types.ListToolsResult:
         """Return one page of tools."""
-        return cast(
-            "types.ListToolsResult", await self._lists.page("tools", cursor, Options(meta=meta, timeout=timeout))
-        )
+        return await self._lists.page(types.ListToolsResult, cursor, Options(meta=meta, timeout=timeout))
 
     async def call_tool(
         self,
@@ -288,7 +274,7 @@ class AsyncClient(Face):
     def _call(self, name: str, params: dict[str, Any], options: Options) -> Coroutine[Any, Any, types.CallToolResult]:
         connection = self._core.lifeline.latest
         # What is known goes with the connection.
-        known = None if connection is None or not connection.is_alive else self._core.catalog.tools.get(name)
+        known = None if connection is None or connection.state != "alive" else self._core.catalog.tools.get(name)
         options.mirrored = None if known is None else known.plan
         if options.is_safe is None and known is not None and self.trusted:
             options.is_safe = known.is_idempotent
@@ -364,9 +350,7 @@ class AsyncClient(Face):
         self, cursor: str | None = None, *, meta: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> types.ListPromptsResult:
         """Return one page of prompts."""
-        return cast(
-            "types.ListPromptsResult", await self._lists.page("prompts", cursor, Options(meta=meta, timeout=timeout))
-        )
+        return await self._lists.page(types.ListPromptsResult, cursor, Options(meta=meta, timeout=timeout))
 
     async def get_prompt(
         self,
@@ -416,8 +400,7 @@ class AsyncClient(Face):
         self, cursor: str | None = None, *, meta: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> types.ListResourcesResult:
         """Return one page of resources."""
-        page = await self._lists.page("resources", cursor, Options(meta=meta, timeout=timeout))
-        return cast("types.ListResourcesResult", page)
+        return await self._lists.page(types.ListResourcesResult, cursor, Options(meta=meta, timeout=timeout))
 
     async def resource_templates(self, *, refresh: bool = False) -> list[AsyncBoundResourceTemplate]:
         """Return every resource template of the server; kept as long as the server says that it holds."""
@@ -437,8 +420,7 @@ class AsyncClient(Face):
         self, cursor: str | None = None, *, meta: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> types.ListResourceTemplatesResult:
         """Return one page of resource templates."""
-        page = await self._lists.page("resource_templates", cursor, Options(meta=meta, timeout=timeout))
-        return cast("types.ListResourceTemplatesResult", page)
+        return await self._lists.page(types.ListResourceTemplatesResult, cursor, Options(meta=meta, timeout=timeout))
 
     async def read_resource(
         self,
@@ -475,10 +457,6 @@ class AsyncClient(Face):
     async def unsubscribe(self, uri: str) -> None:
         """Be told no more when a resource changes."""
         await self._core.unfollow(uri)
-
-    def _watch_updates(self, uri: str, watcher: Watcher) -> None:
-        """Let somebody forget what a resource held when the server says that it changed."""
-        self._core.watch(uri, watcher)
 
     async def complete(
         self,
@@ -520,16 +498,16 @@ class AsyncClient(Face):
         Raises:
             RpcError: the server refused.
         """
-        raw = await self._core.request(method, dict(params or {}), None, Options(timeout=timeout, meta=meta))
+        raw = await self._core.request(method, dict(params or {}), Raw, Options(timeout=timeout, meta=meta))
         return cast("types.Json", msgspec.json.decode(raw))
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Say from which level on log messages are wanted."""
         await self._core.set_log_level(level)
 
-    def _share_loop(self) -> None:
-        """Let no function of the author's end the loop, which all blocking clients share."""
-        self._core.share_loop()
+
+def _chosen(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: given[name] for name in names if name in given}
 
 
 def _taken_up(

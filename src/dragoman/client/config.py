@@ -14,13 +14,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
 from dragoman.client.expansion import Inputs, Place
 from dragoman.client.jsonc import plain_json
+from dragoman.client.login_entry import NAMES, authorization, is_for_program, is_on, login_of
 from dragoman.errors import ConfigError
+from dragoman.protocol.urls import is_http_url, redacted
+from dragoman.runtime.hints import did_you_mean
 
 Json = dict[str, Any]
 
@@ -50,28 +52,13 @@ _INCLUDE_KEYS = ("tools", "includeTools", "include_tools", "enabledTools", "enab
 _EXCLUDE_KEYS = ("excludeTools", "exclude_tools", "disabledTools", "disabled_tools")
 _APPROVED_KEYS = ("autoApprove", "auto_approve", "alwaysAllow", "always_allow")
 _INHERIT_KEYS = ("inherit_env", "inheritEnv")
-_TRUSTED_KEYS = ("trusted",)
 _VERSION_KEYS = ("protocol_version", "protocolVersion")
 _LOGIN_KEYS = ("oauth", "auth")
 _KNOWN_KEYS = (
-    *_KIND_KEYS,
-    *_URL_KEYS,
-    *_ENV_FILE_KEYS,
-    *_WAY_KEYS,
-    *_HEADER_KEYS,
-    *_TIMEOUT_KEYS,
-    *_CONNECT_KEYS,
-    *_SECONDS_KEYS,
-    *_INCLUDE_KEYS,
-    *_EXCLUDE_KEYS,
-    *_APPROVED_KEYS,
-    *_INHERIT_KEYS,
-    *_TRUSTED_KEYS,
-    *_VERSION_KEYS,
-    *_LOGIN_KEYS,
-    _TOKEN_VARIABLE,
-    _HEADER_VARIABLES,
-    *("disabled", "enabled", "required", "with_prefix", "withPrefix", "prefix", "scopes"),
+    *(*_KIND_KEYS, *_URL_KEYS, *_ENV_FILE_KEYS, *_WAY_KEYS, *_HEADER_KEYS, *_TIMEOUT_KEYS, *_CONNECT_KEYS),
+    *(*_SECONDS_KEYS, *_INCLUDE_KEYS, *_EXCLUDE_KEYS, *_APPROVED_KEYS, *_VERSION_KEYS, *_INHERIT_KEYS, *_LOGIN_KEYS),
+    *("disabled", "enabled", "required", "trusted", "with_prefix", "withPrefix", "prefix", "scopes"),
+    *(_TOKEN_VARIABLE, _HEADER_VARIABLES),
 )
 _OF_OTHERS = frozenset({"description", "name", "id", "title", "icon", "version", "gallery", "dev", "trust", "metadata"})
 """Keys that hosts write, and that say nothing about how to reach a server."""
@@ -102,8 +89,6 @@ class ServerEntry(Struct, kw_only=True):
     """The tools that are not."""
     prefix: str | None = None
     """What the names of its tools begin with, beside a clash."""
-    auto_approve: list[str] = field(default_factory=list)
-    """The tools that its author would not be asked about."""
     more: Json = field(default_factory=dict)
     """What else the entry says."""
     login: Json | None = None
@@ -113,7 +98,7 @@ class ServerEntry(Struct, kw_only=True):
 
     def __repr__(self) -> str:
         url = self.target.get("url")
-        where = _without_secrets(url) if isinstance(url, str) else self.target.get("command")
+        where = redacted(url) if isinstance(url, str) else self.target.get("command")
         return f"<{type(self).__name__} {self.name!r} {where if self.error is None else 'unusable'}>"
 
 
@@ -294,27 +279,26 @@ def read_entry(name: str, raw: Any, place: Place) -> ServerEntry:
         entry.error = place.error("it must be an object with `command` or `url`", name)
         return entry
     rest: Json = {str(key): value for key, value in raw.items()}
-    entry.disabled = _flag(rest.pop("disabled", False)) or not _flag(rest.pop("enabled", True))
-    entry.required = _flag(rest.pop("required", False))
+    entry.disabled = is_on(rest.pop("disabled", False)) or not is_on(rest.pop("enabled", True))
+    entry.required = is_on(rest.pop("required", False))
     entry.include = _names(rest, _INCLUDE_KEYS)
     entry.exclude = _names(rest, _EXCLUDE_KEYS) or []
-    entry.auto_approve = _names(rest, _APPROVED_KEYS) or []
+    _names(rest, _APPROVED_KEYS)  # what other hosts ask about is their business
     entry.prefix = _prefix(name, rest)
     try:
-        _Reading(entry, rest, place, is_of_cline=any(key in raw for key in _APPROVED_KEYS)).read()
+        _Reading(entry, rest, place, any(key in raw for key in _APPROVED_KEYS)).read()
     except ConfigError as error:
         entry.error = error
     return entry
 
 
-class _Reading:
+class _Reading(Struct):
     """One entry while it is read: each step takes the keys that it knows out of `rest`."""
 
-    def __init__(self, entry: ServerEntry, rest: Json, place: Place, *, is_of_cline: bool) -> None:
-        self._entry = entry
-        self._rest = rest
-        self._place = place
-        self._is_of_cline = is_of_cline
+    _entry: ServerEntry
+    _rest: Json
+    _place: Place
+    _is_of_cline: bool
 
     def read(self) -> None:
         entry = self._entry
@@ -344,15 +328,14 @@ class _Reading:
     def _read_options(self) -> None:
         options = self._entry.options
         self._read_times()
-        _, version = self._take(_VERSION_KEYS)
-        if version is not None:
-            options["protocol_version"] = str(version)
-        _, inherits = self._take(_INHERIT_KEYS)
-        if inherits is not None:
-            options["inherit_env"] = _flag(inherits)
-        _, trusted = self._take(_TRUSTED_KEYS)
-        if trusted is not None:
-            options["trusted"] = _flag(trusted)
+        for keys, option, read in (
+            (_VERSION_KEYS, "protocol_version", str),
+            (_INHERIT_KEYS, "inherit_env", is_on),
+            (("trusted",), "trusted", is_on),
+        ):
+            _, value = self._take(keys)
+            if value is not None:
+                options[option] = read(value)
         if isinstance(self._rest.get("auth"), str) and self._rest["auth"] != "oauth":
             options["auth"] = self._expanded(self._rest.pop("auth"), "auth")
 
@@ -406,8 +389,6 @@ class _Reading:
 
     def _read_login(self) -> None:
         """Read who logs in: each entry gets an authorization of its own."""
-        from dragoman.client.login_entry import NAMES, authorization, is_for_program, login_of
-
         key, said = self._take(_LOGIN_KEYS)
         scopes = self._rest.pop("scopes", None)
         try:
@@ -428,13 +409,10 @@ class _Reading:
 
     def _warn_of_unknown(self, keys: Iterable[str], known: Sequence[str]) -> None:
         """Warn of keys that are not known, each with the known one that is most like it."""
-        from difflib import get_close_matches
-
         for key in keys:
             if key in _OF_OTHERS or key in _KNOWN_KEYS or key.startswith(("_", "$", "/", "x-")):
                 continue
-            close = get_close_matches(key, known, n=1)
-            self._warn(f"the key {key!r} is not known" + (f"; did you mean {close[0]!r}?" if close else ""))
+            self._warn(f"the key {key!r} is not known{did_you_mean(key, known)}")
 
     def _warn(self, message: str) -> None:
         _logger.warning("%s", self._error(message, None))
@@ -446,11 +424,7 @@ class _Reading:
 
     def _by_url(self, url: Any, key: str, kind: str | None) -> Json:
         text = self._text(url, key)
-        try:
-            scheme, host = urlsplit(text).scheme, urlsplit(text).hostname
-        except ValueError:
-            scheme, host = "", None
-        if scheme not in ("http", "https") or not host:
+        if not is_http_url(text):
             raise self._error("it must be a URL that begins with http:// or https://", key)
         return {"url": text} if kind is None else {"url": text, "type": kind}
 
@@ -527,10 +501,6 @@ def _plain(kind: Any) -> str:
     return str(kind).strip().lstrip(":").lower().replace("-", "").replace("_", "")
 
 
-def _flag(value: Any) -> bool:
-    return value.strip().lower() in ("true", "yes", "on", "1") if isinstance(value, str) else bool(value)
-
-
 def _names(rest: Json, keys: tuple[str, ...]) -> list[str] | None:
     """Take out lists of names; what is none is left, for nobody knows what it means."""
     found: list[str] | None = None
@@ -548,7 +518,7 @@ def _prefix(name: str, rest: Json) -> str | None:
     prefix = rest.pop("prefix", None)
     if isinstance(prefix, str) and prefix:
         return prefix
-    return name if _flag(wanted) or prefix is True else None
+    return name if is_on(wanted) or prefix is True else None
 
 
 def read_variables(text: str) -> dict[str, str]:
@@ -567,8 +537,3 @@ def _variable(value: str) -> str:
         inner = value[1 : value.rindex(quote)]
         return inner.replace("\\n", "\n").replace('\\"', '"') if quote == '"' else inner
     return value.partition(" #")[0].rstrip()
-
-
-def _without_secrets(url: str) -> str:
-    address = urlsplit(url)
-    return f"{address.scheme}://{address.hostname or ''}{address.path}"

@@ -4,6 +4,8 @@ The peer machine matches answers, progress and cancellations; `serving.py` answe
 request has a clock that counts while nothing is heard of it: progress winds it up again, and it stands still while a
 handler of ours works on a request of the server. A request whose clock runs out, or whose caller is cancelled, is given
 up, and the server is told so. When the connection ends, every request that waits fails at once.
+
+Its states: `alive`; `lost` when it has ended by itself; `closed` when it was closed, which it may be more than once.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
@@ -36,16 +38,20 @@ from dragoman.protocol.fields import trim
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.methods import METHODS
-from dragoman.protocol.peer import CANCELLED, PROGRESS, Answered, Cancelled, Event, Peer, Progressed, Reply
-from dragoman.protocol.versions import LATEST_HANDSHAKE, Version
+from dragoman.protocol.peer import CANCELLED, Answered, Cancelled, Event, Peer, Progressed, Reply
+from dragoman.protocol.states import Transitions
+from dragoman.protocol.versions import Version
 from dragoman.runtime.tasks import current_task
 
 CLOSE_SECONDS = 5.0
 LATE, UNWANTED = "Request timed out", "The client does not wait for it any more"
+ConnectionLife = Literal["alive", "lost", "closed"]
+CONNECTION_LIFE: Transitions[ConnectionLife, Literal["lose", "close"]] = Transitions(
+    {"alive": {"lose": "lost", "close": "closed"}, "lost": {"close": "closed"}, "closed": {"close": "closed"}}
+)
 OnProgress = Callable[[float, float | None, str | None], object]
 """Gets progress, total and message."""
-_PROGRESSING = frozenset(method.name for method in METHODS if method.input_required)
-_progress = msgspec.json.Decoder(types.ProgressNotificationParams)
+_PROGRESSING = frozenset(method.name for method in METHODS if method.progresses)
 _ANSWER_BEGINS = re.compile(rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15})\s*,\s*"(?:result|error)"')
 _RESULT_BEGINS = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:result|error)"')
 _ANSWER_ENDS = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
@@ -165,8 +171,7 @@ class Connection:
         """What the client said in a handshake that it can do."""
         self.has_introduced = False
         """Whether the server said what it can do."""
-        self.is_alive = True
-        """Whether requests may be sent."""
+        self.state: ConnectionLife = "alive"
         self.error: Exception | None = None
         """Why it has ended by itself."""
         self.on_standstill: Callable[[bool], None] | None = None
@@ -174,10 +179,8 @@ class Connection:
         self._host = host
         self._limits = limits
         self._peer = Peer(limits)
-        self._version = LATEST_HANDSHAKE
         self._envelope: dict[str, Raw] = {}
         self._meta_begins = b"{"
-        self._tokens: dict[types.ProgressToken | None, _Pending] = {}
         self._answering = 0
         self._is_flooded = False
         self._background: set[asyncio.Task[Any]] = set()
@@ -185,12 +188,16 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._clocks = Clocks(self._loop)
         self.serving = Serving(host, self._peer, link, self._start, self._standstill)
-        self._is_closed = False
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether requests may be sent."""
+        return self.state == "alive"
 
     @property
     def version(self) -> Version:
         """The version that is spoken."""
-        return self._version
+        return self._peer.version
 
     async def open(self) -> None:
         """Open the link."""
@@ -198,7 +205,6 @@ class Connection:
 
     def speak(self, version: Version) -> None:
         """Speak a version from now on."""
-        self._version = version
         self.link.version = version
         self._peer.version = version
         self._envelope = self._introduction(version) if version.stateless else {}
@@ -259,7 +265,7 @@ class Connection:
             raise
         finally:
             if options.progress_token is not None:
-                self._tokens.pop(options.progress_token, None)
+                self._peer.tokens.pop(options.progress_token, None)
         return pending.result()
 
     async def _wait(self, pending: _Pending, message: Outgoing, clock: Clock, sending: Awaitable[None] | None) -> None:
@@ -290,16 +296,16 @@ class Connection:
 
     def _begin(self, method: str, params: dict[str, Any], options: Options) -> tuple[Outgoing, _Pending]:
         """Return a request that is to be sent, and what waits for its answer from now on."""
-        if not self.is_alive:
+        if self.state != "alive":
             raise ConnectError(f"The connection to the server has ended: {self.error or 'it was closed'}")
-        peer, tokens, token = self._peer, self._tokens, options.progress_token
+        peer, tokens, token = self._peer, self._peer.tokens, options.progress_token
         id = peer.next_id()
         while id in tokens:  # an id is a progress token too
             id = peer.next_id()
         if token is not None and (token in tokens or token in peer.waiting):
             raise ValueError(f"The progress token {token!r} is in use by a request that waits for its answer")
         meta, headers = self._meta(method, id, options), options.headers
-        if self.link.is_http and options.mirrored is not None and self._version.stateless:
+        if self.link.is_http and options.mirrored is not None and self._peer.version.stateless:
             headers = {**options.mirrored.build(params["arguments"]), **(headers or {})}
         pending = _Pending(options.on_progress)
         data = peer.send_request(id, method, {**params, "_meta": meta} if meta else params, pending)
@@ -320,7 +326,7 @@ class Connection:
     def _abandon(self, message: Outgoing, error: BaseException, *, may_cancel: bool) -> None:
         assert message.id is not None
         notice = self._peer.cancel(message.id, _reason(error))
-        closes = self.link.is_http and self._version.stateless
+        closes = self.link.is_http and self._peer.version.stateless
         if notice is not None and may_cancel and self.is_alive and not closes:
             telling = self._start(self._tell(Outgoing(notice, CANCELLED)))
             self._telling.add(telling)
@@ -337,7 +343,7 @@ class Connection:
         Raises:
             TransportError: it could not be sent.
         """
-        await self.link.send(Outgoing(self._peer.send_notification(method, params), method))
+        await self.link.send(Outgoing(jsonrpc.encode_notification(method, params), method))
 
     async def _tell(self, message: Outgoing) -> None:
         with suppress(TransportError, RpcError):
@@ -352,7 +358,7 @@ class Connection:
     def receive(self, data: bytes) -> asyncio.Future[None] | None:
         """Take a message of the server; what is returned is done when the next one may follow, None is at once."""
         room = None
-        for event in self._peer.receive_message(data) or self._second_look(data):
+        for event in self._peer.receive_message(data):
             if type(event) is Answered:
                 event.waiter.settle(event.outcome)
             else:
@@ -370,20 +376,6 @@ class Connection:
             assert isinstance(unreadable, jsonrpc.Invalid)
             error = InternalError(f"The answer is malformed: {unreadable.error}")
             self.receive(jsonrpc.encode_error(int(found[1]), error))
-
-    def _second_look(self, data: bytes) -> list[Event]:
-        """Return what a message brings that the peer made nothing of: progress under a token that is no id of ours, or
-        an answer that is malformed, for which nobody is to wait on."""
-        message = jsonrpc.decode(data)
-        if isinstance(message, jsonrpc.Notification) and message.method == PROGRESS and self._tokens:
-            with suppress(msgspec.DecodeError):
-                params = _progress.decode(message.params)
-                pending = self._tokens.get(params.progress_token)
-                return [] if pending is None else [Progressed(pending, params)]
-        elif isinstance(message, jsonrpc.Invalid) and not message.answer and message.id in self._peer.waiting:
-            malformed = jsonrpc.encode_error(message.id, InternalError(f"The answer is malformed: {message.error}"))
-            return self._peer.receive_message(malformed)
-        return []
 
     def _take(self, event: Event) -> None:
         match event:
@@ -427,9 +419,9 @@ class Connection:
             self._clocks.wind_all()
 
     def _lost(self, error: Exception | None) -> None:
-        if not self.is_alive:
+        if self.state != "alive":
             return
-        self.is_alive = False
+        self.state = CONNECTION_LIFE[self.state, "lose"]
         self.error = error or TransportError("The server closed the connection")
         if not self.link.is_http:
             self._fail(self.error)
@@ -446,9 +438,8 @@ class Connection:
     async def close(self) -> None:
         """End the connection; what waits for an answer fails."""
         current = asyncio.current_task()
-        if not self._is_closed:
-            self._is_closed = True
-            self.is_alive = False
+        was, self.state = self.state, CONNECTION_LIFE[self.state, "close"]
+        if was != "closed":
             self.serving.close()
             self._fail(self.error or TransportError("The client was closed while a request waited for its answer"))
             for task in self._background - {current}:

@@ -16,7 +16,7 @@ import re
 import sys
 from collections.abc import Callable, Coroutine, Hashable, Mapping
 from math import isnan
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
 import msgspec
@@ -42,7 +42,7 @@ from dragoman.protocol.peer import PROGRESS
 from dragoman.protocol.versions import Version
 from dragoman.types import decode
 
-R = TypeVar("R", bound=types.Result)
+R = TypeVar("R")
 
 MOST_ROUNDS = 10
 TIMEOUT_SECONDS, CONNECT_SECONDS = 60.0, 30.0
@@ -271,26 +271,10 @@ class Core:
         shares_loop, self._deliveries = self._deliveries.shares_loop, Deliveries()
         self._deliveries.shares_loop = shares_loop
 
-    @overload
-    def request(
-        self, method: str, params: dict[str, Any], kind: type[R], options: Options
-    ) -> Coroutine[Any, Any, R]: ...
-
-    @overload
-    def request(
-        self, method: str, params: dict[str, Any], kind: None, options: Options
-    ) -> Coroutine[Any, Any, Raw]: ...
-
-    def request(
-        self,
-        method: str,
-        params: dict[str, Any],
-        kind: type[R] | None,
-        options: Options,
-    ) -> Coroutine[Any, Any, Any]:
+    def request(self, method: str, params: dict[str, Any], kind: type[R], options: Options) -> Coroutine[Any, Any, R]:
         """Make a request, with as many rounds of input as it takes, and return its result.
 
-        Without a `kind` it is made once, and its result is as it came.
+        Of the kind `Raw` it is made once, and its result is as it came.
 
         Raises:
             RpcError: the server refused.
@@ -303,14 +287,7 @@ class Core:
             return self._rounds(method, params, kind, options)
         return self._in_time(total, method, params, kind, options)
 
-    async def _in_time(
-        self,
-        total: float,
-        method: str,
-        params: dict[str, Any],
-        kind: type[R] | None,
-        options: Options,
-    ) -> Any:
+    async def _in_time(self, total: float, method: str, params: dict[str, Any], kind: type[R], options: Options) -> R:
         ids: list[types.RequestId] = []
         noting = msgspec.structs.replace(options, on_id=ids.append)
         clock = asyncio.timeout(total)
@@ -323,8 +300,8 @@ class Core:
             message = f"{method} timed out: it was not answered within {total:g} seconds"
             raise Timeout(message, ids[-1] if ids else None) from None
 
-    async def _rounds(self, method: str, params: dict[str, Any], kind: type[R] | None, options: Options) -> Any:
-        """Make a request, and again while input is required for it; without a `kind`, return what came first unread."""
+    async def _rounds(self, method: str, params: dict[str, Any], kind: type[R], options: Options) -> R:
+        """Make a request, and again while input is required for it; of the kind `Raw`, return the first unread."""
         is_safe = method in _REPEATABLE if options.is_safe is None else options.is_safe
         turn, given, failures = 1, params, None
         while True:
@@ -332,7 +309,7 @@ class Core:
             if self._loop is not asyncio.get_running_loop():
                 await self.start()
             connection = self.lifeline.latest
-            if connection is None or not connection.is_alive:
+            if connection is None or connection.state != "alive":
                 connection = await self.lifeline.connection()
             try:
                 raw = await connection.request(method, given, filled)
@@ -348,9 +325,9 @@ class Core:
                 raise RpcError.of(error.code, message, error.data) from error
             if self._deliveries.lanes:
                 await self._deliveries.settled(filled.timeout)
-            result = raw if kind is None else read(raw, kind, method)
+            result: Any = raw if kind is Raw else read(raw, kind, method)
             if type(result) is not types.InputRequiredResult:
-                return result
+                return result  # type: ignore[no-any-return]
             given = await self._next_round(turn, method, params, result)
             turn, failures = turn + 1, None
 
@@ -442,7 +419,7 @@ class Core:
                 await self.listening.acknowledged(self.timeout or TIMEOUT_SECONDS)
                 self._check_heard(uri)
             else:
-                await self.request("resources/subscribe", {"uri": uri}, None, Options())
+                await self.request("resources/subscribe", {"uri": uri}, Raw, Options())
         except DragomanError:
             if uri not in self._followers:
                 self.followed.discard(uri)
@@ -463,7 +440,7 @@ class Core:
             await self.listening.replaced()
             await connection.told()
         else:
-            await self.request("resources/unsubscribe", {"uri": uri}, None, Options())
+            await self.request("resources/unsubscribe", {"uri": uri}, Raw, Options())
 
     def watch(self, uri: str, watcher: Watcher) -> None:
         """Let somebody forget what a resource held when it changes."""
@@ -481,7 +458,7 @@ class Core:
         if connection.version.stateless:
             connection.speak(connection.version)
         else:
-            await self.request("logging/setLevel", {"level": level}, None, Options())
+            await self.request("logging/setLevel", {"level": level}, Raw, Options())
 
     def roots_changed(self) -> None:
         """Tell the server, from any thread, that the roots changed, if it was told at the start that it will be."""

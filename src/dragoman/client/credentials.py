@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from inspect import isawaitable
 from typing import Any
 
 from dragoman.auth.challenges import explained, values
 from dragoman.auth.contract import Authorization
 from dragoman.errors import AuthRequired
+from dragoman.runtime.callables import invoke
 
 HeaderValue = str | Callable[[], str | Awaitable[str]]
 Headers = Mapping[str, HeaderValue] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
@@ -62,13 +62,16 @@ class Credentials:
             return self._fixed
         given = self._headers
         if callable(given):
-            found = await _given_by(given)
+            found = await invoke(given, in_place=True)  # where the context variables of whoever sends are seen
             if not isinstance(found, Mapping):
                 raise TypeError(f"headers= must give a mapping of names to texts, not {type(found).__name__}")
             return _spelled_once({name: _text(name, value) for name, value in found.items()})
         assert given is not None
         return _spelled_once(
-            {name: _text(name, await _given_by(value) if callable(value) else value) for name, value in given.items()}
+            {
+                name: _text(name, await invoke(value, in_place=True) if callable(value) else value)
+                for name, value in given.items()
+            }
         )
 
 
@@ -76,12 +79,6 @@ def auth_required(url: str, status: int, headers: Mapping[str, str], sent: Mappi
     """Return the error of a server that wants other credentials, with what its challenge says."""
     challenge = ", ".join(values(headers, "www-authenticate")) or None
     return AuthRequired(f"{url} {explained(status, headers, sent)}", status, challenge)
-
-
-async def _given_by(function: Callable[[], Any]) -> Any:
-    """Call in place, where the context variables of whoever sends are seen."""
-    found = function()
-    return await found if isawaitable(found) else found
 
 
 def _text(name: str, value: Any) -> str:

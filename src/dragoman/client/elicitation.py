@@ -9,26 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import re
 from collections.abc import Mapping
+from contextlib import suppress
 from copy import deepcopy
-from itertools import islice
 from typing import Any, ClassVar, Literal, Protocol
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
-from dragoman.client.branching import Branching
 from dragoman.client.calling import LOGGER, AnsweredBy, Places, handler, name_of
-from dragoman.errors import InvalidParams, ValidationError
+from dragoman.errors import InsecureUrl, InvalidParams, ValidationError
 from dragoman.protocol import jsonrpc
+from dragoman.protocol.urls import host_of, is_http_url
+from dragoman.schema.branching import PeerSchema
+from dragoman.schema.compile import MASK, compiled, refuse
+from dragoman.schema.walk import mapping
 
 MAX_CONCURRENT = 8
 MOST_VIOLATIONS = 20
-SCHEMES = ("https", "http")
-_MISLEADING = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
 
 _ANY_FORM: types.Json = {"type": "object", "properties": {}}
 _Filled = dict[str, bool | int | float | str | list[str]]
@@ -111,21 +110,20 @@ class ElicitationRequest:
         self.server = server
         self.host = _host(url) if mode == "url" else None
         """The host of the page to visit, to be shown by itself."""
-        self._validator = _compiled(self.schema)
-        self._branching = Branching(self.schema)
+        try:
+            # Masked, because the reasons are logged, and what a user filled in is nobody else's business.
+            self._compared = PeerSchema(self.schema, compiled(self.schema, formats=True, mask=MASK))
+        except ValueError as error:
+            raise ValidationError(f"The requestedSchema is no JSON Schema: {error}", "$.requestedSchema") from None
 
     @property
     def defaults(self) -> types.Json:
         """The defaults of the form's fields."""
         return {
             name: deepcopy(field["default"])
-            for name, field in self._fields().items()
+            for name, field in mapping(self.schema, "properties").items()
             if isinstance(field, dict) and field.get("default") is not None
         }
-
-    def _fields(self) -> types.Json:
-        fields = self.schema.get("properties")
-        return fields if isinstance(fields, dict) else {}
 
     def apply_defaults(self, content: Mapping[str, Any]) -> types.Json:
         """Return the content with the defaults for what it does not have.
@@ -148,15 +146,12 @@ class ElicitationRequest:
         try:
             msgspec.convert(filled, _Filled)
             jsonrpc.encode(filled)  # text from a terminal may hold what is not Unicode
-            if not self._branching.is_bearable(filled):
-                raise ValidationError("The form branches too often to be compared with")
-            found = list(islice(self._validator.iter_errors(filled), MOST_VIOLATIONS))
         except msgspec.ValidationError as error:
             raise ValidationError(f"A form has text, numbers, yes or no, and lists of texts: {error}") from None
-        if found:
-            listed = [(".".join(map(str, error.instance_path)), error.message) for error in found]
-            text = "; ".join(f"{place}: {message}" if place else message for place, message in listed)
-            raise ValidationError(text, f"$.{listed[0][0]}" if listed[0][0] else "$")
+        found = self._compared.violations(filled, MOST_VIOLATIONS)
+        if found is None:
+            raise ValidationError("The form branches too often to be compared with")
+        refuse(found)
 
     def __repr__(self) -> str:
         return f"<ElicitationRequest {self.mode} {self.message!r}>"
@@ -304,24 +299,7 @@ def _content(filled: Any) -> types.Json:
 
 
 def _host(url: str | None) -> str:
-    try:
-        parts = urlsplit(url or "")
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        host = None
-    # urlsplit overlooks line breaks, and browsers take a backslash for a slash: another host than people see.
-    if not host or parts.scheme not in SCHEMES or _MISLEADING.search(url or ""):
-        raise ValidationError(f"The page to visit must have an http or https url, not {url!r}", "$.url")
-    return host
-
-
-def _compiled(schema: types.Json) -> Any:
-    import jsonschema_rs
-
-    try:
-        # Masked, because the reasons are logged, and what a user filled in is nobody else's business.
-        return jsonschema_rs.Draft202012Validator(schema, offline=True, validate_formats=True, mask="the value")
-    except jsonschema_rs.ValidationError as error:
-        raise ValidationError(f"The requestedSchema is no JSON Schema: {error.message}", "$.requestedSchema") from None
-    except ValueError as error:
-        raise ValidationError(f"The requestedSchema is no JSON Schema: {error}", "$.requestedSchema") from None
+    with suppress(InsecureUrl):
+        if url is not None and is_http_url(url):
+            return host_of(url)
+    raise ValidationError(f"The page to visit must have an http or https url, not {url!r}", "$.url")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 from dragoman import types
 from dragoman.client.approval import Approval, ApprovalHandler
 from dragoman.client.connection import OnProgress
-from dragoman.client.core import Core
+from dragoman.client.core import Core, Watchers
 from dragoman.client.elicitation import Elicitation, ElicitationHandler
-from dragoman.client.handlers import RequestHandlers
+from dragoman.client.handlers import Handlers, RequestHandlers
 from dragoman.client.lifeline import Status
 from dragoman.client.notifications import LogMessage, Notification
 from dragoman.client.options import check_value
@@ -26,11 +26,14 @@ if TYPE_CHECKING:
 Function = TypeVar("Function")
 
 
-class _Told(Generic[Function]):
-    """A function of the author's that is told of something, and may be set at any time."""
+class _Function(Generic[Function]):
+    """A function of the author's, which may be set at any time.
 
-    def __init__(self, documentation: str) -> None:
-        self.__doc__ = documentation
+    `is_told` marks one that a server is told of when a session starts: it cannot be set while there is a session.
+    """
+
+    def __init__(self, *, is_told: bool = False) -> None:
+        self._is_told = is_told
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -40,14 +43,24 @@ class _Told(Generic[Function]):
     @overload
     def __get__(self, face: Face, owner: type) -> Function | None: ...
     def __get__(self, face: Face | None, owner: type) -> Any:
-        return self if face is None else getattr(face._inside().watchers, self._name)
+        return self if face is None else getattr(self._keeper(face._inside()), self._name)
 
     def __set__(self, face: Face, given: Function | None) -> None:
-        check_value(self._name, given)
         core = face._inside()
-        setattr(core.watchers, self._name, given)
+        connection = core.lifeline.current
+        if self._is_told and connection is not None and not connection.version.stateless:
+            raise DragomanError(
+                f"{self._name} cannot be set while there is a connection: the server was told at its start what this"
+                " client can do; set it before the start, or stop() the client first"
+            )
+        check_value(self._name, given)
+        setattr(self._keeper(core), self._name, given)
         face._was_given(self._name, given)
-        _introduce_again(core)
+        if connection is not None and connection.version.stateless:
+            connection.speak(connection.version)  # the next requests say what the client can do now
+
+    def _keeper(self, core: Core) -> Watchers | Handlers:
+        return core.watchers if self._name in Watchers.__struct_fields__ else core.handlers
 
 
 class Blocks:
@@ -154,18 +167,24 @@ class Face(Blocks, ABC):
         server = "" if self.server_info is None else f" of {self.server_info.name!r}"
         return f"<{type(self).__name__}{server}: {', '.join(told)}>"
 
-    on_log = _Told[Callable[[LogMessage], object]](
-        "Gets each log message of the server; `set_log_level` says which are sent."
-    )
-    on_progress = _Told[OnProgress](
-        "Gets progress, total and message of every request that has no `on_progress` of its own."
-    )
-    on_notification = _Told[Callable[[Notification], object]]("Gets every notification of the server.")
-    on_list_changed = _Told[Callable[[str], object]]('Gets "tools", "prompts", "resources" or "resource_templates".')
-    on_resource_updated = _Told[Callable[[str], object]](
-        "Gets the URI of each resource that was subscribed to and changed."
-    )
-    on_reconnect = _Told[Callable[[], object]]("Called after a connection that was lost was made again.")
+    on_log = _Function[Callable[[LogMessage], object]]()
+    """Gets each log message of the server; `set_log_level` says which are sent."""
+    on_progress = _Function[OnProgress]()
+    """Gets progress, total and message of every request that has no `on_progress` of its own."""
+    on_notification = _Function[Callable[[Notification], object]]()
+    """Gets every notification of the server."""
+    on_list_changed = _Function[Callable[[str], object]]()
+    """Gets "tools", "prompts", "resources" or "resource_templates"."""
+    on_resource_updated = _Function[Callable[[str], object]]()
+    """Gets the URI of each resource that was subscribed to and changed."""
+    on_reconnect = _Function[Callable[[], object]]()
+    """Called after a connection that was lost was made again."""
+    on_sampling = _Function[Sampling | SamplingHandler](is_told=True)
+    """Asks the model for the server; to be set before a session starts."""
+    on_elicitation = _Function[Elicitation | ElicitationHandler](is_told=True)
+    """Asks the user for the server; to be set before a session starts."""
+    on_request = _Function[RequestHandlers]()
+    """Answers other requests of the server: functions by method."""
 
     @property
     def on_approval(self) -> ApprovalHandler | None:
@@ -194,62 +213,3 @@ class Face(Blocks, ABC):
     def deny(self, id: str, reason: str | None = None) -> bool:
         """Deny the call that waits under an id, and tell whether this decided it; False if none waits."""
         return self._living()._approvals.deny(id, reason)
-
-    @property
-    def on_sampling(self) -> Sampling | SamplingHandler | None:
-        """Asks the model for the server; to be set before the client starts.
-
-        Raises:
-            DragomanError: set while there is a connection of the handshake era, whose server was told what there is.
-        """
-        return self._inside().handlers.on_sampling
-
-    @on_sampling.setter
-    def on_sampling(self, given: Sampling | SamplingHandler | None) -> None:
-        self._set_handler("on_sampling", given)
-
-    @property
-    def on_elicitation(self) -> Elicitation | ElicitationHandler | None:
-        """Asks the user for the server; to be set before the client starts.
-
-        Raises:
-            DragomanError: set while there is a connection of the handshake era, whose server was told what there is.
-        """
-        return self._inside().handlers.on_elicitation
-
-    @on_elicitation.setter
-    def on_elicitation(self, given: Elicitation | ElicitationHandler | None) -> None:
-        self._set_handler("on_elicitation", given)
-
-    @property
-    def on_request(self) -> RequestHandlers | None:
-        """Answers other requests of the server: functions by method; may be set at any time.
-
-        Raises:
-            TypeError: it is no mapping, or a handler is nothing that can be called.
-        """
-        return self._inside().handlers.on_request
-
-    @on_request.setter
-    def on_request(self, given: RequestHandlers | None) -> None:
-        self._inside().handlers.on_request = given
-        self._was_given("on_request", given)
-
-    def _set_handler(self, name: str, given: Any) -> None:
-        core = self._inside()
-        connection = core.lifeline.current
-        if connection is not None and not connection.version.stateless:
-            raise DragomanError(
-                f"{name} cannot be set while there is a connection: the server was told at its start what this client"
-                " can do; set it before the start, or stop() the client first"
-            )
-        setattr(core.handlers, name, given)
-        self._was_given(name, given)
-        _introduce_again(core)
-
-
-def _introduce_again(core: Core) -> None:
-    """Let the next requests of the stateless era say what the client can do now."""
-    connection = core.lifeline.current
-    if connection is not None and connection.version.stateless:
-        connection.speak(connection.version)

@@ -24,14 +24,15 @@ from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBou
 from dragoman.client.catalog import Kind
 from dragoman.client.client import AsyncClient, ToolLike
 from dragoman.client.config import load
-from dragoman.client.dialects import tool_names
 from dragoman.client.expansion import Inputs
 from dragoman.client.face import Blocks
-from dragoman.client.members import F, Member, Members, Servers, ServerStatus, matches
+from dragoman.client.members import F, Member, Members, Servers, ServerStatus
 from dragoman.client.options import CallOptions, ClientOptions
 from dragoman.client.results import CallResult, Structured
 from dragoman.client.target import Target
 from dragoman.errors import ConfigError, ConnectError, DragomanError, NotFound, Timeout
+from dragoman.runtime.tasks import runs_here
+from dragoman.schema.naming import matches, tool_names
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
@@ -68,6 +69,9 @@ class AsyncGroupTool(AsyncBoundTool):
         super().__init__(client, definition)
         self._server = server
         self._qualified_name = qualified_name
+
+    def _with(self, client: AsyncClient) -> Self:
+        return type(self)(client, self.definition, self._server, self._qualified_name)
 
     @property
     def server(self) -> str:
@@ -197,7 +201,7 @@ class AsyncClients(Group[AsyncClient]):
 
     async def _connect_in_time(self, member: Member[Any]) -> None:
         connecting = member.connecting
-        if connecting is None or connecting.done() or connecting.get_loop() is not asyncio.get_running_loop():
+        if not runs_here(connecting):
             connecting = member.connecting = asyncio.get_running_loop().create_task(self._connect(member))
         done, _ = await asyncio.wait([connecting], timeout=member.patience)
         if not done:

@@ -34,17 +34,6 @@ class GroupTool(BoundTool):
 
     _twin: AsyncGroupTool
 
-    def __init__(self, client: Client, twin: AsyncGroupTool) -> None:
-        super().__init__(client, twin)
-
-    @property
-    def asynchronous(self) -> AsyncGroupTool:
-        """Its asynchronous twin, for what runs on the loop of all blocking clients."""
-        living = self._driver._living()
-        if self._twin._client is not living:
-            self._twin = AsyncGroupTool(living, self.definition, self.server, self.qualified_name)
-        return self._twin
-
     @property
     def server(self) -> str:
         """The name of its server in the group."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import lru_cache, partial
@@ -25,7 +24,9 @@ from dragoman.protocol import headers, jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.sse import EventDecoder
 from dragoman.protocol.versions import Version
+from dragoman.runtime.backoff import backoff
 from dragoman.runtime.network import Network
+from dragoman.runtime.tasks import end
 from dragoman.transports.contract import Receive
 from dragoman.transports.http import (
     FAILED,
@@ -275,9 +276,7 @@ class HttpLink:
                         return  # the server has no such stream, or not for us
                     decoder = EventDecoder(self._limits.message_bytes)
             decoder.finish()
-            # Spread out, so that the clients of a server that restarts do not come back all at once.
-            backoff = min(pause(decoder) * 2 ** min(failures - 1, 10), max(LONGEST_PAUSE, pause(decoder)))
-            await asyncio.sleep(backoff * random.uniform(1.0, 1.25))  # noqa: S311
+            await asyncio.sleep(backoff(failures - 1, pause(decoder), LONGEST_PAUSE))
 
     async def _listen_once(self, opened: asyncio.Event, decoder: EventDecoder) -> Answer | None:
         sent = await self._stream_headers(decoder.last_event_id)
@@ -297,8 +296,7 @@ class HttpLink:
         self._receive, self._closed = _discard, _ignore
         try:
             if listening is not None:
-                listening.cancel()
-                await asyncio.wait([listening])
+                await end(listening)
             if session is not None and not has_expired:
                 await self._end_session()
         finally:

@@ -7,6 +7,12 @@ does no harm; never after a time-out.
 
 A lost connection is closed before there is a new one, for a transport may be opened again. Over HTTP requests that are
 under way may still be answered although the session has ended: there the old connection is closed when they are done.
+
+    new --connect--> connecting --succeed--> ready --lose--> lost --connect--> connecting
+                     connecting --fail-----> failed --connect--> connecting
+
+From every state `stop` leads to `stopped`, where only `restart` leads on, to `new`; `abandon` leads to `new` from every
+other state. An attempt may still succeed while the client is being stopped.
 """
 
 from __future__ import annotations
@@ -14,7 +20,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-import random
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
@@ -22,8 +27,23 @@ from msgspec import Struct
 
 from dragoman.client.connection import Connection, broken
 from dragoman.errors import AuthError, ConnectError, HttpError, SessionExpired, Timeout, TransportError
+from dragoman.protocol.states import Transitions
+from dragoman.runtime.backoff import backoff
 
 Status = Literal["new", "connecting", "ready", "lost", "failed", "stopped"]
+
+Step = Literal["connect", "succeed", "fail", "lose", "stop", "restart", "abandon"]
+RECONNECTION: Transitions[Status, Step] = Transitions(
+    {
+        "new": {"connect": "connecting", "stop": "stopped", "abandon": "new"},
+        "connecting": {"succeed": "ready", "fail": "failed", "stop": "stopped", "abandon": "new"},
+        # `connect` where its connection was closed, and nobody lost it.
+        "ready": {"lose": "lost", "connect": "connecting", "stop": "stopped", "abandon": "new"},
+        "lost": {"connect": "connecting", "stop": "stopped", "abandon": "new"},
+        "failed": {"connect": "connecting", "stop": "stopped", "abandon": "new"},
+        "stopped": {"restart": "new", "succeed": "stopped", "stop": "stopped", "abandon": "stopped"},
+    }
+)
 
 MOST_ATTEMPTS = 6
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
@@ -106,19 +126,19 @@ class Lifeline:
             task.exception()
 
     async def _reconnect(self) -> Connection:
-        self.status = "connecting"
+        self.status = RECONNECTION[self.status, "connect"]
         try:
             if self.latest is not None:
                 await self._part(self.latest)
                 self.latest = None
             connection = await self._attempt(MOST_ATTEMPTS if self._had_one else 1)
         except BaseException:
-            if self.status == "connecting":
-                self.status = "failed"
+            if self.status == "connecting":  # neither stopped nor abandoned meanwhile
+                self.status = RECONNECTION[self.status, "fail"]
             raise
         self.latest = connection
         self._had_one = True
-        self.status = "ready"
+        self.status = RECONNECTION[self.status, "succeed"]
         return connection
 
     async def _part(self, lost: Connection) -> None:
@@ -182,19 +202,19 @@ class Lifeline:
         """Note that a connection has ended by itself; return whether it was the one in use."""
         if connection is not self.latest or self.status != "ready":
             return False
-        self.status = "lost"
+        self.status = RECONNECTION[self.status, "lose"]
         return True
 
     async def stop(self) -> None:
         """End the connection, or the attempt to make one; return when it has ended, whoever else ends it."""
-        self.status = "stopped"
+        self.status = RECONNECTION[self.status, "stop"]
         working = {task for task in (self._connecting, *self._retiring) if task is not None}
         working.discard(asyncio.current_task())
         for task in working:
             task.cancel()
         if working:
             await asyncio.wait(working)
-        self.status = "stopped"
+            self.status = RECONNECTION[self.status, "stop"]
         connection = self.latest
         if connection is not None:
             await connection.close()
@@ -206,18 +226,17 @@ class Lifeline:
         self.latest = self._connecting = None
         self._retiring.clear()
         self._had_one = False
-        if self.status != "stopped":
-            self.status = "new"
+        self.status = RECONNECTION[self.status, "abandon"]
 
     def restart(self) -> None:
         """Let a stopped client be started again."""
         if self.status == "stopped":
-            self.status, self._had_one = "new", False
+            self.status, self._had_one = RECONNECTION[self.status, "restart"], False
 
 
 async def pause(attempt: int, longest: float = LONGEST_PAUSE) -> None:
     """Wait before another attempt: longer each time, and scattered."""
-    await asyncio.sleep(min(FIRST_PAUSE * 2 ** min(attempt, 20), longest) * random.uniform(0.5, 1.5))  # noqa: S311
+    await asyncio.sleep(backoff(attempt, FIRST_PAUSE, longest))
 
 
 async def _retire(lost: Connection) -> None:

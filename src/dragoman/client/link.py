@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from inspect import isawaitable
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from dragoman import types
-from dragoman.config import is_async
 from dragoman.errors import ConnectError, DragomanError, TransportError
 from dragoman.protocol.methods import METHODS
 from dragoman.protocol.versions import Version
-from dragoman.runtime.offload import offload
+from dragoman.runtime.callables import invoke
 from dragoman.transports.contract import Receive, Transport
 
 _NAMED_BY: dict[str | None, str] = {method.name: method.name_from for method in METHODS if method.name_from is not None}
@@ -91,19 +89,15 @@ class DuplexLink:
         """Open the transport."""
         try:
             await self.transport.open(receive, closed)
-        except DragomanError:
-            raise
         except Exception as error:
-            raise ConnectError(f"The transport cannot be opened: {_said(error)}") from error
+            _raise(error, ConnectError, "The transport cannot be opened")
 
     async def send(self, message: Outgoing) -> None:
         """Send a message; its answer comes later."""
         try:
             await self.transport.send(message.data)
-        except DragomanError:
-            raise
         except Exception as error:
-            raise TransportError(f"The transport failed to send: {_said(error)}") from error
+            _raise(error, TransportError, "The transport failed to send")
 
     def settle(self) -> None:
         """Do nothing: what the server says comes anyway."""
@@ -137,10 +131,8 @@ class OneMethodLink:
         """Let the transport connect, if it knows how to."""
         try:
             await self._call("connect")
-        except DragomanError:
-            raise
         except Exception as error:
-            raise ConnectError(f"The transport cannot connect: {_said(error)}") from error
+            _raise(error, ConnectError, "The transport cannot connect")
         self._receive = receive
 
     async def send(self, message: Outgoing) -> None:
@@ -150,10 +142,8 @@ class OneMethodLink:
         method = "send_notification" if message.id is None else "send_request"
         try:
             response = await self._call(method, msgspec.json.decode(message.data))
-        except DragomanError:
-            raise
         except Exception as error:
-            raise TransportError(f"{method} failed: {_said(error)}") from error
+            _raise(error, TransportError, f"{method} failed")
         if message.id is not None and self._receive is not None:
             self._answer(message, response, self._receive)
 
@@ -171,10 +161,7 @@ class OneMethodLink:
 
     async def _call(self, name: str, *given: Any) -> Any:
         method = getattr(self.transport, name, None)
-        if method is None:
-            return None
-        result = method(*given) if is_async(method) else await offload(method, *given)
-        return await result if isawaitable(result) else result
+        return None if method is None else await invoke(method, *given)
 
     def settle(self) -> None:
         """Do nothing: the server cannot say anything by itself."""
@@ -185,5 +172,8 @@ class OneMethodLink:
         await self._call("close")
 
 
-def _said(error: Exception) -> str:
-    return str(error) or type(error).__name__
+def _raise(error: Exception, kind: type[TransportError], what: str) -> NoReturn:
+    """Raise an error as it is if it is one of ours, and else as one of ours."""
+    if isinstance(error, DragomanError):
+        raise error
+    raise kind(f"{what}: {str(error) or type(error).__name__}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,19 +16,20 @@ from dragoman.errors import MethodNotFound, NotFound, PaginationLimit
 
 MOST_PAGES = 1000
 
-_LISTS: dict[Kind, tuple[str, type[types.PaginatedResult], str]] = {
-    "tools": ("tools/list", types.ListToolsResult, "tools"),
-    "prompts": ("prompts/list", types.ListPromptsResult, "prompts"),
-    "resources": ("resources/list", types.ListResourcesResult, "resources"),
-    "resource_templates": ("resources/templates/list", types.ListResourceTemplatesResult, "resources"),
+_PAGES: dict[Kind, type[types.PaginatedResult]] = {
+    "tools": types.ListToolsResult,
+    "prompts": types.ListPromptsResult,
+    "resources": types.ListResourcesResult,
+    "resource_templates": types.ListResourceTemplatesResult,
 }
-_WIRE_NAMES: dict[str, str] = {"resource_templates": "resourceTemplates"}
-_WATCHED: dict[Kind, str] = {
-    "tools": "tools_list_changed",
-    "prompts": "prompts_list_changed",
-    "resources": "resources_list_changed",
-    "resource_templates": "resources_list_changed",
+_LISTS: dict[type[types.PaginatedResult], tuple[str, str, str]] = {
+    types.ListToolsResult: ("tools/list", "tools", "tools"),
+    types.ListPromptsResult: ("prompts/list", "prompts", "prompts"),
+    types.ListResourcesResult: ("resources/list", "resources", "resources"),
+    types.ListResourceTemplatesResult: ("resources/templates/list", "resources", "resourceTemplates"),
 }
+"""The method of each kind of page, the capability of servers that have it, and what its entries are called."""
+P = TypeVar("P", bound=types.PaginatedResult)
 Found = TypeVar("Found", bound=AsyncBoundTool | AsyncBoundPrompt | AsyncBoundResource | AsyncBoundResourceTemplate)
 
 
@@ -39,17 +40,16 @@ class Lists:
         self._core = core
         self._most_pages = most_pages
 
-    async def page(self, kind: Kind, cursor: str | None, options: Options) -> types.PaginatedResult:
+    async def page(self, kind: type[P], cursor: str | None, options: Options) -> P:
         """Return one page; an empty one where the server does not have such things."""
-        method, result, capability = _LISTS[kind]
+        method, capability, entries = _LISTS[kind]
         connection = await self._core.start()
         if not offers(connection, capability):
-            return msgspec.convert({_WIRE_NAMES.get(kind, kind): []}, result)
+            return msgspec.convert({entries: []}, kind)
         params = {} if cursor is None else {"cursor": cursor}
-        page = await self._core.request(method, params, result, options)
-        if kind == "tools":
+        page = await self._core.request(method, params, kind, options)
+        if isinstance(page, types.ListToolsResult):
             mirrors = connection.link.is_http and connection.version.stateless
-            page = cast("types.ListToolsResult", page)
             page.tools = self._core.catalog.learn(page.tools, mirrors=mirrors)
         return page
 
@@ -66,8 +66,8 @@ class Lists:
             found = catalog.find(kind, identity, holds=not is_stateless, channel=self._channel(kind))
             if found is not None:
                 return found
-        if is_stateless and offers(connection, _LISTS[kind][2], "list_changed"):
-            self._core.listening.want(connection, **{_WATCHED[kind]: True})
+        if is_stateless and offers(connection, _capability(kind), "list_changed"):
+            self._core.listening.want(connection, **{f"{_capability(kind)}_list_changed": True})
         channel, edition = self._channel(kind), catalog.edition(kind)
         items, ttl_ms = await self._fetch(kind)
         catalog.keep(kind, identity, items, ttl_ms, channel=channel, edition=edition)
@@ -76,7 +76,7 @@ class Lists:
     def _channel(self, kind: Kind) -> object | None:
         """Return what the server acknowledged, if it tells of changes of such a list; another object each time."""
         heard = self._core.listening.heard
-        return heard if getattr(heard, _WATCHED[kind]) else None
+        return heard if getattr(heard, f"{_capability(kind)}_list_changed") else None
 
     async def _fetch(self, kind: Kind) -> tuple[list[Any], int | None]:
         items: list[Any] = []
@@ -85,7 +85,7 @@ class Lists:
         seen: set[str] = set()
         for _ in range(self._most_pages):
             try:
-                page = await self.page(kind, cursor, Options())
+                page = await self.page(_PAGES[kind], cursor, Options())
             except MethodNotFound:
                 # A server may declare resources, and have no templates.
                 if cursor is not None:
@@ -101,6 +101,10 @@ class Lists:
                 return items, ttl_ms
             seen.add(cursor)
         raise PaginationLimit(f"There are more than {self._most_pages} pages of {kind}; raise max_pages")
+
+
+def _capability(kind: Kind) -> str:
+    return _LISTS[_PAGES[kind]][1]
 
 
 def find(kind: str, name: str, items: Sequence[Found], names: Callable[[Found], tuple[str, ...]]) -> Found:

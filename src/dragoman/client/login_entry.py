@@ -47,8 +47,8 @@ def login_of(said: Any, expand: Expand, unknown: Callable[[str], None]) -> Json 
                 unknown(str(key))
             elif value is not None:
                 found[name] = expand(value)
-        return _arguments(found) if _is_on(found.pop("enabled", True)) else None
-    return {} if said == "oauth" or _is_on(said) else None
+        return _arguments(found) if is_on(found.pop("enabled", True)) else None
+    return {} if said == "oauth" or is_on(said) else None
 
 
 def _arguments(found: Json) -> Json:
@@ -91,5 +91,6 @@ def is_for_program(login: Mapping[str, Any]) -> bool:
     return str(login.get("grant_type", "")).strip().lstrip(":") == _PROGRAM
 
 
-def _is_on(value: Any) -> bool:
+def is_on(value: Any) -> bool:
+    """Tell whether a value of a configuration file means yes."""
     return value.strip().lower() in ("true", "yes", "on", "1") if isinstance(value, str) else bool(value)

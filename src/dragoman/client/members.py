@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from dragoman.client.client import AsyncClient
@@ -20,6 +19,7 @@ from dragoman.client.face import Face
 from dragoman.client.options import check
 from dragoman.client.target import Target
 from dragoman.errors import AuthError, ConfigError
+from dragoman.schema.naming import matches
 
 F = TypeVar("F", bound=Face)
 Servers = Mapping[str, Target | ServerEntry | F] | Sequence[F | ServerEntry]
@@ -217,8 +217,3 @@ def _named(servers: Servers[Any]) -> Iterator[tuple[str, Any]]:
             yield (f"server{number}" if name == "dragoman" else name), server
         else:
             raise TypeError(f"{server!r} has no name; give clients, or a mapping of names to what they are pointed at")
-
-
-def matches(patterns: Iterable[str], *names: str) -> bool:
-    """Tell whether one of the names is, or fits, one of the patterns."""
-    return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)

@@ -32,7 +32,9 @@ from msgspec import Struct
 
 from dragoman import types
 from dragoman.config import is_async
+from dragoman.runtime.callables import invoke
 from dragoman.runtime.offload import offload
+from dragoman.runtime.tasks import is_being_cancelled
 
 MOST_WAITING = 10_000
 WAITING_BYTES = 8 * 1024 * 1024
@@ -247,7 +249,7 @@ class Deliveries:
             self._has_warned = self._has_warned and bool(self.lanes)
 
     async def _call_in_loop(self, lane: _Lane) -> None:
-        await self._made(_call(lane.function, lane.take().given))
+        await self._made(invoke(lane.function, *lane.take().given, in_place=True))
 
     async def _call_in_thread(self, lane: _Lane) -> None:
         """Make the calls that are due before the next mark, or many of them."""
@@ -273,8 +275,7 @@ class Deliveries:
     def _survives(self, error: BaseException) -> bool:
         """Tell whether those that are due are delivered after such an error."""
         if isinstance(error, asyncio.CancelledError):
-            task = asyncio.current_task()
-            return task is not None and not task.cancelling()
+            return not is_being_cancelled()
         # The loop of blocking clients is everybody's: who wants to exit does so in a thread of theirs.
         return isinstance(error, Exception) or self.shares_loop
 
@@ -305,12 +306,6 @@ class Deliveries:
                 delivering.append(lane.task)
         if delivering:
             await asyncio.wait(delivering, timeout=CLOSE_SECONDS)
-
-
-async def _call(function: Callable[..., Any], given: tuple[Any, ...]) -> None:
-    result = function(*given)
-    if isawaitable(result):
-        await result
 
 
 def _key(function: Callable[..., Any]) -> Hashable:

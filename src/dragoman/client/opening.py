@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -48,12 +48,10 @@ from dragoman.protocol.jsonrpc import ErrorResponse, Limits, ResultResponse
 from dragoman.protocol.negotiation import (
     Again,
     Handshake,
-    HttpProbe,
     Refused,
     Stateless,
     Verdict,
     agreed,
-    common,
     judge,
     judge_http,
     supported_versions,
@@ -62,11 +60,13 @@ from dragoman.protocol.versions import (
     LATEST_HANDSHAKE,
     VERSIONS,
     Version,
+    common,
     find_version,
     handshake_versions,
     stateless_versions,
     version_names,
 )
+from dragoman.runtime.tasks import end
 from dragoman.types import decode
 
 Mode = Literal["auto", "handshake", "stateless"]
@@ -273,7 +273,7 @@ class _Attempt:
     async def _forget_probe(self) -> None:
         probe, self._unanswered = self._unanswered, None
         if probe is not None:
-            await _end(probe)
+            await end(probe)
 
     @property
     def _connection(self) -> Connection:
@@ -326,7 +326,7 @@ class _Attempt:
             await asyncio.wait([probe, greeting], return_when=asyncio.FIRST_COMPLETED)
             verdict = await self._judged(probe, last=False) if probe.done() and self._connection.is_alive else None
             if isinstance(verdict, Stateless):
-                await _end(greeting)
+                await end(greeting)
                 await self._confirm(verdict)
             else:
                 await self._accept(await greeting)
@@ -336,7 +336,7 @@ class _Attempt:
             await self._open(self._way.link)
             await self._shake_hands(offered)
         finally:
-            await _end(greeting)
+            await end(greeting)
             await self._forget_probe()
 
     async def _confirm(self, verdict: Stateless) -> None:
@@ -363,7 +363,7 @@ class _Attempt:
         except (AuthError, ConnectError):
             raise
         except (RpcError, TransportError) as error:
-            if isinstance(error, HttpError) and judge_http(HttpProbe(error.status), self._spoken) is None:
+            if isinstance(error, HttpError) and judge_http(error.status, None, self._spoken) is None:
                 raise
             await self._opening.forget()
             if isinstance(error, TransportError) and not isinstance(error, HttpError):
@@ -427,7 +427,9 @@ class _Attempt:
         except AuthError:
             raise
         except HttpError as error:
-            verdict = judge_http(_http_probe(error), self._spoken, last=last)
+            said = jsonrpc.decode(error.body)
+            message = said if isinstance(said, ErrorResponse) else None
+            verdict = judge_http(error.status, message, self._spoken, last=last)
             if verdict is None:
                 raise
             if isinstance(verdict, Refused):
@@ -517,19 +519,6 @@ class _Attempt:
                 f" speaks {', '.join(spoken)}",
                 {"supported": spoken, "requested": result.protocol_version},
             ) from None
-
-
-def _http_probe(error: HttpError) -> HttpProbe:
-    said = jsonrpc.decode(error.body)
-    return HttpProbe(error.status, said if isinstance(said, ErrorResponse) else None)
-
-
-async def _end(task: asyncio.Task[Any]) -> None:
-    """Cancel a task, and wait until it has ended, however it ends."""
-    task.cancel()
-    await asyncio.wait([task])
-    if not task.cancelled():
-        task.exception()
 
 
 def _assumed(speech: Speech) -> Version:

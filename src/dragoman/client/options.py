@@ -18,6 +18,7 @@ from dragoman.client.notifications import LEVELS, LogMessage, Notification
 from dragoman.client.opening import Mode
 from dragoman.client.roots import RootLike
 from dragoman.client.sampling import Sampling, SamplingHandler
+from dragoman.runtime.hints import did_you_mean, refuse_unknown
 from dragoman.transports.contract import Transport
 
 if TYPE_CHECKING:
@@ -137,14 +138,8 @@ def check(options: Mapping[str, Any]) -> None:
         TypeError: there is no such option, or it is of the wrong kind.
         ValueError: its value makes no sense.
     """
-    from difflib import get_close_matches
-
-    known = ClientOptions.__annotations__
+    refuse_unknown("A client", options, ClientOptions.__annotations__)
     for name, value in options.items():
-        if name not in known:
-            close = get_close_matches(name, known)
-            remedy = f"; did you mean {close[0]!r}?" if close else ""
-            raise TypeError(f"A client has no option {name!r}{remedy}")
         check_value(name, value)
 
 
@@ -169,13 +164,10 @@ def check_value(name: str, value: Any) -> None:
 
 def misplaced(given: Mapping[str, Any]) -> TypeError:
     """Return the error of arguments of a tool that were given as arguments of `call_tool`."""
-    from difflib import get_close_matches
-
     name = next(iter(given))
     options = ("timeout", "total_timeout", "on_progress", "progress_token", "headers", "meta", "raise_on_error")
-    close = get_close_matches(name, options)
-    if close:
-        return TypeError(f"call_tool has no option {name!r}; did you mean {close[0]!r}?")
+    if hint := did_you_mean(name, options):
+        return TypeError(f"call_tool has no option {name!r}{hint}")
     return TypeError(
         f"call_tool has no option {name!r}. Give the arguments of a tool as a dictionary,"
         f" call_tool(tool, {{{name!r}: ...}}), or call the tool itself: client.tool(...)({name}=...)"

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
@@ -19,6 +18,7 @@ from dragoman import types
 from dragoman.client.calling import LOGGER, AnsweredBy, Place, Places, handler, name_of
 from dragoman.errors import InternalError, InvalidParams, Rejected, RpcError, ValidationError
 from dragoman.protocol import jsonrpc
+from dragoman.schema.naming import matches
 
 MAX_CONCURRENT = 8
 USER_REJECTED = -1
@@ -93,6 +93,16 @@ class _Guarded(SamplingRequest, kw_only=True):
     def message(self) -> str:
         """All text that the model is told."""
         return self.text
+
+
+class SamplerOptions(TypedDict, total=False):
+    """The options of a `Sampling` whose requests a chat answers."""
+
+    guard: Guard | None
+    allow_models: str | Iterable[str] | None
+    tools: bool
+    timeout: float | None
+    max_concurrent: int
 
 
 class Sampling:
@@ -207,7 +217,7 @@ class Sampling:
         model = model or _fitting(request.hints, self._allowed)
         if model is None:
             raise Rejected(f"{REJECTED}: no model that is allowed fits it")
-        if not _is_allowed(model, self._allowed):
+        if not matches(self._allowed, model):
             raise Rejected(f"{REJECTED}: the model {model!r} is not allowed")
         return model
 
@@ -315,7 +325,7 @@ def _fitting(hints: list[str], allowed: list[str]) -> str | None:
     # MUST (2025-11-25): hints are evaluated in order; SHOULD: as parts of names.
     names = [model for model in allowed if not _is_pattern(model)]
     for hint in hints:
-        if _is_allowed(hint, allowed):
+        if matches(allowed, hint):
             return hint
         if found := [name for name in names if hint.casefold() in name.casefold()]:
             return found[0]
@@ -324,10 +334,6 @@ def _fitting(hints: list[str], allowed: list[str]) -> str | None:
 
 def _is_pattern(model: str) -> bool:
     return any(character in model for character in "*?[")
-
-
-def _is_allowed(model: str, allowed: list[str]) -> bool:
-    return any(model == name or fnmatchcase(model, name) for name in allowed)
 
 
 def _check_tool_results(messages: list[types.SamplingMessage]) -> None:
@@ -347,11 +353,4 @@ def _check_tool_results(messages: list[types.SamplingMessage]) -> None:
 
 _SHARED = [name for name in SamplingRequest.__struct_fields__ if name not in ("model", "server")]
 _SPELLINGS = {"stop_reason": "stopReason", "meta": "_meta"}
-_BLOCKS = (
-    types.TextContent,
-    types.ImageContent,
-    types.AudioContent,
-    types.ToolUseContent,
-    types.ToolResultContent,
-    types.UnknownContent,
-)
+_BLOCKS = (*get_args(types.SamplingMessageContentBlock), types.UnknownContent)

@@ -93,7 +93,7 @@ class Serving:
     def take(self, request: jsonrpc.Request) -> bool:
         """Answer a request, now or when its handler is done; return False if too many are under way for it."""
         if self._is_full():
-            self._peer.drop(request.id)
+            self._peer.finish(request.id, None)
             return False
         outcome = self._outcome(request)
         if not callable(outcome):
@@ -136,7 +136,7 @@ class Serving:
             with self._standstill():
                 outcome = await self._worked_out(request, work_out)
         except asyncio.CancelledError:
-            self.send(self._peer.drop(request.id))
+            self.send(self._peer.finish(request.id, None))
             raise
         else:
             self.send(self._encoded(request, outcome))

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from dragoman.client.credentials import Credentials, Headers, auth_required
 from dragoman.client.link import DuplexLink, Link, OneMethodLink, SendsRequests
 from dragoman.client.opening import Way
@@ -61,27 +63,16 @@ def register_transport(name: str, transport: Callable[..., Transport | SendsRequ
     _registered[name] = transport
 
 
-class Surroundings:
+class Surroundings(Struct):
     """What ways need besides the target."""
 
-    def __init__(
-        self,
-        credentials: Credentials,
-        *,
-        network: Any = None,
-        transport: Any = None,
-        env: Mapping[str, str] | None = None,
-        inherit_env: bool = True,
-        cwd: str | Path | None = None,
-        limits: Limits = DEFAULT_LIMITS,
-    ) -> None:
-        self.credentials = credentials
-        self.network = network
-        self.transport = transport
-        self.env = env
-        self.inherit_env = inherit_env
-        self.cwd = cwd
-        self.limits = limits
+    credentials: Credentials
+    network: Any = None
+    transport: Any = None
+    env: Mapping[str, str] | None = None
+    inherit_env: bool = True
+    cwd: str | Path | None = None
+    limits: Limits = DEFAULT_LIMITS
 
 
 def way_to(target: Target, around: Surroundings) -> Way:

@@ -8,7 +8,7 @@ into what a version carries. The era is decided by each message's `_meta` alone 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
@@ -17,6 +17,7 @@ from dragoman import types
 from dragoman.errors import InvalidParams, MethodNotFound, ResourceNotFound, RpcError, UnsupportedVersion
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.fields import trim
+from dragoman.protocol.headers import RequestHeaders, check_request, version_mismatch
 from dragoman.protocol.methods import METHODS, Method, offered
 from dragoman.protocol.versions import (
     VERSIONS,
@@ -27,6 +28,8 @@ from dragoman.protocol.versions import (
 )
 from dragoman.types.decoding import decoders
 from dragoman.types.kept import Kept
+
+T = TypeVar("T")
 
 
 class Caller(Struct, frozen=True):
@@ -111,20 +114,35 @@ _NULL = Raw(b"null")
 _DISCOVER = "server/discover"
 
 
-def open(message: jsonrpc.Request, offer: Offer, session: Caller | None = None) -> Request:
+Read = tuple[types.RequestMeta, Raw | UnsetType, types.Params | None]
+
+
+def open(
+    message: jsonrpc.Request,
+    offer: Offer,
+    session: Caller | None = None,
+    *,
+    read_already: Read | None = None,
+    sent: RequestHeaders | None = None,
+) -> Request:
     """Return the neutral request: stateless when the message says so itself, else in the session's name.
 
+    This is the ladder of both carriers. Each rung comes before the next: `_meta`, version, mirrored headers, method,
+    parameters. Over HTTP a stateless request comes with the headers that were `sent`; a duplex connection has none.
     A bare `server/discover` is served as the newest stateless version has it, to a client without capabilities.
 
     Raises:
-        InvalidParams: `_meta` is malformed, or lacks what the stateless era requires.
+        InvalidParams: `_meta` is malformed, or lacks what the stateless era requires; or the parameters do not fit.
+        HeaderMismatch: a header does not say what the body says.
         UnsupportedVersion: it claims a version that is not served without a handshake.
         MethodNotFound: that version has no such method, or its capability is not offered.
     """
-    meta, raw_meta, params = read(message, offer)
-    caller = (session or offer.unintroduced) if meta.protocol_version is None else None
+    meta, raw_meta, params = read(message, offer) if read_already is None else read_already
+    caller = (session or offer.unintroduced) if meta.protocol_version is None and sent is None else None
     if caller is None:
-        caller = stateless_caller(meta, offer)
+        caller = stateless_caller(meta, offer, sent)
+        if sent is not None:
+            check_request(sent, message, offer.known.get(message.method), params)
     elif message.method == _DISCOVER:
         # Only stateless versions have it, and who asks what is spoken cannot be asked to speak it already.
         caller = next((Caller(version) for version in stateless_versions(offer.versions)), caller)
@@ -132,9 +150,6 @@ def open(message: jsonrpc.Request, offer: Offer, session: Caller | None = None) 
     if params is None:
         params = method.decode_params(message.params)
     return Request(message.id, method, params, caller, meta.progress_token, raw_meta, message.params)
-
-
-Read = tuple[types.RequestMeta, Raw | UnsetType, types.Params | None]
 
 
 def read(message: jsonrpc.Request, offer: Offer) -> Read:
@@ -151,13 +166,10 @@ def read(message: jsonrpc.Request, offer: Offer) -> Read:
         params = None if method is None else decoders[method.params].decode(message.params)
     except (msgspec.DecodeError, RecursionError):
         params = None
-    if params is None:
-        raw_meta, meta = read_meta(message.params)
-        return meta, raw_meta, None
-    raw_meta = params.meta
+    raw_meta = _decode(_head, message.params).meta if params is None else params.meta
     if raw_meta is UNSET or raw_meta == _NULL:
         return _NO_META, UNSET, params
-    return _decode_meta(raw_meta), raw_meta, params
+    return _decode(_request_meta, raw_meta), raw_meta, params
 
 
 def claims_stateless(message: jsonrpc.Request | jsonrpc.Notification) -> bool:
@@ -169,44 +181,29 @@ def claims_stateless(message: jsonrpc.Request | jsonrpc.Notification) -> bool:
         return False
 
 
-def read_meta(params: Raw) -> tuple[Raw | UnsetType, types.RequestMeta]:
-    """Return a request's `_meta`, as it came and as the protocol reads it.
-
-    Raises:
-        InvalidParams: the parameters are not an object, or `_meta` is malformed.
-    """
+def _decode(decoder: msgspec.json.Decoder[T], raw: Raw) -> T:
     try:
-        raw = _head.decode(params).meta
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidParams(f"Invalid parameters: {error}") from None
-    return (UNSET, _NO_META) if raw is UNSET or raw == _NULL else (raw, _decode_meta(raw))
-
-
-def _decode_meta(raw: Raw) -> types.RequestMeta:
-    try:
-        return _request_meta.decode(raw)
+        return decoder.decode(raw)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidParams(f"Invalid parameters: {error}") from None
 
 
-def lacking(meta: types.RequestMeta, offer: Offer) -> InvalidParams:
-    """Return the refusal of a stateless request that lacks what every one of them carries."""
-    # MUST (2026-07-28): "missing required _meta field -> -32602", before the version itself is judged.
-    missing = types.PROTOCOL_VERSION if meta.protocol_version is None else types.CLIENT_CAPABILITIES
-    served = ", ".join(version_names(offer.versions))
-    return InvalidParams(f"_meta lacks {missing!r}, which every stateless request carries; served are {served}")
-
-
-def stateless_caller(meta: types.RequestMeta, offer: Offer) -> Caller:
-    """Return who sent a stateless request.
+def stateless_caller(meta: types.RequestMeta, offer: Offer, sent: RequestHeaders | None = None) -> Caller:
+    """Return who sent a stateless request; the header that names its version is checked where headers were sent.
 
     Raises:
         InvalidParams: the request lacks what every stateless request carries.
+        HeaderMismatch: a header is repeated, or names another version than the body.
         UnsupportedVersion: its version is not served without a handshake.
     """
     claimed, capabilities = meta.protocol_version, meta.client_capabilities
     if claimed is None or capabilities is None:
-        raise lacking(meta, offer)
+        # MUST (2026-07-28): "missing required _meta field -> -32602", before the version itself is judged.
+        missing = types.PROTOCOL_VERSION if claimed is None else types.CLIENT_CAPABILITIES
+        served = ", ".join(version_names(offer.versions))
+        raise InvalidParams(f"_meta lacks {missing!r}, which every stateless request carries; served are {served}")
+    if sent is not None and (sent.repeated is not None or sent.protocol_version != claimed):
+        raise version_mismatch(sent, claimed)
     version = offer.stateless.get(claimed)
     if version is None:
         raise UnsupportedVersion(claimed, version_names(offer.versions))

@@ -1,8 +1,8 @@
 """One HTTP POST: headers and body to what the server shall do with it.
 
-The body decides the era and the headers only cross-check it. A stateless request climbs the whole ladder here, so that
-each error has its status and echoes the id; what belongs to the handshake era comes out as `InSession`, to be opened
-once its session is found.
+The body decides the era and the headers only cross-check it. A stateless request is opened here, with its headers, so
+that each error has its status and echoes the id; what belongs to the handshake era comes out as `InSession`, to be
+opened once its session is found.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from dragoman import types
 from dragoman.errors import (
@@ -23,9 +22,8 @@ from dragoman.errors import (
     RpcError,
     UnsupportedVersion,
 )
-from dragoman.protocol import eras, headers, jsonrpc
+from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.headers import RequestHeaders
-from dragoman.protocol.methods import Method
 from dragoman.protocol.versions import ASSUMED_OVER_HTTP, VERSIONS, Version, version_names
 from dragoman.types import RequestId
 
@@ -99,18 +97,22 @@ def receive(
     message: jsonrpc.Message | jsonrpc.Batch = jsonrpc.decode(body, limits)
     if type(message) is jsonrpc.Invalid:
         message = jsonrpc.decode_batch(body, limits) or message
+    version = _BY_HEADER.get(sent.protocol_version)
+    is_stateless = version is not None and version.stateless
     try:
         match message:
             case jsonrpc.Request():
-                return _receive_request(sent, message, offer, body)
+                return _receive_request(sent, version, message, offer, body)
             case jsonrpc.Invalid(_, error):
                 raise error
             case jsonrpc.Batch(messages):
-                return _receive_batch(sent, messages, offer)
+                return _receive_batch(version, messages, offer)
             case jsonrpc.Notification():
-                return _receive_notification(sent, message, offer)
-            case _:
-                return _receive_response(sent, message, offer)
+                if is_stateless or eras.claims_stateless(message):
+                    return message
+            case _ if is_stateless:
+                raise InvalidRequest("Clients send no responses in this protocol version")
+        return _in_session(sent, version, message, offer)
     except RpcError as error:
         method = message.method if isinstance(message, jsonrpc.Request) else None
         return _reject(rejection_status(error), error, sent, _id_to_echo(message), method)
@@ -153,8 +155,7 @@ def refuse_media(sent: RequestHeaders) -> Rejection | None:
     return None
 
 
-def _receive_batch(sent: RequestHeaders, messages: list[jsonrpc.Message], offer: eras.Offer) -> Exchange:
-    version = _BY_HEADER.get(sent.protocol_version)
+def _receive_batch(version: Version | None, messages: list[jsonrpc.Message], offer: eras.Offer) -> InSession:
     if version is None or not version.batches or version not in offer.versions:
         raise InvalidRequest("A message must be a JSON object; this protocol version has no batches")
     for message in messages:
@@ -163,25 +164,14 @@ def _receive_batch(sent: RequestHeaders, messages: list[jsonrpc.Message], offer:
     return InSession(messages, batch=True)
 
 
-def _receive_response(sent: RequestHeaders, message: jsonrpc.Message, offer: eras.Offer) -> Exchange:
-    version = _BY_HEADER.get(sent.protocol_version)
-    if version is not None and version.stateless:
-        raise InvalidRequest("Clients send no responses in this protocol version")
-    return _in_session(sent, version, message, offer)
-
-
-def _receive_notification(sent: RequestHeaders, message: jsonrpc.Notification, offer: eras.Offer) -> Exchange:
-    version = _BY_HEADER.get(sent.protocol_version)
-    if (version is not None and version.stateless) or eras.claims_stateless(message):
-        return message
-    return _in_session(sent, version, message, offer)
-
-
 _CLAIM = types.PROTOCOL_VERSION.encode()
 
 
-def _receive_request(sent: RequestHeaders, message: jsonrpc.Request, offer: eras.Offer, body: bytes) -> Exchange:
-    # Most messages show by a glance that they claim nothing; in one with escapes, the claim may be written otherwise.
+def _receive_request(
+    sent: RequestHeaders, version: Version | None, message: jsonrpc.Request, offer: eras.Offer, body: bytes
+) -> Exchange:
+    # Quick path: most messages show by a glance that they claim nothing, and are then read once, in their session.
+    # In a message with escapes, the claim may be written otherwise.
     if _CLAIM in body or b"\\" in body:
         try:
             read = eras.read(message, offer)
@@ -190,12 +180,11 @@ def _receive_request(sent: RequestHeaders, message: jsonrpc.Request, offer: eras
                 raise
         else:
             if read[0].protocol_version is not None:
-                return _climb(sent, message, offer, read)
+                return eras.open(message, offer, read_already=read, sent=sent)
     if message.method == "initialize":
         return InSession([message], is_initialize=True)
-    version = _BY_HEADER.get(sent.protocol_version)
     if version is not None and version.stateless:
-        return _climb(sent, message, offer, eras.read(message, offer))
+        return eras.open(message, offer, sent=sent)
     return _in_session(sent, version, message, offer)
 
 
@@ -209,52 +198,3 @@ def _in_session(
     if sent.protocol_version is None and sent.session_id is None and ASSUMED_OVER_HTTP not in offer.versions:
         raise HeaderMismatch("The header MCP-Protocol-Version is missing")
     return InSession([message])
-
-
-def _climb(sent: RequestHeaders, message: jsonrpc.Request, offer: eras.Offer, read: eras.Read) -> eras.Request:
-    """The ladder of a stateless request, each rung before the next: `_meta`, version, mirrored headers, method."""
-    meta, raw_meta, params = read
-    claimed = meta.protocol_version
-    if claimed is None or meta.client_capabilities is None:
-        raise eras.lacking(meta, offer)
-    if sent.repeated is not None:
-        headers.check_single(sent)
-    if sent.protocol_version != claimed:
-        raise _differs("MCP-Protocol-Version", sent.protocol_version, claimed)
-    caller = eras.stateless_caller(meta, offer)
-    if sent.method != message.method:
-        raise _differs("Mcp-Method", sent.method, message.method)
-    _check_name(sent, offer.known.get(message.method), message.params, params)
-    method = offer.find(message.method, caller.version)
-    if params is None:
-        params = method.decode_params(message.params)
-    return eras.Request(message.id, method, params, caller, meta.progress_token, raw_meta, message.params)
-
-
-def _differs(header: str, sent: str | None, expected: str) -> HeaderMismatch:
-    """Only names and parameters may be wrapped in base64: a proxy that judges by the method must see it."""
-    return HeaderMismatch(f"The header {header} must be {expected!r}, as in the body; it is {sent!r}")
-
-
-_parts = msgspec.json.Decoder(dict[str, Raw])
-_text = msgspec.json.Decoder(str)
-
-
-def _check_name(sent: RequestHeaders, method: Method | None, raw: Raw, params: types.Params | None) -> None:
-    if method is None or method.name_from is None:
-        return
-    expected: str | None = getattr(params, method.name_from, None)
-    if expected is None:
-        expected = _decode_text(_parts.decode(raw).get(method.name_from))
-    # Parameters without a name are refused by their own rung; there is nothing to mirror.
-    if expected is not None:
-        headers.check_mirror("Mcp-Name", sent.name, expected)
-    elif sent.name is not None:
-        raise HeaderMismatch("The header Mcp-Name was sent, but the body has no name")
-
-
-def _decode_text(raw: Raw | None) -> str | None:
-    try:
-        return None if raw is None else _text.decode(raw)
-    except msgspec.DecodeError:
-        return None

@@ -18,6 +18,7 @@ from msgspec import UNSET, Raw, Struct
 from dragoman import types
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.versions import V2025_03_26, V2025_06_18, V2025_11_25, V2026_07_28, Version
+from dragoman.schema.walk import REFERENCES, with_subschemas
 from dragoman.types.content import Block
 from dragoman.types.kept import Kept
 from dragoman.types.wire import Named
@@ -259,30 +260,17 @@ def wrap_schema(schema: types.Json) -> types.Json:
     return {**dialect, "type": "object", "properties": {"result": inner}, "required": ["result"], **marks}
 
 
-_HOLDS_VALUES = frozenset({"const", "enum", "default", "examples"})
-_HOLDS_NAMED_SCHEMAS = frozenset(
-    {"properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"}
-)
-
-
-def _rebase(schema: Any) -> Any:
+def _rebase(schema: types.Json, *_: Any) -> types.Json:
     """Let references into the document point to where the schema now stands."""
-    if isinstance(schema, list):
-        return [_rebase(item) for item in schema]
     # A schema with an $id is a document of its own, so its references keep their meaning wherever it stands.
-    if not isinstance(schema, dict) or not str(schema.get("$id", "#")).startswith("#"):
+    if not str(schema.get("$id", "#")).startswith("#"):
         return schema
-    return {keyword: _rebase_keyword(keyword, value) for keyword, value in schema.items()}
-
-
-def _rebase_keyword(keyword: str, value: Any) -> Any:
-    if keyword in _HOLDS_VALUES:
-        return value
-    if keyword in _HOLDS_NAMED_SCHEMAS and isinstance(value, dict):
-        return {name: _rebase(schema) for name, schema in value.items()}
-    if keyword in {"$ref", "$dynamicRef"} and isinstance(value, str):
-        return "#/properties/result" + value[1:] if value == "#" or value.startswith("#/") else value
-    return _rebase(value)
+    rebased = with_subschemas(schema, _rebase)
+    for keyword in REFERENCES:
+        target = schema.get(keyword)
+        if isinstance(target, str) and (target == "#" or target.startswith("#/")):
+            rebased[keyword] = "#/properties/result" + target[1:]
+    return rebased
 
 
 def _one_block_a_message(params: types.CreateMessageRequestParams) -> types.CreateMessageRequestParams:

@@ -10,13 +10,18 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
+from dragoman import types
 from dragoman.errors import DefinitionError, HeaderMismatch, ValidationError
-from dragoman.protocol.jsonrpc import encode
+from dragoman.protocol.jsonrpc import Request, encode
+from dragoman.protocol.methods import Method
+from dragoman.schema.walk import subschemas
+from dragoman.types import Json
 
 PARAM_PREFIX = "mcp-param-"
 ANNOTATION = "x-mcp-header"
@@ -30,6 +35,8 @@ _LARGEST_INTEGER = 2**53 - 1
 _SENTINEL_START, _SENTINEL_END = "=?base64?", "?="
 _SENTINEL = re.compile(r"=\?base64\?(.*)\?=")
 _MAY_BE_ENCODED = ("Mcp-Name", "Mcp-Param-")
+_parts = msgspec.json.Decoder(dict[str, Raw])
+_text = msgspec.json.Decoder(str)
 
 Mirrored = str | int | bool
 
@@ -129,14 +136,41 @@ def read(lines: Iterable[tuple[bytes, bytes]]) -> RequestHeaders:
     return RequestHeaders(**found, params=params)
 
 
-def check_single(headers: RequestHeaders) -> None:
-    """Refuse a repeated header.
+def version_mismatch(headers: RequestHeaders, claimed: str) -> HeaderMismatch:
+    """Return why headers are refused that repeat one of the protocol, or name another version than the body claims."""
+    if headers.repeated is not None:
+        return HeaderMismatch(f"The header {headers.repeated} is repeated; send it once")
+    return _differs("MCP-Protocol-Version", headers.protocol_version, claimed)
+
+
+def check_request(
+    headers: RequestHeaders, message: Request, method: Method | None, params: types.Params | None
+) -> None:
+    """Compare the headers that mirror the method, and the name in the parameters, with the body.
+
+    `method` is None where it is unknown, and `params` where they do not fit it.
 
     Raises:
-        HeaderMismatch: an `Mcp-*` header stands there more than once.
+        HeaderMismatch: one is missing, superfluous, malformed or different.
     """
-    if headers.repeated is not None:
-        raise HeaderMismatch(f"The header {headers.repeated} is repeated; send it once")
+    if headers.method != message.method:
+        raise _differs("Mcp-Method", headers.method, message.method)
+    if method is None or method.name_from is None:
+        return
+    expected: str | None = getattr(params, method.name_from, None)
+    if expected is None:
+        with suppress(KeyError, msgspec.DecodeError):
+            expected = _text.decode(_parts.decode(message.params)[method.name_from])
+    # Parameters without a name are refused by their own rung; there is nothing to mirror.
+    if expected is not None:
+        check_mirror("Mcp-Name", headers.name, expected)
+    elif headers.name is not None:
+        raise HeaderMismatch("The header Mcp-Name was sent, but the body has no name")
+
+
+def _differs(header: str, sent: str | None, expected: str) -> HeaderMismatch:
+    """Only names and parameters may be wrapped in base64: a proxy that judges by the method must see it."""
+    return HeaderMismatch(f"The header {header} must be {expected!r}, as in the body; it is {sent!r}")
 
 
 def check_mirror(header: str, sent: str | None, expected: str) -> None:
@@ -226,7 +260,7 @@ class HeaderPlan(Struct, frozen=True):
         """
         params: dict[str, MirroredParam] = {}
         try:
-            annotated = [found for found in _subschemas(input_schema, ()) if ANNOTATION in found[0]]
+            annotated = list(_annotated(input_schema, ()))
         except RecursionError:
             raise DefinitionError("The input schema is nested too deeply") from None
         for schema, path in annotated:
@@ -260,27 +294,15 @@ class HeaderPlan(Struct, frozen=True):
             param.check(param.find(arguments), headers.get(param.key))
 
 
-_VALUE_KEYWORDS = frozenset({"const", "enum", "default", "examples", "dependentRequired"})
-_NAMED_SCHEMAS = frozenset(
-    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
-)
-
-
-def _subschemas(
-    schema: Any, path: tuple[str, ...] | None
-) -> Iterator[tuple[Mapping[str, Any], tuple[str, ...] | None]]:
-    """Every schema in a schema, with its path in the arguments where a chain of `properties` leads there."""
-    if isinstance(schema, Mapping):
+def _annotated(schema: Any, path: tuple[str, ...] | None) -> Iterator[tuple[Json, tuple[str, ...] | None]]:
+    """Yield every annotated schema, with its path in the arguments where a chain of `properties` leads there."""
+    if not isinstance(schema, dict):
+        return
+    if ANNOTATION in schema:
         yield schema, path
-        for key, value in schema.items():
-            if key in _NAMED_SCHEMAS and isinstance(value, Mapping):
-                for name, named in value.items():
-                    yield from _subschemas(named, None if path is None or key != "properties" else (*path, name))
-            elif key not in _VALUE_KEYWORDS:
-                yield from _subschemas(value, None)
-    elif isinstance(schema, list):
-        for item in schema:
-            yield from _subschemas(item, None)
+    for keyword, name, part in subschemas(schema):
+        is_chain = keyword == "properties" and isinstance(name, str)
+        yield from _annotated(part, (*path, str(name)) if path is not None and is_chain else None)
 
 
 def _mirrored(schema: Mapping[str, Any], path: tuple[str, ...]) -> MirroredParam:

@@ -407,4 +407,4 @@ def encode_error(id: RequestId | None, error: RpcError, *, null_id: bool = False
 
 def encode_batch(messages: list[bytes]) -> bytes:
     """Return the bytes of a batch of encoded messages."""
-    return b"[" + b",".join(messages) + b"]"
+    return encode([Raw(message) for message in messages])

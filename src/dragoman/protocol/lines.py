@@ -19,13 +19,7 @@ _NEWLINE, _RETURN = b"\n\r"
 
 
 class Oversized(Struct, frozen=True):
-    """What stands in the place of a line or an event that is larger than the limit.
-
-    Example:
-        Oversized(size_at_least=4_194_305)
-    """
-
-    size_at_least: int
+    """What stands in the place of a line or an event that is larger than the limit."""
 
 
 def encode(message: bytes) -> bytes:
@@ -89,7 +83,7 @@ class LineDecoder:
             self._unended.append(piece)
             self._unended_bytes += len(piece)
             return
-        found.append(Oversized(self._limit + 1))
+        found.append(Oversized())
         self._take()
         self._discarding = True
 
@@ -104,6 +98,6 @@ class LineDecoder:
         if line.endswith(b"\r"):
             line = line[:-1]
         if len(line) > self._limit:
-            found.append(Oversized(self._limit + 1))
+            found.append(Oversized())
         elif line and not line.isspace():
             found.append(line)

@@ -42,7 +42,12 @@ class Method(Struct, frozen=True, kw_only=True):
     """The parameter that the `Mcp-Name` header mirrors."""
     input_required: bool = False
     """The result may be that input is required first."""
-    cancellable: bool = True
+    progresses: bool = False
+    """The server may send progress before the result, so the client sends a progress token."""
+    repeatable: bool = False
+    """A client may send the request again after a connection broke: serving it twice does no harm."""
+    declared: tuple[str, ...] = ()
+    """What the sender must have declared too, as a path into its capabilities."""
 
     @property
     def is_notification(self) -> bool:
@@ -66,7 +71,9 @@ class Method(Struct, frozen=True, kw_only=True):
 
 
 def _list(name: str, result: type[types.Result], capability: str) -> Method:
-    return Method(name=name, params=types.PaginatedRequestParams, result=result, capability=(capability,))
+    return Method(
+        name=name, params=types.PaginatedRequestParams, result=result, capability=(capability,), repeatable=True
+    )
 
 
 _LEGACY = V2025_11_25
@@ -77,10 +84,10 @@ METHODS: tuple[Method, ...] = (
         params=types.InitializeRequestParams,
         result=types.InitializeResult,
         until=_LEGACY,
-        cancellable=False,
+        repeatable=True,
     ),
-    Method(name="server/discover", result=types.DiscoverResult, since=V2026_07_28),
-    Method(name="ping", result=types.Result, sender=("client", "server"), until=_LEGACY),
+    Method(name="server/discover", result=types.DiscoverResult, since=V2026_07_28, repeatable=True),
+    Method(name="ping", result=types.Result, sender=("client", "server"), until=_LEGACY, repeatable=True),
     _list("tools/list", types.ListToolsResult, "tools"),
     Method(
         name="tools/call",
@@ -89,6 +96,7 @@ METHODS: tuple[Method, ...] = (
         capability=("tools",),
         name_from="name",
         input_required=True,
+        progresses=True,
     ),
     _list("prompts/list", types.ListPromptsResult, "prompts"),
     Method(
@@ -98,6 +106,8 @@ METHODS: tuple[Method, ...] = (
         capability=("prompts",),
         name_from="name",
         input_required=True,
+        progresses=True,
+        repeatable=True,
     ),
     _list("resources/list", types.ListResourcesResult, "resources"),
     _list("resources/templates/list", types.ListResourceTemplatesResult, "resources"),
@@ -108,6 +118,8 @@ METHODS: tuple[Method, ...] = (
         capability=("resources",),
         name_from="uri",
         input_required=True,
+        progresses=True,
+        repeatable=True,
     ),
     Method(
         name="resources/subscribe",
@@ -115,6 +127,7 @@ METHODS: tuple[Method, ...] = (
         result=types.Result,
         until=_LEGACY,
         capability=("resources", "subscribe"),
+        repeatable=True,
     ),
     Method(
         name="resources/unsubscribe",
@@ -122,12 +135,14 @@ METHODS: tuple[Method, ...] = (
         result=types.Result,
         until=_LEGACY,
         capability=("resources", "subscribe"),
+        repeatable=True,
     ),
     Method(
         name="completion/complete",
         params=types.CompleteRequestParams,
         result=types.CompleteResult,
         capability=("completions",),
+        repeatable=True,
     ),
     Method(
         name="logging/setLevel",
@@ -135,12 +150,14 @@ METHODS: tuple[Method, ...] = (
         result=types.Result,
         until=_LEGACY,
         capability=("logging",),
+        repeatable=True,
     ),
     Method(
         name="subscriptions/listen",
         params=types.SubscriptionsListenRequestParams,
         result=types.SubscriptionsListenResult,
         since=V2026_07_28,
+        repeatable=True,
     ),
     Method(
         name="sampling/createMessage",
@@ -215,8 +232,3 @@ def declares(capabilities: Any, path: tuple[str, ...]) -> bool:
         if capabilities is None or capabilities is False:
             return False
     return True
-
-
-def exists(method: str, version: Version) -> bool:
-    """Tell whether a version has a method of the protocol's own."""
-    return any(row.name == method and row.exists_in(version) for row in METHODS)

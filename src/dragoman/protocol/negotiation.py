@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from dragoman import types
 from dragoman.errors import HeaderMismatch, MissingCapability, RpcError, UnsupportedVersion, ValidationError
 from dragoman.protocol.jsonrpc import ErrorResponse, ResultResponse
-from dragoman.protocol.versions import VERSIONS, Version, find_version, handshake_versions, stateless_versions
+from dragoman.protocol.versions import VERSIONS, Version, common, find_version, handshake_versions, stateless_versions
 from dragoman.types import decode
 
 
@@ -115,12 +115,6 @@ def supported_versions(error: RpcError) -> list[str]:
     return [name for name in supported if isinstance(name, str)] if isinstance(supported, list) else []
 
 
-def common(names: Iterable[str], known: Iterable[Version]) -> Version | None:
-    """Return the newest version that both sides have."""
-    wanted = set(names)
-    return max((version for version in known if version.name in wanted), default=None)
-
-
 def _fall_back(known: tuple[Version, ...], reason: str) -> Verdict:
     candidates = handshake_versions(known)
     if not candidates:
@@ -129,27 +123,26 @@ def _fall_back(known: tuple[Version, ...], reason: str) -> Verdict:
     return Handshake(candidates[0])
 
 
-class HttpProbe(Struct, frozen=True):
-    """What an HTTP server answered to the probe."""
-
-    status: int
-    message: ResultResponse | ErrorResponse | None = None
-
-
 _INTERNAL_ERROR = 500
 _SAYS_NOTHING = frozenset({401, 403, 407, 408, 425, 429})
 
 
-def judge_http(probe: HttpProbe, spoken: Iterable[Version] = VERSIONS, *, last: bool = False) -> Verdict | None:
-    """Return what an HTTP answer to a probe means; None when it says nothing about the era.
+def judge_http(
+    status: int,
+    message: ResultResponse | ErrorResponse | None = None,
+    spoken: Iterable[Version] = VERSIONS,
+    *,
+    last: bool = False,
+) -> Verdict | None:
+    """Return what the status and the message of an HTTP answer to a probe mean; None if nothing about the era.
 
     Credentials, redirects, haste and 5xx say nothing, whatever the body says. Otherwise the body decides and not the
     status, because servers of the handshake era answer unknown methods with 200 as well as with 400, 404 and 500.
     """
-    is_answer = probe.status == _INTERNAL_ERROR and isinstance(probe.message, ErrorResponse)
-    if probe.status in _SAYS_NOTHING or 300 <= probe.status < 400 or (probe.status >= 500 and not is_answer):
+    is_answer = status == _INTERNAL_ERROR and isinstance(message, ErrorResponse)
+    if status in _SAYS_NOTHING or 300 <= status < 400 or (status >= 500 and not is_answer):
         return None
-    return judge(probe.message, spoken, last=last)
+    return judge(message, spoken, last=last)
 
 
 def agreed(result: types.InitializeResult, spoken: Iterable[Version] = VERSIONS) -> Version:

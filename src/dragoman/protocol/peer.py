@@ -1,22 +1,28 @@
-"""One end of a duplex connection: stdio, or a session of the handshake era.
+"""One end of a conversation: a duplex connection, or a session of the handshake era over HTTP.
 
-Bytes come in through `receive` and events go out. The machine keeps what both directions need: the requests of the
-other side that are being served (no two with one id; a cancelled one is never answered), our own requests that wait
-for an answer, each with a `waiter` that the caller chose and gets back, and the progress tokens of these. A batch is
-answered as one message when its last request is. What is to be written comes back as bytes, or None when there is
-nothing to write; lines are framed by the transport.
+Bytes come in through `receive`, or decoded messages through `accept`, and events go out. The machine keeps what both
+directions need: the requests of the other side that are being served (no two with one id; a cancelled one is never
+answered), our own requests that wait for an answer, each with a `waiter` that the caller chose and gets back, and the
+progress tokens of these. A batch is answered as one message, in the order of its requests, when the last of them is
+answered. What is to be written comes back as bytes, or None when there is nothing to write; lines are framed by the
+transport.
+
+A request is accepted, perhaps cancelled, and finished. Each state is a way to settle the answer, which is kept with the
+request's id: None writes it as it is, a part of a batch gives it to the batch, `_Unwanted` drops it. A set of cancelled
+ids beside the requests was rejected: the two had to be kept in step, and every answer had to look at both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
-from dragoman.errors import InvalidRequest, ParseError, RpcError
+from dragoman.errors import InternalError, InvalidRequest, ParseError, RpcError
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.lines import LineDecoder, Oversized
@@ -30,6 +36,7 @@ LONGEST_ID = 15
 
 
 T = TypeVar("T")
+Answer = TypeVar("Answer", bound=bytes | tuple[bytes, Raw, bytes])
 
 _cancelled = msgspec.json.Decoder(types.CancelledNotificationParams)
 _progress = msgspec.json.Decoder(types.ProgressNotificationParams)
@@ -63,32 +70,51 @@ class Reply(Struct, frozen=True):
 
 
 class Unmatched(Struct, frozen=True):
-    """An answer to nothing that waits: too late, repeated, or without a usable id."""
+    """An answer to nothing that waits here, or a cancellation of what is not served here."""
 
-    message: jsonrpc.ResultResponse | jsonrpc.ErrorResponse
+    message: jsonrpc.ResultResponse | jsonrpc.ErrorResponse | jsonrpc.Notification
 
 
 Event = jsonrpc.Request | jsonrpc.Notification | Answered | Progressed | Cancelled | Reply | Unmatched
 
 
+Settle = Callable[[bytes | None], bytes | None]
+"""Takes the answer to a request, or None if it gets none, and returns what is to be written."""
+
+
 class _Batch:
-    """The answers of a batch, until the last is there."""
+    """The answers of a batch, in the order of its messages, until the last is there."""
 
-    def __init__(self, expected: int) -> None:
-        self._expected = expected
-        self._answers: list[bytes] = []
+    def __init__(self, messages: list[jsonrpc.Message]) -> None:
+        self._answers: list[bytes | None] = [None] * len(messages)
+        self._left = sum(
+            type(one) is jsonrpc.Request or (type(one) is jsonrpc.Invalid and one.answer) for one in messages
+        )
 
-    def settle(self, answer: bytes | None) -> bytes | None:
-        self._expected -= 1
-        if answer is not None:
-            self._answers.append(answer)
-        return jsonrpc.encode_batch(self._answers) if self._expected == 0 and self._answers else None
+    def settle(self, position: int, answer: bytes | None) -> bytes | None:
+        self._answers[position] = answer or None
+        self._left -= 1
+        given = [] if self._left else [answer for answer in self._answers if answer is not None]
+        return jsonrpc.encode_batch(given) if given else None
 
 
-_UNKNOWN = _Batch(0)
-"""Stands for the batch of a request that is not served."""
-_HANDSHAKE = _Batch(1)
-"""Stands for the batch of `initialize`, which is part of none."""
+class _Unwanted(Struct, frozen=True):
+    """Settles a request that was cancelled: with no answer, whatever comes of it."""
+
+    settle: Settle | None
+
+    def __call__(self, _: bytes | None) -> bytes | None:
+        return None if self.settle is None else self.settle(None)
+
+
+def _settle_unknown(_: bytes | None) -> bytes | None:
+    """Answer nothing: the request is not served."""
+    return None
+
+
+def _settle_handshake(answer: bytes | None) -> bytes | None:
+    """Answer `initialize`, which is part of no batch."""
+    return answer
 
 
 class Peer:
@@ -104,8 +130,10 @@ class Peer:
                     write(data)
 
     `version` is what the handshake agreed on; set it when it did. `id_prefix` makes the ids of our requests strings
-    that begin with it.
+    that begin with it: a session over HTTP is served by several processes, and an answer must tell which of them asked.
     """
+
+    __slots__ = ("_id_prefix", "_last_id", "_limits", "_lines", "_served", "_waiting", "tokens", "version")
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS, *, id_prefix: str | None = None) -> None:
         self.version: Version = LATEST_HANDSHAKE
@@ -113,14 +141,10 @@ class Peer:
         self._id_prefix = id_prefix
         self._last_id = 0
         self._lines = LineDecoder(limits.message_bytes)
-        self._served: dict[types.RequestId, _Batch | None] = {}
-        self._cancelled: set[types.RequestId] = set()
+        self._served: dict[types.RequestId, Settle | None] = {}
         self._waiting: dict[types.RequestId, Any] = {}
-
-    @property
-    def serving(self) -> list[types.RequestId]:
-        """The ids of the other side's requests that are being served."""
-        return list(self._served)
+        self.tokens: dict[types.ProgressToken, Any] = {}
+        """Who waits for progress under a token that is no id of ours; whoever sets one removes it."""
 
     @property
     def waiting(self) -> list[types.RequestId]:
@@ -150,7 +174,7 @@ class Peer:
                 continue
             message = jsonrpc.decode(line, limits)
             if type(message) is jsonrpc.Request and message.id not in served:
-                served[message.id] = _HANDSHAKE if message.method == INITIALIZE else None
+                served[message.id] = _settle_handshake if message.method == INITIALIZE else None
                 yield message
             elif type(message) is jsonrpc.Invalid:
                 yield from self._accept_invalid(message, line)
@@ -165,24 +189,30 @@ class Peer:
         event = self.accept(message)
         return [] if event is None else [event]
 
-    def accept(self, message: jsonrpc.Message, batch: _Batch | None = None) -> Event | None:
-        """Return what a decoded message brings, if anything."""
+    def accept(self, message: jsonrpc.Message, settle: Settle | None = None) -> Event | None:
+        """Return what a decoded message brings, if anything; `settle` takes its answer where it is part of a batch."""
         # A Struct takes long to tell that something is no instance of it.
         if type(message) is jsonrpc.Request:
             if message.id not in self._served:
-                self._served[message.id] = _HANDSHAKE if message.method == INITIALIZE else batch
+                self._served[message.id] = _settle_handshake if message.method == INITIALIZE else settle
                 return message
-            refusal = InvalidRequest(f"The request id {message.id!r} is in use by a request that is still served")
-            return self._refuse_in(batch, message.id, refusal)
-        if type(message) is jsonrpc.ResultResponse:
+            return self._refuse_in(settle, message.id, _in_use(message.id))
+        if type(message) is jsonrpc.ResultResponse or type(message) is jsonrpc.ErrorResponse:
             id = message.id if message.id in self._waiting else self._meant(message.id)
-            return Unmatched(message) if id is None else Answered(self._waiting.pop(id), message.result)
+            outcome = message.result if type(message) is jsonrpc.ResultResponse else message.error
+            return Unmatched(message) if id is None else Answered(self._waiting.pop(id), outcome)
         if type(message) is jsonrpc.Notification:
             return self._accept_notification(message)
-        if type(message) is jsonrpc.ErrorResponse:
-            id = message.id if message.id in self._waiting else self._meant(message.id)
-            return Unmatched(message) if id is None else Answered(self._waiting.pop(id), message.error)
-        return self._refuse_in(batch, message.id, message.error) if message.answer else None
+        if message.answer:
+            return self._refuse_in(settle, message.id, message.error)
+        if message.id not in self._waiting:
+            return None
+        malformed = InternalError(f"The answer is malformed: {message.error}")
+        return Answered(self._waiting.pop(message.id), malformed)
+
+    def refuse_id(self, id: types.RequestId) -> InvalidRequest | None:
+        """Return why a request is refused whose id is in use, if it is; for who looks at more before it is accepted."""
+        return _in_use(id) if id in self._served else None
 
     def _meant(self, id: types.RequestId | None) -> types.RequestId | None:
         """Return which request of ours an answer is for whose id came back as text, as some servers write it."""
@@ -194,49 +224,54 @@ class Peer:
         """Return what no message brings: that it is none, or what a batch brings where the version has those."""
         found = jsonrpc.decode_batch(data, self._limits) if self.version.batches else None
         if isinstance(found, jsonrpc.Batch):
-            return self._accept_batch(found.messages)
+            return self.accept_batch(found.messages)
         event = self.accept(found or message)
         return [] if event is None else [event]
 
-    def _accept_batch(self, messages: list[jsonrpc.Message]) -> list[Event]:
-        batch = _Batch(
-            sum(type(one) is jsonrpc.Request or (type(one) is jsonrpc.Invalid and one.answer) for one in messages)
-        )
-        events = [self.accept(_unless_handshake(message), batch) for message in messages]
+    def accept_batch(self, messages: list[jsonrpc.Message]) -> list[Event]:
+        """Return what a decoded batch brings; it is answered as one message when its last request is."""
+        batch = _Batch(messages)
+        events = [
+            self.accept(_unless_handshake(message), partial(batch.settle, position))
+            for position, message in enumerate(messages)
+        ]
         return [event for event in events if event is not None]
 
     def _accept_notification(self, notification: jsonrpc.Notification) -> Event | None:
         if notification.method == CANCELLED:
-            return self._accept_cancelled(notification.params)
+            return self._accept_cancelled(notification)
         if notification.method == PROGRESS:
             return self._accept_progress(notification.params)
         return notification
 
-    def _accept_cancelled(self, raw: Raw) -> Cancelled | None:
-        params = _lenient(_cancelled, raw)
+    def _accept_cancelled(self, notification: jsonrpc.Notification) -> Cancelled | Unmatched | None:
+        params = _lenient(_cancelled, notification.params)
         id = None if params is None else params.request_id
         # SHOULD: "Ignore unknown/completed/malformed cancellations"; MUST NOT (2025-11-25): cancel initialize.
-        if params is None or id is None or id not in self._served:
+        if params is None or id is None:
             return None
-        if self._served[id] is _HANDSHAKE or id in self._cancelled:
+        if id not in self._served:
+            return Unmatched(notification)
+        settle = self._served[id]
+        if settle is _settle_handshake or isinstance(settle, _Unwanted):
             return None
-        self._cancelled.add(id)
+        self._served[id] = _Unwanted(settle)
         return Cancelled(id, params.reason)
 
     def _accept_progress(self, raw: Raw) -> Progressed | None:
         params = _lenient(_progress, raw)
-        if params is None or params.progress_token not in self._waiting:
-            return None
-        return Progressed(self._waiting[params.progress_token], params)
+        token = None if params is None else params.progress_token
+        waiter = self._waiting.get(token, self.tokens.get(token)) if token is not None else None
+        return None if params is None or waiter is None else Progressed(waiter, params)
 
     def _refuse(self, id: types.RequestId | None, error: RpcError) -> Reply:
         return Reply(jsonrpc.encode_error(id, error, null_id=not self.version.omits_unknown_id))
 
-    def _refuse_in(self, batch: _Batch | None, id: types.RequestId | None, error: RpcError) -> Reply | None:
+    def _refuse_in(self, settle: Settle | None, id: types.RequestId | None, error: RpcError) -> Reply | None:
         reply = self._refuse(id, error)
-        if batch is None:
+        if settle is None:
             return reply
-        answers = batch.settle(reply.data)
+        answers = settle(reply.data)
         return None if answers is None else Reply(answers)
 
     def send_result(self, id: types.RequestId, result: Any) -> bytes | None:
@@ -245,18 +280,7 @@ class Peer:
         Raises:
             ValidationError: the result cannot be JSON; the request is still to be answered.
         """
-        data = jsonrpc.encode_result(id, result)
-        if self._served.get(id, _UNKNOWN) is None and not self._cancelled:
-            del self._served[id]
-            return data
-        return self._finish(id, data)
-
-    def send_encoded(self, id: types.RequestId, result: Raw) -> bytes | tuple[bytes, Raw, bytes] | None:
-        """Return what `send_result` does, but outside of a batch in parts, so that a large result is not copied."""
-        if self._served.get(id) is not None:
-            return self.send_result(id, result)
-        head, tail = jsonrpc.encode_result_around(id)
-        return None if self._finish(id, head) is None else (head, result, tail)
+        return self.finish(id, jsonrpc.encode_result(id, result))
 
     def send_error(self, id: types.RequestId, error: RpcError) -> bytes | None:
         """Return the refusal of a request that was served, under the same rules.
@@ -264,20 +288,17 @@ class Peer:
         Raises:
             ValidationError: the error's data cannot be JSON; the request is still to be answered.
         """
-        return self._finish(id, jsonrpc.encode_error(id, error))
+        return self.finish(id, jsonrpc.encode_error(id, error))
 
-    def drop(self, id: types.RequestId) -> bytes | None:
-        """Let a request go without an answer; what is returned completes the batch that it was part of."""
-        return self._finish(id, None)
+    def finish(self, id: types.RequestId, answer: Answer | None) -> Answer | bytes | None:
+        """End a request that was served; return what is to be written, if anything.
 
-    def _finish(self, id: types.RequestId, data: bytes | None) -> bytes | None:
-        batch = self._served.pop(id, _UNKNOWN)
-        if batch is _UNKNOWN:
-            return None
-        if self._cancelled and id in self._cancelled:
-            self._cancelled.discard(id)
-            data = None
-        return data if batch is None or batch is _HANDSHAKE else batch.settle(data)
+        The answer is encoded: as one message, or in parts, which are joined in a batch only. An empty one is not sent.
+        """
+        settle = self._served.pop(id, _settle_unknown)
+        if settle is None:
+            return answer or None
+        return settle(b"".join(answer) if isinstance(answer, tuple) else answer)
 
     def next_id(self) -> types.RequestId:
         """Return an id that no request of ours has had."""
@@ -294,16 +315,12 @@ class Peer:
         self._waiting[id] = waiter
         return data
 
-    def send_notification(self, method: str, params: Any = jsonrpc.NO_PARAMS) -> bytes:
-        """Return a notification."""
-        return jsonrpc.encode_notification(method, params)
-
     def cancel(self, id: types.RequestId, reason: str | None = None) -> bytes | None:
         """Give up a request of ours; return the notification that says so, or None when it was answered already."""
         if id not in self._waiting:
             return None
         del self._waiting[id]
-        return self.send_notification(CANCELLED, types.CancelledNotificationParams(id, reason))
+        return jsonrpc.encode_notification(CANCELLED, types.CancelledNotificationParams(id, reason))
 
     def abandon(self) -> list[Any]:
         """Return the waiters of our requests, which no answer will reach, and forget them."""
@@ -314,8 +331,11 @@ class Peer:
     def close(self) -> list[Any]:
         """Forget everything; return the waiters of our requests, which no answer will reach."""
         self._served.clear()
-        self._cancelled.clear()
         return self.abandon()
+
+
+def _in_use(id: types.RequestId) -> InvalidRequest:
+    return InvalidRequest(f"The request id {id!r} is in use by a request that is still served")
 
 
 def _unless_handshake(message: jsonrpc.Message) -> jsonrpc.Message:

@@ -174,7 +174,7 @@ class EventDecoder:
         if self._skipping:
             self._line_skipped = True
         elif self._fields_size + len(self._line) + len(piece) > self._limit:
-            found.append(Oversized(self._limit + 1))
+            found.append(Oversized())
             self._line.clear()
             self._data.clear()
             self._skipping = self._line_skipped = True

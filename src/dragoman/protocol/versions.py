@@ -8,11 +8,8 @@ its version and capabilities, and a server asks by returning `input_required`. R
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
 
 from msgspec import Struct
-
-StructuredOutput = Literal["none", "object", "any"]
 
 
 class Version(Struct, frozen=True, order=True, kw_only=True, cache_hash=True):
@@ -24,7 +21,10 @@ class Version(Struct, frozen=True, order=True, kw_only=True, cache_hash=True):
     """A JSON array of messages is a message."""
     omits_unknown_id: bool = False
     """An error whose request cannot be told has no id, where earlier versions send null."""
-    structured_output: StructuredOutput = "none"
+    primes_streams: bool = False
+    """SHOULD (2025-11-25): "immediately send an SSE event consisting of an event ID and an empty data field"."""
+    any_structured_content: bool = False
+    """Structured content may be any JSON value, where earlier versions have objects only."""
     resource_not_found: int = -32002
     replaced_errors: tuple[tuple[int, int], ...] = ()
     """Error codes that this version must not send, and what stands for them."""
@@ -35,15 +35,15 @@ _NO_URL_ELICITATION = (-32042, -32603)
 
 V2024_11_05 = Version(name="2024-11-05", replaced_errors=(*_HANDSHAKE_REPLACES, _NO_URL_ELICITATION))
 V2025_03_26 = Version(name="2025-03-26", batches=True, replaced_errors=V2024_11_05.replaced_errors)
-V2025_06_18 = Version(name="2025-06-18", structured_output="object", replaced_errors=V2024_11_05.replaced_errors)
+V2025_06_18 = Version(name="2025-06-18", replaced_errors=V2024_11_05.replaced_errors)
 V2025_11_25 = Version(
-    name="2025-11-25", structured_output="object", omits_unknown_id=True, replaced_errors=_HANDSHAKE_REPLACES
+    name="2025-11-25", omits_unknown_id=True, primes_streams=True, replaced_errors=_HANDSHAKE_REPLACES
 )
 V2026_07_28 = Version(
     name="2026-07-28",
     stateless=True,
-    structured_output="any",
     omits_unknown_id=True,
+    any_structured_content=True,
     resource_not_found=-32602,
     # MUST NOT (2026-07-28): "emit -32002 or -32042".
     replaced_errors=((-32002, -32602), _NO_URL_ELICITATION),
@@ -78,3 +78,9 @@ def stateless_versions(versions: Iterable[Version]) -> tuple[Version, ...]:
 def version_names(versions: Iterable[Version]) -> list[str]:
     """Return their names, newest first."""
     return [version.name for version in sorted(versions, reverse=True)]
+
+
+def common(names: Iterable[str], known: Iterable[Version]) -> Version | None:
+    """Return the newest version that both sides have."""
+    wanted = set(names)
+    return max((version for version in known if version.name in wanted), default=None)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from dragoman.protocol.tokens import KeyRing
+from dragoman.runtime.private import written_beside
 
 _VARIABLE = "DRAGOMAN_SECRET"
 _KEY_BYTES = 32
@@ -54,17 +56,9 @@ def state_folder() -> Path:
 
 def _shared_key(path: Path) -> bytes:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    fresh = path.with_name(f"key.{os.getpid()}.{os.urandom(4).hex()}")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        os.write(descriptor, os.urandom(_KEY_BYTES))
-        os.close(descriptor)
-        # A link is made whole or not at all, and never replaces a key that another process wrote.
+    # A link never replaces a key that another process wrote.
+    with written_beside(path, os.urandom(_KEY_BYTES)) as fresh, suppress(FileExistsError):
         os.link(fresh, path)
-    except FileExistsError:
-        pass
-    finally:
-        fresh.unlink()
     key = path.read_bytes()
     if len(key) != _KEY_BYTES:
         raise OSError(f"{path} is not a key file")

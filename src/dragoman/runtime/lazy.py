@@ -1,8 +1,8 @@
 """Packages whose names are imported when they are first used.
 
 Every package with public names uses this one mechanism, so that a server does not load what only clients need. Type
-checkers do not see it: the package shows them plain imports under `if TYPE_CHECKING`, because a module with a
-`__getattr__` has every name for them.
+checkers read the names from imports under `TYPE_CHECKING`. A module-level `__getattr__` would make them accept any
+name, so a package sets what `lazy` returns only where they do not look.
 """
 
 from __future__ import annotations
@@ -12,26 +12,21 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 
 
-def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return the `__getattr__` and the `__dir__` of a package whose names stand in other modules.
+def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a package; `homes` has the names of each module below it.
 
     Example:
-        if not TYPE_CHECKING:
-            __getattr__, __dir__ = lazy(__name__, {".blocking": "Chat", ".messages": "Message Model"})
+        __getattr__, __dir__, __all__ = lazy(__name__, {"contract": "Bus Store", ".runtime.network": "Network"})
 
-    `homes` has the names, separated by spaces, by the module that defines them; one that begins with a dot is a module
-    of the package.
+    A module that begins with a dot is below the package above, as in a relative import.
     """
-    home_of = {name: home for home, names in homes.items() for name in names.split()}
+    home_of = {name: f".{home}" for home, names in homes.items() for name in names.split()}
+    namespace = vars(sys.modules[package])
 
-    def find(name: str) -> object:
+    def get(name: str) -> object:
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found: object = getattr(import_module(home_of[name], package), name)
-        setattr(sys.modules[package], name, found)
+        found = namespace[name] = getattr(import_module(home_of[name], package), name)
         return found
 
-    def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *home_of})
-
-    return find, names
+    return get, lambda: sorted({*namespace, *home_of}), sorted(home_of)

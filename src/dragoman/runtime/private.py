@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from dragoman.errors import NotPrivate
@@ -61,6 +63,24 @@ def open_private(path: Path, flags: int) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+@contextmanager
+def written_beside(path: Path, content: bytes, *, lasting: bool = False) -> Iterator[Path]:
+    """Write a file of this user beside a path, for the block to give it that name; what is left is removed.
+
+    So nobody reads half a file. A `lasting` one is on the disk before the block begins.
+    """
+    fresh = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
+    try:
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
+        yield fresh
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def _require_own_file(path: Path, found: os.stat_result) -> None:

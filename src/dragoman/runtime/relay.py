@@ -1,17 +1,24 @@
-"""Coroutines begun at once, one after another, in as few tasks as they need.
+"""Runs coroutines at once, one after another, in as few tasks as they need.
 
-A task for each of many short coroutines costs more than they do, and so does the turn of the loop that it waits for.
-Here a coroutine is begun where it comes, as if it were in a task: a spare one, made but not begun, which the next
-coroutine takes over if this one did not have to wait. One that has to wait keeps the task, which goes on with it in the
-loop's next turn, so that it can be cancelled, and whatever holds on to the current task keeps the right one. Each
-coroutine has a context of its own, a copy of that in which it came, as it would have as a task.
+A task for each short coroutine costs more than the coroutine, and a new task waits for a turn of the loop. So a relay
+takes the first step of a coroutine as soon as the coroutine comes. While it does, a task of the relay is the current
+task. Each coroutine has a copy of the context in which it came, as a task would have.
 
-A spare task that nobody kept ends in the loop's next turn. Until then it tells how long the loop has not had one:
-whoever comes after more than a moment waits for it. And so does whoever is called by a coroutine that was itself begun
-at once, lest their stacks grow, or while an exception is handled, which would be seen as the cause of theirs.
+A task of the relay is in one of these states:
 
-What an author ties to the current task (a session of a database by its task, a callback when it is done) may thus be
-shared by the calls of one connection, and by nobody else: a relay belongs to one client.
+    spare     made, not begun: the next coroutine takes its first step in it
+    kept      its coroutine has to wait: from the loop's next turn on the task runs that coroutine, and can be cancelled
+    retired   its turn of the loop came and no coroutine kept it: it ends
+
+What comes waits for a turn of the loop in four cases: the spare task is older than a moment, so the loop has not had
+its turn for that long; a coroutine of this relay is being begun; the current task was itself begun in this way, so
+that stacks would grow; an exception is being handled, which would look like the cause of later ones.
+
+Coroutines that do not wait share a task. What an author ties to the current task (a database session, a callback for
+its end) may thus be shared by several calls of one client, and never by two clients: each has a relay of its own.
+
+Rejected: `Task(eager_start=True)` of Python 3.12 makes a task for every coroutine. On Python 3.12 and 3.13 a call over
+stdio then takes 8 % more instructions.
 """
 
 from __future__ import annotations
@@ -84,7 +91,7 @@ class _Runner(Coroutine[Any, Any, None]):
         if self._job is None:
             del self.task
             raise error[0]
-        if self._is_future and self._awaited is not None and self._awaited.cancel():
+        if self._is_future and self._awaited is not None and self._awaited.cancel(*error[0].args):
             # As when a task is cancelled that waits: what it waits for is, and tells so.
             return self._wait()
         return self._go_on("throw", *error)
@@ -116,20 +123,14 @@ class Relay(Generic[Came]):
         relay.run(iter(messages))
     """
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        begin: Callable[[Came], Job | None],
-        rested: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, begin: Callable[[Came], Job | None]) -> None:
         """Make one.
 
         `begin` makes a coroutine of something that came, or does all that is to be done itself; the coroutine must not
-        raise. `rested` is called when all that came has been begun.
+        raise.
         """
         self._loop = loop
         self._begin = begin
-        self._rested = rested
         self._spare: _Runner | None = None
         self._pending: deque[tuple[Context, Iterator[Came]]] = deque()
         self._is_running = False
@@ -185,8 +186,6 @@ class Relay(Generic[Came]):
                 _enter_task(self._loop, outer)
         if self._pending:
             self._await_turn()
-        if self._rested is not None:
-            self._rested()
 
     def _begin_pending(self) -> None:
         while self._pending:

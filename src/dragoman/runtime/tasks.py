@@ -1,11 +1,11 @@
-"""Which task is running in a loop, and who cancelled it."""
+"""Which task is running in a loop, who cancelled it, and how one ends that nobody waits for."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 T = TypeVar("T")
 
@@ -18,6 +18,14 @@ else:
     current_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]
 
 
+def is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
+    """Tell whether a loop runs in this thread."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:  # none does
+        return False
+
+
 class OwnTask(asyncio.Task[T]):
     """A task that knows whether the code that it runs cancelled it, or somebody else did."""
 
@@ -28,3 +36,33 @@ class OwnTask(asyncio.Task[T]):
         if current_task(self.get_loop()) is self:
             self.cancelled_itself = True
         return super().cancel(msg)
+
+
+def uncancelled() -> bool:
+    """Take back one cancellation of the current task; tell whether there is no other."""
+    task = asyncio.current_task()
+    return task is not None and not task.uncancel()
+
+
+def runs_here(task: asyncio.Task[T] | None) -> TypeGuard[asyncio.Task[T]]:
+    """Tell whether a task is under way in this loop; one of another loop cannot be waited for."""
+    return task is not None and not task.done() and task.get_loop() is asyncio.get_running_loop()
+
+
+def is_being_cancelled() -> bool:
+    """Tell whether somebody cancels the task that is running, so that a cancellation it sees may be its own."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def look_at(task: asyncio.Future[Any]) -> None:
+    """Take note of what a task raised, so that nobody complains of an error that all who waited have left behind."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def end(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, and wait until it has ended, however it ends."""
+    task.cancel()
+    await asyncio.wait([task])
+    look_at(task)

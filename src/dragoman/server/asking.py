@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from inspect import isawaitable
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,7 +28,8 @@ from dragoman.errors import (
 )
 from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import encode
-from dragoman.server.annotations import Codec
+from dragoman.runtime.callables import invoke
+from dragoman.schema.python.annotations import Codec
 from dragoman.server.call import Call
 from dragoman.server.questions import (
     Capability,
@@ -192,8 +191,7 @@ class Asking:
         """Run something once for the whole request, however often the handler runs."""
         raw = self.recorded_step(name)
         if raw is None:
-            value = run()
-            raw = self.record_step(name, await value if isawaitable(value) else value, kind)
+            raw = self.record_step(name, await invoke(run, in_place=True), kind)
         return self.step_value(raw, kind)
 
     def recorded_step(self, name: str) -> Raw | None:
@@ -288,32 +286,37 @@ class Asking:
         self._state = Raw(encode(value.state))
 
 
-async def settled(call: Call, outcome: Any, run_again: Callable[[], Any]) -> Any:
-    """Return what a handler gives in the end, having asked what it asks; or the result that asks the client."""
-    while True:
-        value, failed = None, None
-        try:
-            value = await outcome if isinstance(outcome, CoroutineType) else outcome
-        except BaseException as error:
-            value, failed = _failed(call, error)
-        if call.asking is None and not isinstance(value, InputRequired):
-            if failed is not None:
-                raise failed
-            return value
-        asking = asking_of(call)
-        by_question = asking.ended(failed)
-        if failed is not None and call.is_given_up_by(failed):
+RUN_AGAIN = object()
+"""What a run comes to that asked and was answered over the session: the handler is to run again."""
+
+
+async def settle(call: Call, value: Any, failed: BaseException | None) -> Any:
+    """Return what a run of a handler comes to: its value, the result that asks the client, or `RUN_AGAIN`.
+
+    Raises:
+        BaseException: the run failed, and not because of a question.
+    """
+    may_ask = call.request.method.input_required
+    if failed is not None and may_ask:
+        value, failed = _failed(call, failed)
+    if not may_ask or (call.asking is None and not isinstance(value, InputRequired)):
+        if failed is not None:
             raise failed
-        if asking.pending:
-            return asking.required()
-        if failed is not None and not by_question:
-            raise failed
-        if not isinstance(value, InputRequired):
-            return value
-        if call.request.caller.version.stateless:
-            return asking.required(value)
-        await asking.fulfil(value)
-        outcome = run_again()
+        return value
+    asking = asking_of(call)
+    by_question = asking.ended(failed)
+    if failed is not None and call.is_given_up_by(failed):
+        raise failed
+    if asking.pending:
+        return asking.required()
+    if failed is not None and not by_question:
+        raise failed
+    if not isinstance(value, InputRequired):
+        return value
+    if call.request.caller.version.stateless:
+        return asking.required(value)
+    await asking.fulfil(value)
+    return RUN_AGAIN
 
 
 def _failed(call: Call, error: BaseException) -> tuple[InputRequired | None, BaseException | None]:

@@ -6,16 +6,15 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import Raw, Struct, field
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from dragoman import types
 from dragoman.errors import Cancelled, DragomanError, RpcError, TransportError
 from dragoman.protocol import eras
-from dragoman.protocol.methods import exists
+from dragoman.protocol.extensions import CORE
 
 if TYPE_CHECKING:
     import asyncio
-    from concurrent.futures import Future
 
     from dragoman.protocol.listen import Subscription
     from dragoman.server.asking import Asking
@@ -41,6 +40,10 @@ class Session:
         self.elicitations: dict[str, None] | None = None
         """The pages that its user was sent to and that it was not told the end of, by their elicitation ids."""
 
+    def begin(self, caller: eras.Caller) -> None:
+        """Note who the client says it is."""
+        self.caller = caller
+
     def elicited(self, id: str) -> None:
         """Note that the client's user was sent to a page; the oldest is forgotten when there are too many."""
         if self.elicitations is None:
@@ -51,7 +54,7 @@ class Session:
 
     def completed(self, id: str) -> types.ElicitationCompleteNotificationParams | None:
         """Return what tells the client that a visit came to its end, if it is to be told: once, and only its own."""
-        if self.caller is None or not exists(ELICITATION_COMPLETE, self.caller.version):
+        if self.caller is None or not CORE.exists(ELICITATION_COMPLETE, self.caller.version):
             return None
         if not self.elicitations or id not in self.elicitations:
             return None
@@ -76,6 +79,8 @@ class Channel(Protocol):
 
     is_mute: bool
     """Whether the client can be told of nothing that belongs to no request."""
+    takes_parts: bool
+    """Whether a large answer may be given in parts, so that it is not copied."""
 
     def notify(self, method: str, params: Any) -> None:
         """Send a notification, from any thread."""
@@ -110,6 +115,7 @@ class Silence:
     """The channel of a request that has no way back but its response."""
 
     is_mute = False
+    takes_parts = False
 
     def notify(self, method: str, params: Any) -> None:
         """Send nothing."""
@@ -152,13 +158,21 @@ class Call(Struct, eq=False):
     scopes: frozenset[str] | None = None
     """What whoever asks may do; None where nobody verifies it."""
     claims: Mapping[str, Any] = _NO_CLAIMS
-    lacked: list[str] | None = None
-    """The scopes for lack of which the handler refused."""
+    target: Any = None
+    """The definition whose function serves the request, if that is the author's."""
+    arguments: Raw | UnsetType = UNSET
+    """What the target is given."""
+    plain: types.CallToolResult | None = None
+    """A result of plain text and data, which most versions carry as it is."""
+    refusal: RpcError | None = None
+    """The error that the request was answered with."""
+    failure: str | None = None
+    """What a result that reports an error stands for, as hooks are told."""
     cancelled: bool = False
     cancel_reason: str | None = None
     """Why the client gave the request up, if it said so."""
     cancel_callbacks: list[Callable[[], Any]] | None = None
-    """What a handler wants to be called when the request is given up."""
+    """What is called when the request is given up: for a handler, and for what its thread waits for in the loop."""
     stopped: RpcError | None = None
     """What whoever asked is told when it was given up because the server, or its session, ends."""
     ended: bool = False
@@ -168,8 +182,6 @@ class Call(Struct, eq=False):
     """The task that serves the request, where there is one."""
     client_errors: list[tuple[str, Exception]] | None = None
     """What came of requests to the client that failed, with their methods: the client's errors, not the handler's."""
-    driven: set[Future[Any]] = field(default_factory=set)
-    """What a blocking handler waits for in the loop."""
 
     def stop(self, why: RpcError) -> None:
         """Give the request up, and let whoever asked know why."""
@@ -177,13 +189,11 @@ class Call(Struct, eq=False):
         self.give_up()
 
     def give_up(self, reason: str | None = None) -> None:
-        """Let the handler know that nobody wants its outcome: its task is cancelled, and what a thread waits for."""
+        """Let the handler know that nobody wants its outcome: what it asked for is called, and its task cancelled."""
         self.cancelled = True
         self.cancel_reason = self.cancel_reason if reason is None else reason
         while self.cancel_callbacks:
             self._call_back(self.cancel_callbacks.pop(0))
-        for future in list(self.driven):
-            future.cancel()
         if self.task is not None:
             self._cancel_soon()
 

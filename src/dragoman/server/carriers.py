@@ -8,6 +8,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from dragoman.errors import DefinitionError, DragomanError
+from dragoman.runtime.hints import did_you_mean
 
 if TYPE_CHECKING:
     from dragoman.server.httprequest import Auth
@@ -100,11 +101,8 @@ def _refuse_unknown(carrier: str, options: Mapping[str, Any]) -> None:
     known = HttpOptions.__annotations__
     for option in options:
         if option not in known:
-            from difflib import get_close_matches
-
-            close = get_close_matches(option, known)
-            remedy = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
-            raise TypeError(f"server.run() has no option {option!r}; {remedy}")
+            remedy = did_you_mean(option, known) or f"; there are {', '.join(known)}"
+            raise TypeError(f"server.run() has no option {option!r}{remedy}")
         if carrier == "stdio":
             raise TypeError(
                 f'The option {option!r} is one of HTTP, and server.run() serves stdio: write run("http", {option}=...),'

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from dragoman import types
+from dragoman.config import Watchers
 from dragoman.errors import DefinitionError
-from dragoman.server.hook import Hook
+from dragoman.server.binding import Hook
 from dragoman.server.results import wire_object
 
 MOST_VALUES = 100
@@ -18,12 +19,16 @@ Completer = TypeVar("Completer", bound=Callable[..., object])
 
 
 class Completers:
-    """The completions of one prompt or template, by argument: functions of `(value, arguments)`, or of the value."""
+    """The completions of one prompt or template, by argument: functions of `(value, arguments)`, or of the value.
 
-    changes: ClassVar[int] = 0
-    """How often any prompt or template was given a completion: it does not know which servers it belongs to."""
+    `known` are the arguments that the owner has.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, owner: str = "", known: Iterable[str] = ()) -> None:
+        self.watchers = Watchers()
+        """Told of each completion that is added."""
+        self._owner = owner
+        self._known = list(known)
         self._by_argument: dict[str, Hook] = {}
 
     def __bool__(self) -> bool:
@@ -33,22 +38,40 @@ class Completers:
         """Return what completes an argument."""
         return self._by_argument.get(argument)
 
-    def decorator(self, argument: str, known: Iterable[str], owner: str) -> Callable[[Completer], Completer]:
+    def decorator(self, argument: str) -> Callable[[Completer], Completer]:
         """Return a decorator that lets a function complete an argument.
 
         Raises:
             DefinitionError: the owner has no such argument.
         """
-        names = list(known)
-        if argument not in names:
-            raise DefinitionError(f"The {owner} has no argument {argument!r} to complete; it has {names}")
+        if argument not in self._known:
+            raise DefinitionError(f"The {self._owner} has no argument {argument!r} to complete; it has {self._known}")
 
         def register(function: Completer) -> Completer:
             self._by_argument[argument] = Hook(function)
-            Completers.changes += 1
+            self.watchers.notify()
             return function
 
         return register
+
+
+class Completable:
+    """What prompts and templates share: arguments that can be completed."""
+
+    completers: Completers
+
+    def complete(self, argument: str) -> Callable[[Completer], Completer]:
+        """Complete an argument of the prompt, or a variable of the template, by the decorated function.
+
+        Example:
+            @review.complete("tone")
+            def tones(value, arguments):
+                return [tone for tone in ("terse", "kind") if tone.startswith(value)]
+
+        Raises:
+            DefinitionError: there is no such argument or variable.
+        """
+        return self.completers.decorator(argument)
 
 
 def completion_result(found: Any) -> types.CompleteResult:

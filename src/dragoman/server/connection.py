@@ -6,6 +6,9 @@ peer sees to it that nothing is answered then. Requests to the client wait for t
 the session if it shook hands, and to the subscriptions of stateless clients. A long list, which is encoded already, is
 sent in parts where the way out takes them, so that it is not copied. What no request asked for waits while the
 client does not read: equal changes are one then, and the oldest message gives way when too many wait.
+
+Its states: `open`; `ending` once the input has ended, when the client is asked nothing more and what is in flight goes
+on; `closed`, when nothing is sent any more. Its carrier may say twice that the input has ended, or that it is closed.
 """
 
 from __future__ import annotations
@@ -14,54 +17,60 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import InternalError, RpcError, Timeout, TransportError, ValidationError
+from dragoman.errors import TransportError
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.listen import MOST_WAITING, RESOURCE_UPDATED, Subscription
 from dragoman.protocol.peer import Answered, Event, Peer, Reply
 from dragoman.protocol.peer import Cancelled as GaveUp
+from dragoman.protocol.states import Transitions
 from dragoman.runtime.relay import Relay
-from dragoman.server import serving
-from dragoman.server.call import ELICITATION_COMPLETE, SILENCE, Call, Session
-from dragoman.server.instrument import observe_refusal
-from dragoman.server.notices import opened, serve_notification
+from dragoman.runtime.tasks import is_running_here
+from dragoman.server.call import ELICITATION_COMPLETE, Call, Session
+from dragoman.server.dispatch.runner import Answer, opened_notification, refuse, run, run_notification
 from dragoman.server.telling import announces, is_wanted, log_params
+from dragoman.server.waiting import ask, settle
+from dragoman.transports.contract import FunctionSink, Sink
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 
-LARGE_BYTES = 64 * 1024
-"""From this size on, a result that is encoded already is not copied into its answer."""
+Life = Literal["open", "ending", "closed"]
+LIFE: Transitions[Life, Literal["end", "close"]] = Transitions(
+    {
+        "open": {"end": "ending", "close": "closed"},
+        "ending": {"end": "ending", "close": "closed"},
+        "closed": {"end": "closed", "close": "closed"},
+    }
+)
 GONE = "The client is gone, and will not answer"
-Encoded = TypeVar("Encoded", bytes, bytes | None)
 
 
 class Connection:
     """A server's end of one connection."""
 
     is_mute = False
+    takes_parts = True
 
-    def __init__(self, server: Server, send: Callable[[bytes], None]) -> None:
+    def __init__(self, server: Server, sink: Sink) -> None:
         self._server = server
-        # Their method, which is quicker to call than an object.
-        self._send: Callable[[bytes], None] = send.__call__  # type: ignore[operator]
-        self._send_parts = getattr(send, "send_parts", None)
-        self._room = getattr(send, "room", None)
+        self._sink = sink
+        self._send = sink.send
         self._peer = Peer(server.limits)
-        self._session = Session()
+        self._session = _Session(self._peer)
         self._running: dict[Any, Call] = {}
         self._refusing: set[asyncio.Task[Any] | None] = set()
         self._subscriptions: dict[Subscription, asyncio.Future[None]] = {}
         self._waiting: dict[Any, bytes] = {}
         self._flushing: asyncio.Task[None] | None = None
-        self._input_ended = False
+        self._state: Life = "open"
         self._loop = asyncio.get_running_loop()
-        self._relay: Relay[Event | None] = Relay(self._loop, self._begin, getattr(send, "write_now", None))
+        self._relay: Relay[Event | None] = Relay(self._loop, self._begin)
         server.audience.add(self)
 
     def receive(self, chunk: bytes) -> None:
@@ -82,10 +91,10 @@ class Connection:
 
     def _end(self) -> None:
         """Wait for nothing that is still to come: all that came before was taken in."""
-        self._input_ended = True
+        self._state = LIFE[self._state, "end"]
         self._fail_waiting()
         for ended in self._subscriptions.values():
-            _resolve(ended, None)
+            settle(ended, None)
 
     async def drain(self) -> None:
         """Wait until nothing is in flight."""
@@ -96,9 +105,10 @@ class Connection:
 
     def close(self) -> None:
         """Cancel what is in flight; nothing is sent any more."""
+        self._state = LIFE[self._state, "close"]
         self._relay.close()  # which leads back to us
-        self._send = self._send_parts = _discard
-        self._room = None
+        self._sink = FunctionSink(_discard)
+        self._send = _discard
         self._server.audience.discard(self)
         self._fail_waiting()
         self._peer.close()
@@ -109,18 +119,17 @@ class Connection:
 
     def _fail_waiting(self) -> None:
         for waiter in self._peer.abandon():
-            _reject(waiter, TransportError(GONE))
+            settle(waiter, TransportError(GONE))
 
     async def room(self) -> None:
-        """Wait while the client does not take what it is sent; a plain function takes everything."""
-        if self._room is not None:
-            await self._room()
+        """Wait while the client does not take what it is sent."""
+        await self._sink.room()
 
     # Encoded by whoever tells, so that what cannot be JSON fails there, and what changes later is told as it was.
 
     def notify(self, method: str, params: Any) -> None:
         """Send a notification to the client, from any thread."""
-        self._in_loop(self._write, self._peer.send_notification(method, params))
+        self._in_loop(self._write, jsonrpc.encode_notification(method, params))
 
     say = notify
 
@@ -147,12 +156,12 @@ class Connection:
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
         """Send a log message, from any thread, if this client set a level that wants it."""
         if self._session.caller is not None and is_wanted(self._server, level, self._session.log_level):
-            message = self._peer.send_notification("notifications/message", log_params(level, data, logger))
+            message = jsonrpc.encode_notification("notifications/message", log_params(level, data, logger))
             self._in_loop(self._log, message)
 
     def _encoded_change(self, method: str, uri: str | None) -> bytes:
         params = types.Params() if uri is None else types.ResourceUpdatedNotificationParams(uri)
-        return self._peer.send_notification(method, params)
+        return jsonrpc.encode_notification(method, params)
 
     def _change(self, method: str, uri: str | None, message: bytes | None) -> None:
         for subscription in self._subscriptions:
@@ -173,19 +182,10 @@ class Connection:
     def _flush(self) -> None:
         if self._flushing is not None:
             return
-        if self._has_room():
+        if self._sink.has_room:
             self._send_waiting()
         else:
             self._flushing = self._loop.create_task(self._flush_later())
-
-    def _has_room(self) -> bool:
-        waiting = self.room()
-        try:
-            waiting.send(None)
-        except StopIteration:
-            return True
-        waiting.close()
-        return False
 
     async def _flush_later(self) -> None:
         await self.room()
@@ -204,7 +204,7 @@ class Connection:
             self._send(message)
 
     def _in_loop(self, function: Callable[..., None], *args: Any) -> None:
-        if asyncio._get_running_loop() is self._loop:
+        if is_running_here(self._loop):
             function(*args)
         else:
             with suppress(RuntimeError):  # the loop is closed, and so is the connection
@@ -217,8 +217,8 @@ class Connection:
         if not self._running[subscription.id].cancelled:
             self._subscriptions[subscription] = ended
             self._send(subscription.acknowledgement())
-        if self._input_ended:
-            _resolve(ended, None)
+        if self._state != "open":
+            settle(ended, None)
         try:
             await ended
             self._send_changes(subscription)
@@ -233,20 +233,9 @@ class Connection:
             Timeout: it did not answer in time.
             TransportError: it is gone.
         """
-        if self._input_ended:
+        if self._state != "open":
             raise TransportError(GONE)
-        answered: asyncio.Future[Raw] = self._loop.create_future()
-        id = self._peer.next_id()
-        self._send(self._peer.send_request(id, method, params, answered))
-        try:
-            async with asyncio.timeout(timeout):
-                return await answered
-        except TimeoutError:
-            self._write(self._peer.cancel(id, f"Timed out after {timeout:g} seconds"))
-            raise Timeout(f"The client did not answer {method} within {timeout:g} seconds", id) from None
-        except (asyncio.CancelledError, GeneratorExit):
-            self._write(self._peer.cancel(id, "The request that asked was cancelled"))
-            raise
+        return await ask(self._peer, self._write, method, params, timeout)
 
     def _begin(self, event: Event | None) -> Coroutine[Any, Any, None] | None:
         """Take in an event, or the end of the stream, and return what is to be run for it."""
@@ -255,21 +244,21 @@ class Connection:
                 return self._notice(event)
             self._take(event)
             return None
-        call: Call | None = None
         server, session = self._server, self._session
         try:
             request = eras.open(event, server.offer, session.caller)
-            call = Call(request, session, self, server, server.server_context, self._loop)
-            outcome = server.serve(call)
         except BaseException as error:
-            if call is None and server.settings.is_observed:
-                return self._refuse_observed(event, error)
-            self._refuse(event.id, error, call)
+            refusal = refuse(server, error, event.id, event.method, session.caller)
+            if not isinstance(refusal, bytes):
+                return self._refuse(event.id, refusal)
+            self._reply(event.id, refusal)
             return None
-        if isinstance(outcome, CoroutineType):
+        call = Call(request, session, self, server, server.server_context, self._loop)
+        answer: Any = run(call)
+        if type(answer) is CoroutineType:
             self._running[event.id] = call
-            return self._finish(call, outcome)
-        self._reply(call, outcome)
+            return self._finish(call, answer)
+        self._reply(event.id, answer)
         return None
 
     def _take(self, event: Event | None) -> None:
@@ -279,7 +268,7 @@ class Connection:
             case GaveUp(id, reason):
                 self._cancel(id, reason)
             case Answered(waiter, outcome):
-                _reject(waiter, outcome) if isinstance(outcome, RpcError) else _resolve(waiter, outcome)
+                settle(waiter, outcome)
             case None:
                 self._end()
             case _:  # progress on requests of ours, and answers that nobody waits for
@@ -289,7 +278,7 @@ class Connection:
         """Take in a notification, and return what is to be run for it."""
         server = self._server
         server.notified(message.method)
-        request = opened(server, message, self._session.caller)
+        request = opened_notification(server, message, self._session.caller)
         if request is None:
             return None
         call = Call(request, self._session, self, server, server.server_context, self._loop)
@@ -299,7 +288,7 @@ class Connection:
     async def _serve_notice(self, call: Call) -> None:
         call.task = self._relay.task
         try:
-            await serve_notification(self._server, call)
+            await run_notification(call)
         finally:
             self._running.pop(call, None)
 
@@ -309,133 +298,55 @@ class Connection:
         if id in self._running:
             self._running[id].give_up(reason)
 
-    async def _finish(self, call: Call, outcome: CoroutineType[Any, Any, Any]) -> None:
+    async def _finish(self, call: Call, answer: Coroutine[Any, Any, Answer]) -> None:
+        """Wait for the answer to a request, and send it."""
+        id = call.request.id
         call.task = self._relay.task
         if call.cancelled:
             call.give_up()  # once more, now that there is a task to cancel
         try:
-            self._reply(call, await outcome)
-        except BaseException as error:
-            self._refuse(call.request.id, error, call)
+            self._reply(id, await answer)
+        except (asyncio.CancelledError, GeneratorExit):  # whoever runs the task ends it, and nobody is answered
+            self._reply(id, b"")
         finally:
-            call.ended = True
-            self._running.pop(call.request.id, None)
+            self._running.pop(id, None)
 
-    def _reply(self, call: Call, result: Any) -> None:
-        request = call.request
-        if type(result) is Raw and len(result) >= LARGE_BYTES and self._send_parts is not None:
-            answer = self._peer.send_encoded(request.id, result)
-            self._send_parts(*answer) if isinstance(answer, tuple) else self._write(answer)
-            return
-        try:
-            data = self._peer.send_result(request.id, result)
-        except ValidationError as error:
-            self._reply_in_place_of(call, error)
-            return
-        if data is not None:
-            self._send(data)
-        if request.method.name == "initialize" and self._session.caller is not None:
-            self._peer.version = self._session.caller.version
-
-    def _reply_in_place_of(self, call: Call, error: ValidationError) -> None:
-        try:
-            result = serving.unencodable(self._server, call, error)
-        except ValidationError:
-            self._refuse(call.request.id, error, call)
-        else:
-            self._write(self._peer.send_result(call.request.id, result))
-
-    def _refuse(self, id: Any, error: BaseException, call: Call | None) -> None:
-        if call is not None and call.is_given_up_by(error):
-            self._write(self._peer.drop(id))
-        else:
-            self._write(_encoded_refusal(self._server, call, id, error, self._peer.send_error))
-
-    async def _refuse_observed(self, message: jsonrpc.Request, error: BaseException) -> None:
-        """Refuse a request that no handler was found for, after the hooks were told of it."""
+    async def _refuse(self, id: types.RequestId, answer: Coroutine[Any, Any, bytes]) -> None:
+        """Refuse a request after the hooks were told of it."""
         task = self._relay.task
         self._refusing.add(task)
         try:
-            await observe_refusal(self._server, message.method, error, self._session.caller)
-            self._refuse(message.id, error, None)
+            self._reply(id, await answer)
         except asyncio.CancelledError:
-            self._write(self._peer.drop(message.id))
+            self._reply(id, b"")
         finally:
             self._refusing.discard(task)
+
+    def _reply(self, id: types.RequestId, answer: Answer) -> None:
+        data = self._peer.finish(id, answer)
+        if type(data) is bytes:
+            self._send(data)
+        elif data is not None:
+            self._sink.send_parts(*data)
 
     def _write(self, data: bytes | None) -> None:
         if data is not None:
             self._send(data)
 
 
-def _resolve(waiter: asyncio.Future[Any], value: Any) -> None:
-    if not waiter.done():
-        waiter.set_result(value)
+class _Session(Session):
+    """What a connection remembers of its client; the peer speaks the version that the handshake agrees on."""
+
+    __slots__ = ("_peer",)
+
+    def __init__(self, peer: Peer) -> None:
+        super().__init__()
+        self._peer = peer
+
+    def begin(self, caller: eras.Caller) -> None:
+        super().begin(caller)
+        self._peer.version = caller.version
 
 
-def _reject(waiter: asyncio.Future[Any], error: Exception) -> None:
-    if not waiter.done():
-        waiter.set_exception(error)
-
-
-def _discard(*_: bytes | Raw) -> None:
+def _discard(_: bytes) -> None:
     """Send nothing: the connection is closed."""
-
-
-def _encoded(server: Server, call: Call, result: Any) -> bytes:
-    try:
-        return jsonrpc.encode_result(call.request.id, result)
-    except ValidationError as error:
-        return jsonrpc.encode_result(call.request.id, serving.unencodable(server, call, error))
-
-
-def _encoded_refusal(
-    server: Server, call: Call | None, id: Any, error: BaseException, encode: Callable[[Any, RpcError], Encoded]
-) -> Encoded:
-    refusal = server.refusal(error, call)
-    for sayable in (refusal, RpcError(refusal.code, refusal.message)):
-        try:
-            return encode(id, sayable)
-        except ValidationError as misfit:
-            server.report(misfit, call)
-    return encode(id, InternalError("Internal error"))
-
-
-async def answer(server: Server, body: bytes, server_context: Any) -> bytes | None:
-    """Answer one message that stands alone; None for what is not answered."""
-    message = jsonrpc.decode(body, server.limits)
-    context = server.server_context if server_context is None else server_context
-    if isinstance(message, jsonrpc.Request):
-        return await _answer_request(server, message, context)
-    if isinstance(message, jsonrpc.Notification):
-        await _take_notification(server, message, context)
-    if isinstance(message, jsonrpc.Invalid) and message.answer:
-        return jsonrpc.encode_error(message.id, message.error)
-    return None
-
-
-async def _take_notification(server: Server, message: jsonrpc.Notification, server_context: Any) -> None:
-    request = opened(server, message, None)
-    if request is not None:
-        await serve_notification(server, _alone(server, request, server_context))
-
-
-def _alone(server: Server, request: eras.Request, server_context: Any) -> Call:
-    call = Call(request, Session(), SILENCE, server=server, server_context=server_context)
-    call.loop, call.task = asyncio.get_running_loop(), asyncio.current_task()
-    return call
-
-
-async def _answer_request(server: Server, message: jsonrpc.Request, server_context: Any) -> bytes:
-    call: Call | None = None
-    try:
-        call = _alone(server, eras.open(message, server.offer), server_context)
-        outcome = server.serve(call)
-        result = await outcome if isinstance(outcome, CoroutineType) else outcome
-        return _encoded(server, call, result)
-    except BaseException as error:
-        if call is not None and call.is_given_up_by(error):
-            raise
-        if call is None and server.settings.is_observed:
-            await observe_refusal(server, message.method, error)
-        return _encoded_refusal(server, call, message.id, error, jsonrpc.encode_error)

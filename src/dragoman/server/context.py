@@ -7,9 +7,9 @@ through `asking`, which makes it the same in both eras.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import msgspec
 from msgspec import UNSET
@@ -17,15 +17,15 @@ from msgspec import UNSET
 from dragoman import types
 from dragoman.errors import Cancelled, DragomanError, MethodNotFound
 from dragoman.protocol import eras
+from dragoman.protocol.extensions import CORE
 from dragoman.protocol.fields import trim
-from dragoman.protocol.methods import exists
 from dragoman.runtime.blocking import blocking
 from dragoman.server.call import ELICITATION_COMPLETE, Call
 from dragoman.server.telling import is_wanted, log_params
 
 if TYPE_CHECKING:
     from dragoman.server.asking import Asking
-    from dragoman.server.questions import ElicitResult, Offered, Question
+    from dragoman.server.questions import ElicitResult, Messages, Question, SampleOptions
 
 T = TypeVar("T")
 TIMEOUT = 600.0
@@ -176,7 +176,7 @@ class RequestFacts:
 
     def _tell_complete(self, elicitation_id: str) -> None:
         call = self._call
-        if exists(ELICITATION_COMPLETE, call.request.caller.version):
+        if CORE.exists(ELICITATION_COMPLETE, call.request.caller.version):
             if call.session.elicitations is not None:
                 call.session.elicitations.pop(elicitation_id, None)
             params = types.ElicitationCompleteNotificationParams(elicitation_id)
@@ -328,22 +328,11 @@ class Context(RequestFacts):
         return answer
 
     async def sample(
-        self,
-        messages: str | types.SamplingMessage | types.Json | Iterable[types.SamplingMessage | types.Json],
-        *,
-        max_tokens: int = 1024,
-        system_prompt: str | None = None,
-        model_preferences: types.ModelPreferences | types.Json | None = None,
-        include_context: Literal["none", "thisServer", "allServers"] | None = None,
-        temperature: float | None = None,
-        stop_sequences: Iterable[str] | None = None,
-        metadata: types.Json | None = None,
-        tools: Iterable[Offered] | None = None,
-        tool_choice: types.ToolChoice | types.Json | None = None,
-        key: str | None = None,
-        timeout: float = TIMEOUT,
+        self, messages: Messages, *, key: str | None = None, timeout: float = TIMEOUT, **options: Unpack[SampleOptions]
     ) -> types.CreateMessageResult:
         """Ask the client's model: by text, a message or several, which may be plain dicts.
+
+        The options are those of `Sample`: `max_tokens` (1024), `system_prompt`, `temperature`, `tools` and others.
 
         Example:
             summary = (await ctx.sample(f"Summarise: {text}", max_tokens=200)).text
@@ -354,19 +343,7 @@ class Context(RequestFacts):
         """
         from dragoman.server.questions import Sample
 
-        question = Sample(
-            messages,
-            max_tokens=max_tokens,
-            system_prompt=system_prompt,
-            model_preferences=model_preferences,
-            include_context=include_context,
-            temperature=temperature,
-            stop_sequences=stop_sequences,
-            metadata=metadata,
-            tools=tools,
-            tool_choice=tool_choice,
-        )
-        answer: types.CreateMessageResult = await self._ask(question, key, timeout)
+        answer: types.CreateMessageResult = await self._ask(Sample(messages, **options), key, timeout)
         return answer
 
     async def list_roots(self, *, key: str | None = None, timeout: float = TIMEOUT) -> list[types.Root]:
@@ -486,22 +463,20 @@ def drive(call: Call, work: Coroutine[Any, Any, T]) -> T:
     except RuntimeError:  # the loop is closed
         work.close()
         raise Cancelled("The server has ended, and with it the request") from None
-    call.driven.add(future)
-    if call.cancelled:  # by whoever did not see the future yet
-        future.cancel()
+    stop = call.on_cancel(future.cancel)
     try:
         return future.result()
     except CancelledError:
         raise Cancelled("The client cancelled the request") from None
     finally:
-        call.driven.discard(future)
+        stop()
 
 
 def _is_in_place(call: Call) -> bool:
     """Tell whether this is the thread of the loop, which must not wait for what only the loop can do."""
-    import asyncio
+    from dragoman.runtime.tasks import is_running_here
 
-    return call.loop is None or asyncio._get_running_loop() is call.loop
+    return call.loop is None or is_running_here(call.loop)
 
 
 def _run_in_place(work: Coroutine[Any, Any, T]) -> T:

@@ -11,19 +11,17 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable
-from types import CoroutineType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypeVar
-
-from msgspec import Raw, UnsetType
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypedDict, TypeVar
 
 from dragoman import types
-from dragoman.errors import DefinitionError, ValidationError
+from dragoman.errors import DefinitionError, RpcError, ValidationError
 from dragoman.protocol.jsonrpc import encode
-from dragoman.server import docstrings
+from dragoman.runtime.callables import starter
+from dragoman.schema.python import docstrings
+from dragoman.schema.python.signature import ArgumentsRejected
+from dragoman.server.binding import signature_of
 from dragoman.server.call import Call
-from dragoman.server.context import BlockingContext, Context
 from dragoman.server.results import wire_objects
-from dragoman.server.signature import Signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,8 +36,26 @@ else:
     Parameters = P
     Returned = R
 
+Listed = TypeVar("Listed")
 _OURS = "dragoman.server."
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+class DefinitionOptions(TypedDict, total=False):
+    """The options of whatever is made of a function."""
+
+    name: str | None
+    """By default the name of the function."""
+    title: str | None
+    """The name that people are shown."""
+    description: str | None
+    """By default the docstring of the function."""
+    meta: types.Json | None
+    """What is listed as its `_meta`."""
+    icons: Iterable[types.Icon | types.Json]
+    """The icons that people are shown."""
+    inline: bool
+    """Run a `def` in the event loop, because it is quick and does not block."""
 
 
 class Definition(Generic[Parameters, Returned]):
@@ -101,9 +117,8 @@ class Definition(Generic[Parameters, Returned]):
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise DefinitionError(f"{source}() cannot be served because it yields; return a list instead")
         self._function = function
-        self.signature = Signature.of(function)
-        self.start = function if self.signature.is_async or self.inline else self._offload
-        self._make_context = _context_maker(self.signature)
+        self.signature = signature_of(function)
+        self.start = starter(function, in_place=self.signature.is_async or self.inline)
         self.name = self.name or snake_case(source)
         if self.description is None:
             self.description = documentation or self.signature.description
@@ -121,40 +136,35 @@ class Definition(Generic[Parameters, Returned]):
         except ValidationError as error:
             raise DefinitionError(f"{self.name!r} cannot be listed: {error}") from None
 
-    def _listed_icons(self) -> list[types.Icon] | None:
-        return wire_objects(self.icons, types.Icon, f"An icon of {self.name!r}")
+    def _described(self, kind: Callable[..., Listed], **fields: Any) -> Listed:
+        """Return what is listed: what every kind has, and fields of its own."""
+        icons = wire_objects(self.icons, types.Icon, f"An icon of {self.name!r}")
+        texts = {"name": self.name, "title": self.title, "description": self.description}
+        return kind(**texts, icons=icons, meta=self.meta, **fields)
 
-    def invoke(self, call: Call, arguments: Raw | UnsetType) -> Any:
-        """Call the function with a client's arguments; the outcome is a value, or a coroutine that gives it.
+    def begin(self, call: Call) -> Any:
+        """Call the function with a client's arguments; the outcome is for `result`, or a coroutine that gives that.
 
         Raises:
-            ArgumentsRejected: the arguments do not fit.
+            RpcError: the arguments do not fit.
         """
-        make_context = self._make_context
-        args, kwargs = self.signature.bind(arguments, None if make_context is None else make_context(call))
+        try:
+            args, kwargs = self.signature.bind(call.arguments, call)
+        except ArgumentsRejected as rejected:
+            raise self._refusal(call, rejected) from None
         return self.start(*args, **kwargs)
 
-    def _offload(self, /, *args: Any, **kwargs: Any) -> Any:
-        from dragoman.runtime.offload import offload
+    def _refusal(self, call: Call, rejected: ArgumentsRejected) -> RpcError:  # noqa: ARG002
+        return rejected.refusal()
 
-        return offload(self._function, *args, **kwargs)
-
-
-async def settled_value(outcome: CoroutineType[Any, Any, Any]) -> Any:
-    """Return what a function gives in the end; a `def` may have returned a coroutine."""
-    value = await outcome
-    return await value if isinstance(value, CoroutineType) else value
+    def result(self, call: Call, value: object) -> object:  # noqa: ARG002
+        """Return what the function gave as a result, which is not sealed; a subclass says how."""
+        return value
 
 
 def snake_case(name: str) -> str:
     """Return a class or function name in the spelling of tool names: `HTTPFetch` is `http_fetch`."""
     return _WORD_STARTS.sub("_", name).replace("-", "_").lower()
-
-
-def _context_maker(signature: Signature) -> Callable[[Call], Context | BlockingContext] | None:
-    if signature.context is None:
-        return None
-    return Context if signature.is_async else BlockingContext
 
 
 def _name_of(function: Any) -> str:
@@ -164,6 +174,14 @@ def _name_of(function: Any) -> str:
 
 
 Defined = TypeVar("Defined")
+
+
+def options_among(names: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
+    """Return the options of a kind that a decorator has among its local names.
+
+    A decorator has each option as a parameter, so that `help` lists them; this passes them on without a second list.
+    """
+    return {option: names[option] for option in kind.__annotations__}
 
 
 def decorated(
@@ -197,9 +215,3 @@ def _refuse_class(function: Any, kind: type[Any]) -> None:
 def _is_option(kind: type[Any], name: str) -> bool:
     value = getattr(kind, name, _is_option)
     return not callable(value) and not isinstance(value, property)
-
-
-def check_name(name: str, pattern: re.Pattern[str], remedy: str) -> None:
-    """Refuse a name that clients may not be able to use."""
-    if not pattern.fullmatch(name):
-        raise DefinitionError(f"The name {name!r} is not allowed: {remedy}")

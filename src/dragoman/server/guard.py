@@ -12,17 +12,15 @@ import os
 import re
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import urlsplit
 
-from dragoman.errors import DefinitionError, InvalidRequest
+from dragoman.errors import DefinitionError, InsecureUrl, InvalidRequest
 from dragoman.protocol.exchange import BAD_REQUEST, Rejection
+from dragoman.protocol.urls import is_loopback, origin_of
 
 FORBIDDEN, MISDIRECTED, HEADERS_TOO_LARGE = 403, 421, 431
 MOST_HEADER_BYTES = 64 * 1024
 _EXPOSED = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_HOST = re.compile(r"(?:\[(?P<address>[0-9a-z:.%]+)\]|(?P<name>[^\[\]:/?#@,\s]*))(?::(?P<port>[0-9]*))?")
-_DEFAULT_PORTS = {"http": "80", "https": "443"}
+_HOST = re.compile(r"(?:\[(?P<address>[0-9a-z:.%]+)\]|(?P<name>[^\[\]:/?#@,\s]*))(?::[0-9]*)?")
 
 
 class Guard:
@@ -104,25 +102,21 @@ class Guard:
         )
 
     def _serves_host(self, host: str, bound_to: str | None) -> bool:
-        name = (_split(host) or (host,))[0]
+        name = _name(host) or host
         if "*" in self._hosts or host in self._hosts or name in self._hosts:
             return True
-        if self._hosts:
-            return name in _LOOPBACK and _is_loopback(bound_to)
-        return name in _LOOPBACK or not _is_loopback(bound_to)
+        is_local = is_loopback(bound_to or "")
+        return is_loopback(name) and is_local if self._hosts else is_loopback(name) or not is_local
 
     def _serves_origin(self, origin: str, host: str | None) -> bool:
         if "*" in self._origins or origin in self._origins:
             return True
+        if host is None or "@" in origin:  # no browser names a user in an origin
+            return False
         try:
-            page = urlsplit(origin)
-        except ValueError:
+            return origin_of(origin) == origin_of(f"{origin.partition(':')[0]}://{host}")
+        except InsecureUrl:
             return False
-        default = _DEFAULT_PORTS.get(page.scheme, "")
-        if host is None or not page.netloc:
-            return False
-        came_from, asked_for = _split(page.netloc, default), _split(host, default)
-        return came_from is not None and came_from == asked_for
 
 
 def _given(values: str | Iterable[str] | None, variable: str) -> frozenset[str]:
@@ -140,10 +134,10 @@ def _bare(host: str) -> str:
     return host[1:-1] if host.startswith("[") and host.endswith("]") else host
 
 
-def _split(host: str, default: str = "") -> tuple[str, str] | None:
-    """Return the name that a Host header holds, without brackets, and the port; None for what is malformed."""
+def _name(host: str) -> str | None:
+    """Return the name that a Host header holds, without brackets and port; None for what is malformed."""
     found = _HOST.fullmatch(host)
-    return None if found is None else (found["address"] or found["name"] or "", found["port"] or default)
+    return None if found is None else found["address"] or found["name"] or ""
 
 
 def _refuse_malformed(hosts: list[str], http_version: str | None) -> Rejection | None:
@@ -152,15 +146,8 @@ def _refuse_malformed(hosts: list[str], http_version: str | None) -> Rejection |
         problem = "The header Host is repeated; send it once"
     elif not hosts and http_version == "1.1":
         problem = "The header Host is missing"
-    elif hosts and _split(hosts[0]) is None:
+    elif hosts and _name(hosts[0]) is None:
         problem = f"The header Host is {hosts[0]!r}, which is no host with or without a port"
     else:
         return None
     return Rejection(BAD_REQUEST, InvalidRequest(problem))
-
-
-def _is_loopback(address: str | None) -> bool:
-    if address is None:
-        return False
-    address = address.removeprefix("::ffff:")
-    return address in _LOOPBACK or address.startswith("127.")

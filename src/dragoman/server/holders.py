@@ -46,7 +46,7 @@ class Holder:
         """Return the session that gives way first, if any is idle; one that is busy is touched, as it is in use."""
         while self._unused:
             id, session = next(iter(self._unused.items()))
-            if not session.is_used and not session.is_busy:
+            if session.state == "new" and not session.is_busy:
                 return session
             del self._unused[id]
         if now < self._all_busy_until:

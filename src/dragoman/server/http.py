@@ -28,7 +28,6 @@ from dragoman.errors import (
     RpcError,
     TooLarge,
     UnsupportedVersion,
-    ValidationError,
 )
 from dragoman.protocol import eras, headers, jsonrpc, sse
 from dragoman.protocol.exchange import (
@@ -43,18 +42,18 @@ from dragoman.protocol.exchange import (
     handler_status,
     receive,
 )
+from dragoman.protocol.peer import Event, Reply
 from dragoman.protocol.versions import find_version, version_names
-from dragoman.runtime.tasks import OwnTask
-from dragoman.server import serving
+from dragoman.runtime.tasks import OwnTask, uncancelled
 from dragoman.server.admission import Admission, Entrance, caller_of
 from dragoman.server.call import SILENCE, Call, Channel, Session
+from dragoman.server.dispatch.runner import refuse, run, stopped, whole_answer
 from dragoman.server.guard import Guard
 from dragoman.server.http_notices import HttpNotices
-from dragoman.server.http_session import HttpSession, SessionAside, SessionChannel, SessionRefused, SharedSession
+from dragoman.server.http_session import HttpSession, SessionAside, SessionChannel, SharedSession
 from dragoman.server.httprequest import Auth, insufficient, verify
-from dragoman.server.instrument import observe_refusal
 from dragoman.server.post import Listener, PostChannel
-from dragoman.server.replies import answer, challenge, in_use, refuse_repeated, settle
+from dragoman.server.replies import Refused, answer, challenge, refuse_repeated, settle
 from dragoman.server.served import STOPPED, Served, answer_stopped
 from dragoman.server.sessions import Sessions
 from dragoman.server.streams import part
@@ -73,6 +72,7 @@ if TYPE_CHECKING:
 _CLOSE = (b"connection", b"close")
 NO_CONTENT, METHOD_NOT_ALLOWED, REQUEST_TIMEOUT = 204, 405, 408
 CONFLICT, TOO_LARGE, INTERNAL_ERROR, UNAVAILABLE = 409, 413, 500, 503
+_JSON = Acceptable(json=True, sse=False)
 _arguments = msgspec.json.Decoder(types.Json | None)
 CLOSE_SECONDS = 5.0
 
@@ -81,6 +81,8 @@ class HttpService:
     """Serves the exchanges of one server."""
 
     _serves_listeners = True
+    _lacks = ""
+    """Why a method of HTTP is not served, to be said of it."""
 
     def __init__(
         self,
@@ -119,37 +121,33 @@ class HttpService:
             request = await self._receive_post(exchange, admission)
             if request is not None:
                 await self._serve_request(exchange, request, admission.taken)
-        except SessionRefused as refused:
-            await exchange.reply(refused.status, jsonrpc.encode_error(refused.id, refused.error), JSON_HEADERS)
+        except Refused as refused:
+            await self._reject(exchange, refused, admission.taken)
         except Gone:
             raise
         except Exception as error:
-            await self._fail(exchange, error, "a service of HTTP")
+            failed = Refused(INTERNAL_ERROR, error, place="a service of HTTP")
+            await self._reject(exchange, failed, admission.taken)
 
     async def _let_in(self, exchange: Exchange, admission: Admission) -> bool:
-        """Tell whether a POST may be read; one that may not, and what is none, is answered before this returns."""
+        """Tell whether there is a POST to read; what is none is served before this returns.
+
+        Raises:
+            Refused: the client, or the page that it is, may not come in.
+        """
         if admission.barred is not None:
-            await exchange.reply(admission.barred.status, admission.barred.body(), JSON_HEADERS)
-            return False
+            raise Refused.of(admission.barred)
         if admission.grants and exchange.method == "OPTIONS":
             await exchange.reply(NO_CONTENT)
             return False
         if self._workers.needs_to_join(exchange.loop):
             await self._workers.join()
-        if self._auth is not None and not await self._verified(exchange, self._auth):
-            return False
+        if self._auth is not None:
+            await self._verify(exchange, self._auth)
         if exchange.method == "POST":
             return True
         await self._serve_other(exchange, admission)
         return False
-
-    async def _fail(self, exchange: Exchange, error: Exception, place: str) -> None:
-        self._server.report(error, None, {"place": place})
-        failure = jsonrpc.encode_error(None, InternalError("Internal error"))
-        if exchange.streaming:
-            await exchange.stream(sse.encode(failure), last=True)
-        else:
-            await exchange.reply(INTERNAL_ERROR, failure, JSON_HEADERS)
 
     async def _serve_other(self, exchange: Exchange, admission: Admission) -> None:
         match exchange.method, self._sessions:
@@ -162,94 +160,95 @@ class HttpService:
                 await sessions.end(admission.sent.session_id, exchange.principal, exchange.address)
                 await exchange.reply(OK)
             case _:
-                await self._refuse_method(exchange)
+                allowed = b"POST" if self._sessions is None else b"GET, POST, DELETE"
+                error = InvalidRequest(f"{exchange.method} is not served here{self._lacks}")
+                raise Refused(METHOD_NOT_ALLOWED, error, headers=((b"allow", allowed),))
 
     async def _session_of(self, exchange: Exchange, sessions: Sessions, admission: Admission) -> HttpSession:
         """Return the session of what has no body.
 
         Raises:
-            SessionRefused: its headers cannot be served, or name no session of this client.
+            Refused: its headers cannot be served, or name no session of this client.
         """
         sent = admission.sent
         if sent.repeated is not None:
             refuse_repeated(sent.repeated)
         versions = self._server.offer.versions
         if sent.protocol_version is not None and find_version(sent.protocol_version) not in versions:
-            raise SessionRefused(BAD_REQUEST, UnsupportedVersion(sent.protocol_version, version_names(versions)))
+            raise Refused(BAD_REQUEST, UnsupportedVersion(sent.protocol_version, version_names(versions)))
         session = await sessions.find(sent.session_id, exchange.principal, exchange.address)
         session.require_origin(admission.origin)
         return session
 
-    async def _refuse_method(self, exchange: Exchange) -> None:
-        allowed = b"POST" if self._sessions is None else b"GET, POST, DELETE"
-        error = InvalidRequest(f"{exchange.method} is not served here")
-        await exchange.reply(
-            METHOD_NOT_ALLOWED, jsonrpc.encode_error(None, error), (*JSON_HEADERS, (b"allow", allowed))
-        )
+    async def _verify(self, exchange: Exchange, auth: Auth) -> None:
+        """Find out by the author's check who a client is; the body is not read before.
 
-    async def _verified(self, exchange: Exchange, auth: Auth) -> bool:
-        """Tell whether the author's check lets a client in, who is answered if not; the body is not read before."""
+        Raises:
+            Refused: it does not let the client in, or failed.
+        """
         try:
             found = await verify(auth, exchange.scope, self._path)
         except Exception as error:
-            await self._fail(exchange, error, "auth")
-            return False
+            raise Refused(INTERNAL_ERROR, error, place="auth") from None
         if isinstance(found, Denial):
-            refused = jsonrpc.encode_error(None, InvalidRequest(found.reason))
-            await exchange.reply(found.status, refused, (*JSON_HEADERS, challenge(found)))
-            return False
+            raise Refused(found.status, InvalidRequest(found.reason), headers=(challenge(found),))
         exchange.principal, exchange.identity = found.principal, found
-        return True
 
     async def _receive_post(self, exchange: Exchange, admission: Admission) -> eras.Request | None:
-        """Return a request that stands alone; what is none is served, or refused, before this returns."""
+        """Return a request that stands alone; what is none is served before this returns.
+
+        Raises:
+            Refused: it cannot be served.
+        """
         if admission.unreadable is not None:
-            await exchange.reply(admission.unreadable.status, admission.unreadable.body(), JSON_HEADERS)
-            return None
+            raise Refused.of(admission.unreadable)
         limit = self._limits.message_bytes
         try:
             body = exchange.at_hand(limit) or await exchange.read(limit)
         except TooLarge:
-            error = ParseError(f"A message must not have more than {limit} bytes")
-            await exchange.reply(TOO_LARGE, jsonrpc.encode_error(None, error), JSON_HEADERS)
-            return None
+            raise Refused(TOO_LARGE, ParseError(f"A message must not have more than {limit} bytes")) from None
         except TooSlow as error:
-            late = ParseError(str(error))
-            await exchange.reply(REQUEST_TIMEOUT, jsonrpc.encode_error(None, late), (*JSON_HEADERS, _CLOSE))
-            return None
-        offer = self._server.offer
-        received = receive(admission.sent, body, offer, self._limits)
+            raise Refused(REQUEST_TIMEOUT, ParseError(str(error)), headers=(_CLOSE,)) from None
+        received = receive(admission.sent, body, self._server.offer, self._limits)
         if isinstance(received, eras.Request):
-            if exchange.identity is not None and await self._lacks_scope(exchange, received):
-                return None
-            refusal = self._refuse_params(admission.sent, received)
-            if refusal is None:
-                return received
-            received = refusal
+            self._require_callable(exchange, received, admission.sent)
+            return received
+        if isinstance(received, Rejection):
+            raise Refused.of(received)
         if isinstance(received, InSession):
-            await self._serve_in_session(exchange, admission, received, offer)
-        elif isinstance(received, Rejection):
-            await self._reject(exchange, received)
+            await self._serve_in_session(exchange, admission, received)
         else:
-            await self._notices.serve(
-                exchange, received, Session(caller_of(admission.sent), principal=exchange.principal)
-            )
+            data = Session(caller_of(admission.sent), principal=exchange.principal)
+            await self._notices.serve(exchange, received, data)
         return None
 
-    async def _reject(self, exchange: Exchange, refusal: Rejection) -> None:
-        if refusal.method is not None:
-            await self._observe(refusal.method, refusal.error)
-        await exchange.reply(refusal.status, refusal.body(), JSON_HEADERS)
+    async def _reject(self, exchange: Exchange, refused: Refused, taken: Acceptable) -> None:
+        data = await self._refusal(refused)
+        exchange.extra_headers += refused.headers
+        # An error of the protocol's own comes as any other answer does; one of HTTP has a body.
+        await answer(exchange, taken if refused.status == OK else _JSON, refused.status, data)
 
-    async def _observe(self, method: str, error: RpcError, caller: eras.Caller | None = None) -> None:
-        """Let the hooks know of a request that is refused before it is served, if there are any."""
-        if self._server.settings.is_observed:
-            await observe_refusal(self._server, method, error, caller)
+    async def _refusal(self, refused: Refused) -> bytes:
+        """Return the answer to what is refused before it is served; the hooks are told of it, if there are any."""
+        asked = (refused.id, refused.method, refused.caller)
+        data = refuse(self._server, refused.error, *asked, null_id=refused.null_id, place=refused.place)
+        return data if isinstance(data, bytes) else await data
+
+    def _open(self, message: jsonrpc.Request, caller: eras.Caller | None) -> eras.Request:
+        """Return a request of the handshake era.
+
+        Raises:
+            Refused: it cannot be served.
+        """
+        try:
+            return eras.open(message, self._server.offer, caller)
+        except RpcError as error:
+            raise Refused(OK, error, id=message.id, method=message.method, caller=caller) from None
 
     async def _serve_stream(self, exchange: Exchange, session: HttpSession, sent: headers.RequestHeaders) -> None:
         """Let a client read what belongs to no request, or take up a stream that broke."""
         if not acceptable(sent.accept).sse:
-            raise SessionRefused(NOT_ACCEPTABLE, InvalidRequest("The Accept header must admit text/event-stream"))
+            raise Refused(NOT_ACCEPTABLE, InvalidRequest("The Accept header must admit text/event-stream"))
         if sent.last_event_id is None:
             stream, after = session.standalone(), None
         else:
@@ -262,29 +261,29 @@ class HttpService:
         await let_go
         await exchange.stream(b"", last=True)
 
-    def _refuse_params(self, sent: headers.RequestHeaders, request: eras.Request) -> Rejection | None:
-        """Compare the `Mcp-Param-*` headers of a tool call with its arguments."""
+    def _require_callable(
+        self, exchange: Exchange, request: eras.Request, sent: headers.RequestHeaders | None = None
+    ) -> None:
+        """Refuse a tool call before anything else is done for it.
+
+        Raises:
+            Refused: whoever asks lacks a scope of the tool, or an `Mcp-Param-*` header differs from its argument.
+        """
         tool = self._server.registry.tools.get(request.params.name) if request.method.name == "tools/call" else None
-        if tool is None or not tool.mirrored.params:
-            return None
+        if tool is None:
+            return
+        if exchange.identity is not None and not exchange.identity.scopes.issuperset(tool.scopes):
+            self._challenge_for(exchange, tool.scopes)
+            raise Refused(FORBIDDEN, InsufficientScope(tool.scopes), request)
+        if sent is None or not tool.mirrored.params:
+            return
         raw = request.params.arguments
         try:
             tool.mirrored.check({} if raw is UNSET else _arguments.decode(raw) or {}, sent.params)
         except msgspec.DecodeError:
-            return None  # arguments that are no object are refused by the tool
+            return  # arguments that are no object are refused by the tool
         except HeaderMismatch as error:
-            return Rejection(BAD_REQUEST, error, request.id, method=request.method.name)
-        return None
-
-    async def _lacks_scope(self, exchange: Exchange, request: eras.Request) -> bool:
-        """Tell whether whoever asks may not call the tool, and is answered so."""
-        tool = self._server.registry.tools.get(request.params.name) if request.method.name == "tools/call" else None
-        if tool is None or exchange.identity.scopes.issuperset(tool.scopes):
-            return False
-        self._challenge_for(exchange, tool.scopes)
-        error = InsufficientScope(tool.scopes)
-        await self._reject(exchange, Rejection(FORBIDDEN, error, request.id, method=request.method.name))
-        return True
+            raise Refused(BAD_REQUEST, error, request) from None
 
     def _challenge_for(self, exchange: Exchange, scopes: Iterable[str]) -> None:
         denial = insufficient(self._auth, scopes, exchange.scope, self._path)
@@ -296,23 +295,15 @@ class HttpService:
         """Serve a message of the handshake era that has no session to belong to."""
         message = messages.messages[0]
         if messages.batch:
-            refusal = Rejection(400, InvalidRequest("Batches need a session, and this server keeps none"))
-            await exchange.reply(refusal.status, refusal.body(), JSON_HEADERS)
-        elif not isinstance(message, jsonrpc.Request):
+            raise Refused(BAD_REQUEST, InvalidRequest("Batches need a session, and this server keeps none"))
+        if not isinstance(message, jsonrpc.Request):
             await self._notices.serve(exchange, message, Session(caller_of(sent), principal=exchange.principal))
-        else:
-            try:
-                request = eras.open(message, self._server.offer, caller_of(sent))
-            except RpcError as error:
-                await self._observe(message.method, error)
-                await answer(exchange, taken, OK, jsonrpc.encode_error(message.id, error))
-                return
-            if exchange.identity is None or not await self._lacks_scope(exchange, request):
-                await self._serve_request(exchange, request, taken)
+            return
+        request = self._open(message, caller_of(sent))
+        self._require_callable(exchange, request)
+        await self._serve_request(exchange, request, taken)
 
-    async def _serve_in_session(
-        self, exchange: Exchange, admission: Admission, messages: InSession, offer: eras.Offer
-    ) -> None:
+    async def _serve_in_session(self, exchange: Exchange, admission: Admission, messages: InSession) -> None:
         sessions, sent, taken = self._sessions, admission.sent, admission.taken
         if sessions is None:
             await self._serve_alone(exchange, sent, messages, taken)
@@ -321,7 +312,7 @@ class HttpService:
         try:
             if sent.repeated is not None:
                 refuse_repeated(sent.repeated)
-            if messages.is_initialize:
+            if messages.is_initialize and isinstance(message, jsonrpc.Request):
                 await sessions.refuse_second(sent.session_id, principal, exchange.address)
                 await self._begin_session(exchange, sessions, message, admission)
                 return
@@ -330,25 +321,24 @@ class HttpService:
                 session = await sessions.find(sent.session_id, principal, exchange.address)
             if admission.origin:
                 session.require_origin(admission.origin)
-        except SessionRefused as refused:
+        except Refused as refused:
             if isinstance(message, jsonrpc.Request) and not messages.batch:
-                refused.id = message.id
-                await self._observe(message.method, refused.error)
+                refused.id, refused.method = message.id, message.method
             raise
         if messages.batch:
             await self._serve_batch(exchange, session, messages.messages, taken)
         elif isinstance(message, jsonrpc.Request):
-            await self._serve_session_request(exchange, sessions, session, message, taken, offer)
+            await self._serve_session_request(exchange, sessions, session, message, taken)
         else:
-            session.take(message)
+            session.take(session.peer.accept(message))
             await self._notices.serve(exchange, message, session.data, SessionAside(session))
 
     async def _begin_session(
-        self, exchange: Exchange, sessions: Sessions, message: jsonrpc.Message, admission: Admission
+        self, exchange: Exchange, sessions: Sessions, message: jsonrpc.Request, admission: Admission
     ) -> None:
         data = SharedSession(principal=exchange.principal)
         data.origin = admission.origin
-        reply = await self._answer_alone(message, data)
+        reply = await self._answer_alone(message, data, {})
         if data.caller is not None:
             exchange.extra_headers += ((b"mcp-session-id", sessions.begin(data, exchange.address).encode()),)
         await answer(exchange, admission.taken, OK, reply)
@@ -358,25 +348,29 @@ class HttpService:
     ) -> None:
         """Serve a batch (2025-03-26): its requests at once, answered by one JSON array."""
         if session.data.caller is None or not session.data.caller.version.batches:
-            raise SessionRefused(BAD_REQUEST, InvalidRequest("This protocol version has no batches"))
-        for message in messages:
-            if not isinstance(message, jsonrpc.Request | jsonrpc.Invalid):
-                session.take(message)
-        answers = await asyncio.gather(*(self._serve_in_batch(exchange, session, message) for message in messages))
-        given = [answer for answer in answers if answer]
+            raise Refused(BAD_REQUEST, InvalidRequest("This protocol version has no batches"))
+        events = session.peer.accept_batch(messages)
+        for event in events:
+            session.take(event)
+        answers = await asyncio.gather(*(self._serve_in_batch(exchange, session, event) for event in events))
         await self._share(session.data)
-        if given:
-            await answer(exchange, taken, OK, jsonrpc.encode_batch(given))
-        else:
-            await exchange.reply(ACCEPTED)
+        whole = next(filter(None, answers), None)
+        await (exchange.reply(ACCEPTED) if whole is None else answer(exchange, taken, OK, whole))
 
-    async def _serve_in_batch(self, exchange: Exchange, session: HttpSession, message: jsonrpc.Message) -> bytes:
-        if isinstance(message, jsonrpc.Request | jsonrpc.Invalid):
-            return await self._answer_alone(message, session.data, session.running, exchange.identity)
-        call = self._notices.begin(message, session.data, SessionAside(session), exchange.identity)
-        if call is not None:
-            await self._notices.run(call)
-        return b""
+    async def _serve_in_batch(self, exchange: Exchange, session: HttpSession, event: Event) -> bytes | None:
+        """Serve a part of a batch; return the answer to the whole batch if this part is the last."""
+        if isinstance(event, jsonrpc.Request):
+            data = None
+            try:
+                data = await self._answer_alone(event, session.data, session.running, exchange.identity) or None
+            finally:
+                whole = session.peer.finish(event.id, data)
+            return whole
+        if isinstance(event, jsonrpc.Notification):
+            call = self._notices.begin(event, session.data, SessionAside(session), exchange.identity)
+            if call is not None:
+                await self._notices.run(call)
+        return event.data if isinstance(event, Reply) else None
 
     async def _serve_session_request(
         self,
@@ -385,22 +379,15 @@ class HttpService:
         session: HttpSession,
         message: jsonrpc.Request,
         taken: Acceptable,
-        offer: eras.Offer,
     ) -> None:
-        if message.id in session.running:
-            await answer(exchange, Acceptable(json=True, sse=False), CONFLICT, in_use(message.id))
-            return
-        try:
-            request = eras.open(message, offer, session.data.caller)
-        except RpcError as error:
-            await self._observe(message.method, error, session.data.caller)
-            await answer(exchange, taken, OK, jsonrpc.encode_error(message.id, error))
-            return
-        if exchange.identity is not None and await self._lacks_scope(exchange, request):
-            return
+        if (in_use := session.peer.refuse_id(message.id)) is not None:
+            raise Refused(CONFLICT, in_use, id=message.id)
+        request = self._open(message, session.data.caller)
+        self._require_callable(exchange, request)
         exchange.may_stream = taken.sse and not self._json_response
         channel = SessionChannel(session, exchange, streams=exchange.may_stream)
         call = self._call(request, session.data, channel, exchange.identity)
+        session.peer.accept(message)
         session.running[message.id] = call
         self._serving.add(call)
         serving = self._run_in_session(sessions, session, call, channel, json=taken.json)
@@ -420,8 +407,7 @@ class HttpService:
 
     async def _stop_in_session(self, exchange: Exchange, call: Call, channel: SessionChannel) -> None:
         """Answer a request at once when the server that carries its exchange ends, and waits for it no more."""
-        task = asyncio.current_task()
-        if not exchange.is_ending or task is None or task.uncancel():
+        if not exchange.is_ending or not uncancelled():
             raise asyncio.CancelledError
         call.stop(STOPPED)
         await answer_stopped(call, channel)
@@ -429,19 +415,19 @@ class HttpService:
     async def _run_in_session(
         self, sessions: Sessions, session: HttpSession, call: Call, channel: SessionChannel, *, json: bool
     ) -> None:
+        status, data = OK, b""
         try:
             try:
-                status, data = await self._outcome(call)
+                data = await whole_answer(call)
                 if session.data.unshared:
                     await self._share(session.data)
             finally:
-                call.ended = True
                 del session.running[call.request.id]
+                data = session.peer.finish(call.request.id, data) or b""
                 sessions.touch(session)
             if call.cancelled:
                 await settle()
-            if call.lacked is not None and channel.reader is not None:
-                self._challenge_for(channel.reader, call.lacked)
+            status = OK if data and call.refusal is None else self._status(call, channel.reader)
             await channel.answer(status, data, json=json)
         finally:
             self._serving.discard(call)
@@ -472,9 +458,8 @@ class HttpService:
     async def _serve_request(self, exchange: Exchange, request: eras.Request, taken: Acceptable) -> None:
         listens = request.method.name == "subscriptions/listen"
         streams = taken.sse and (request.caller.version.stateless or not self._json_response)
-        if listens and (refusal := self._refuse_listening(request, streams=streams)) is not None:
-            await self._reject(exchange, refusal)
-            return
+        if listens:
+            self._require_listening(request, streams=streams)
         is_mute = not (self._serves_listeners and request.caller.version.stateless)
         channel = PostChannel(self._server, self._listeners, exchange, can_stream=streams, is_mute=is_mute)
         call = self._call(request, Session(principal=exchange.principal), channel, exchange.identity)
@@ -485,16 +470,14 @@ class HttpService:
         self._serving.add(call)
         try:
             try:
-                outcome = self._server.serve(call)
-                result = await outcome if isinstance(outcome, CoroutineType) else outcome
-                status, data = OK, self._encoded(call, result)
-            except BaseException as error:
-                if exchange.is_ending and isinstance(error, asyncio.CancelledError) and not call.cancelled:
-                    call.cancelled, call.stopped = True, STOPPED
-                status, data = self._refused(call, error)
-            call.ended = True
-            if call.lacked is not None:
-                self._challenge_for(exchange, call.lacked)
+                outcome: Any = run(call)
+                data = await outcome if type(outcome) is CoroutineType else outcome
+            except asyncio.CancelledError:
+                if not exchange.is_ending or call.cancelled or not uncancelled():
+                    raise
+                call.cancelled, call.stopped = True, STOPPED
+                data = stopped(call)
+            status = OK if data and call.refusal is None else self._status(call, exchange)
             if channel.was_used:
                 await channel.room()
             if exchange.streaming or not taken.json:
@@ -502,8 +485,9 @@ class HttpService:
             else:
                 await exchange.reply(status, data, JSON_HEADERS)
         except asyncio.CancelledError:
-            # The client may leave just when its answer is being sent.
-            self._given_up(call)
+            # The client may leave just when its answer is being sent; a cancellation of another's goes on.
+            if not call.cancelled or not uncancelled():
+                raise
         finally:
             self._serving.discard(call)
             exchange.on_gone = None
@@ -512,77 +496,41 @@ class HttpService:
             if channel.was_used:
                 await channel.close()
 
-    def _refuse_listening(self, request: eras.Request, *, streams: bool) -> Rejection | None:
+    def _require_listening(self, request: eras.Request, *, streams: bool) -> None:
         if not streams:
-            error: RpcError = InvalidRequest("The Accept header must admit text/event-stream")
-            return Rejection(NOT_ACCEPTABLE, error, request.id, method=request.method.name)
+            raise Refused(NOT_ACCEPTABLE, InvalidRequest("The Accept header must admit text/event-stream"), request)
         if self._max_subscriptions is not None and len(self._listeners) >= self._max_subscriptions:
             error = InternalError("There are too many subscriptions; try again later")
-            return Rejection(UNAVAILABLE, error, request.id, method=request.method.name)
-        return None
+            raise Refused(UNAVAILABLE, error, request)
 
     async def _answer_alone(
         self,
-        message: jsonrpc.Message,
+        message: jsonrpc.Request,
         data: Session,
-        running: dict[types.RequestId, Call] | None = None,
+        running: dict[types.RequestId, Call],
         identity: Identity | None = None,
     ) -> bytes:
-        """Answer a message that has no stream of its own."""
-        if isinstance(message, jsonrpc.Invalid):
-            return jsonrpc.encode_error(message.id, message.error, null_id=True)
-        assert isinstance(message, jsonrpc.Request)
-        running = {} if running is None else running
-        if message.id in running:
-            return in_use(message.id)
+        """Answer a request that has no stream of its own."""
         try:
-            call = self._call(eras.open(message, self._server.offer, data.caller), data, identity=identity)
-        except RpcError as error:
-            await self._observe(message.method, error, data.caller)
-            return jsonrpc.encode_error(message.id, error)
+            call = self._call(self._open(message, data.caller), data, identity=identity)
+        except Refused as refused:
+            return await self._refusal(refused)
         call.task = asyncio.current_task(call.loop)
         running[message.id] = call
         self._serving.add(call)
         try:
-            return (await self._outcome(call))[1]
+            return await whole_answer(call)
         finally:
-            call.ended = True
             del running[message.id]
             self._serving.discard(call)
 
-    async def _outcome(self, call: Call) -> tuple[int, bytes]:
-        try:
-            outcome = self._server.serve(call)
-            result = await outcome if isinstance(outcome, CoroutineType) else outcome
-            return OK, self._encoded(call, result)
-        except BaseException as error:
-            return self._refused(call, error)
-
-    def _refused(self, call: Call, error: BaseException) -> tuple[int, bytes]:
-        if call.is_given_up_by(error):
-            given_up = self._given_up(call)
-            stopped = call.stopped
-            return (
-                (CLIENT_CLOSED, given_up) if stopped is None else (OK, jsonrpc.encode_error(call.request.id, stopped))
-            )
-        refusal = self._server.refusal(error, call)
-        if isinstance(error, InsufficientScope):
-            call.lacked = error.scopes
-            return FORBIDDEN, jsonrpc.encode_error(call.request.id, refusal)
-        return handler_status(refusal), jsonrpc.encode_error(call.request.id, refusal)
-
-    def _encoded(self, call: Call, result: Any) -> bytes:
-        try:
-            return jsonrpc.encode_result(call.request.id, result)
-        except ValidationError as error:
-            return jsonrpc.encode_result(call.request.id, serving.unencodable(self._server, call, error))
-
-    def _given_up(self, call: Call) -> bytes:
-        """End into the void: the client is gone, and a cancellation that was ours goes no further."""
-        task = asyncio.current_task()
-        if not call.cancelled or task is None or task.uncancel():
-            raise asyncio.CancelledError
-        return b""
+    def _status(self, call: Call, exchange: Exchange | None) -> int:
+        """Return the status of a request that was refused or given up; whoever lacks a scope is told which."""
+        if isinstance(call.refusal, InsufficientScope):
+            if exchange is not None:
+                self._challenge_for(exchange, call.refusal.scopes)
+            return FORBIDDEN
+        return CLIENT_CLOSED if call.refusal is None else handler_status(call.refusal)
 
     async def close(self, seconds: float | None = None) -> None:
         """End what is open in good order: streams at once, and requests when they are done, or their time is up."""

@@ -10,7 +10,7 @@ from dragoman.auth.identity import Identity
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.exchange import ACCEPTED
 from dragoman.server.call import SILENCE, Call, Channel, Session
-from dragoman.server.notices import opened, serve_notification
+from dragoman.server.dispatch.runner import opened_notification, run_notification
 from dragoman.server.served import Served
 from dragoman.transports.exchange import Exchange
 
@@ -46,7 +46,9 @@ class HttpNotices:
         self, message: jsonrpc.Message, data: Session, channel: Channel, identity: Identity | None
     ) -> Call | None:
         """Return what is to be run for a message, if anything."""
-        request = opened(self._server, message, data.caller) if isinstance(message, jsonrpc.Notification) else None
+        if not isinstance(message, jsonrpc.Notification):
+            return None
+        request = opened_notification(self._server, message, data.caller)
         return None if request is None else self._make_call(request, data, channel, identity)
 
     async def run(self, call: Call) -> None:
@@ -54,6 +56,6 @@ class HttpNotices:
         call.task = asyncio.current_task(call.loop)
         self._serving.add(call)
         try:
-            await serve_notification(self._server, call)
+            await run_notification(call)
         finally:
             self._serving.discard(call)

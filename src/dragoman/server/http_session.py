@@ -1,33 +1,41 @@
 """One session of the handshake era over HTTP: what this process remembers of it, and the streams that belong to it.
 
+`protocol.peer.Peer` keeps the requests of both directions, as it does for a duplex connection. What the Peer of
+this process cannot match concerns a request in another process, and is sent there.
+
 Each request has a stream of its own: what is said on its way, what is asked of the client, and its response. A stream
 is a bounded log of events with numbers, and at most one exchange that it is written to. When the connection breaks, the
 handler goes on and the log is kept; a client that comes back by GET with the last number that it saw gets the rest.
 What belongs to no request goes to the one stream that the client opened by GET; the newest wins. A request that is
 answered by one body before anything needs its stream is given none.
+
+Its states: `new` until its client sends something in it, `used` from then on, `ended` when nothing is served in it any
+more: it was ended, has lapsed, or gave way.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import DragomanError, InternalError, InvalidRequest, RpcError, Timeout, TransportError
+from dragoman.errors import DragomanError, InternalError, InvalidRequest, RpcError, TransportError
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.exchange import ACCEPTED, BAD_REQUEST, OK
 from dragoman.protocol.listen import RESOURCE_UPDATED, Subscription
+from dragoman.protocol.peer import Answered, Cancelled, Event, Peer, Unmatched
 from dragoman.protocol.sse import EventId
+from dragoman.protocol.states import Transitions
 from dragoman.server.call import ELICITATION_COMPLETE, Call, Session, Silence
+from dragoman.server.replies import Refused
 from dragoman.server.retention import Retention, SessionStreams
 from dragoman.server.streams import EventStream, part
 from dragoman.server.telling import announces, is_wanted, log_params
+from dragoman.server.waiting import ask, settle
 from dragoman.server.workers import Changed, Read, Said, Sent, Workers
 from dragoman.transports.exchange import JSON_HEADERS, Exchange
 
@@ -36,19 +44,17 @@ if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 FORBIDDEN = 403
+OVER = "The session has ended"
 _ENDED = InternalError("The session was ended before the request was done; it may have run in part")
-_cancelled = msgspec.json.Decoder(types.CancelledNotificationParams)
+NAME_ENDS = "-"
+SessionLife = Literal["new", "used", "ended"]
+SESSION_LIFE: Transitions[SessionLife, Literal["use", "end"]] = Transitions(
+    {"new": {"use": "used", "end": "ended"}, "used": {"use": "used", "end": "ended"}}
+)
 
 
-class SessionRefused(DragomanError):
-    """A message that names no session which can be served: an HTTP status and the reason."""
-
-    def __init__(self, status: int, error: RpcError) -> None:
-        super().__init__(error.message)
-        self.status = status
-        self.error = error
-        self.id: types.RequestId | None = None
-        """The request that is refused, if it is one."""
+class SessionRefused(Refused):
+    """A message that names no session which can be served."""
 
 
 class SharedSession(Session):
@@ -95,23 +101,22 @@ class HttpSession:
     """What this process remembers of one session."""
 
     holder: Holder
-    is_used = False
-    """Whether anything was sent in it since it began here."""
     expires_at = 0
     """The last second in which it takes requests, since the epoch."""
 
     def __init__(self, server: Server, data: SharedSession, *, workers: Workers, retention: Retention) -> None:
+        self.state: SessionLife = "new"
         self.data = data
+        self.peer = Peer(server.limits, id_prefix=f"{workers.name}{NAME_ENDS}")
+        """Whose ids, of requests and of streams, begin with the name of this process."""
         self.running: dict[types.RequestId, Call] = {}
         self.last_used = 0.0
-        self.primes = data.caller is not None and data.caller.version.omits_unknown_id
-        """SHOULD (2025-11-25): "immediately send an SSE event consisting of an event ID and an empty data field"."""
+        if data.caller is not None:
+            self.peer.version = data.caller.version
         self._server = server
         self._workers = workers
-        self._streams = SessionStreams(self._mint, retention)
+        self._streams = SessionStreams(self.peer.next_id, retention)
         self._standalone: EventStream | None = None
-        self._asked: dict[types.RequestId, asyncio.Future[Raw]] = {}
-        self._minted = 0
         self._loop = asyncio.get_running_loop()
         self._loop_thread = get_ident()
         server.audience.add(self)
@@ -132,15 +137,11 @@ class HttpSession:
 
     def open_stream(self) -> EventStream:
         """Return a new stream, which is kept from when it has a name."""
-        return EventStream(self._workers.store, self._streams, primes=self.primes)
+        return EventStream(self._workers.store, self._streams, primes=self.peer.version.primes_streams)
 
     def forget(self, stream: EventStream) -> None:
         """Keep a stream no longer: nobody can come back to it."""
         self._streams.forget(stream)
-
-    def _mint(self) -> str:
-        self._minted += 1
-        return f"{self._workers.name}-{self._minted}"
 
     def resumed(self, last_event_id: str) -> tuple[EventStream, int]:
         """Return the stream of an event, and its number there.
@@ -165,79 +166,42 @@ class HttpSession:
 
     async def ask(self, stream: EventStream, method: str, params: Any, timeout: float) -> Raw:
         """Send a request to the client on a stream, and return what it answers in a POST of its own."""
-        id = self._mint()
-        request = jsonrpc.encode_request(id, method, params)
-        answered: asyncio.Future[Raw] = self._loop.create_future()
-        self._asked[id] = answered
-        try:
-            async with asyncio.timeout(timeout):
-                stream.add(request)
-                return await answered
-        except TimeoutError:
-            self._withdraw(stream, id)
-            raise Timeout(f"The client did not answer {method} within {timeout:g} seconds", id) from None
-        except asyncio.CancelledError:
-            self._withdraw(stream, id)
-            raise
-        finally:
-            del self._asked[id]
+        if self.state == "ended":
+            raise TransportError(OVER)
+        return await ask(self.peer, stream.add, method, params, timeout)
 
-    def _withdraw(self, stream: EventStream, id: str) -> None:
-        params = types.CancelledNotificationParams(id, "The server does not wait for it any more")
-        stream.add(jsonrpc.encode_notification("notifications/cancelled", params))
-
-    def take(self, message: jsonrpc.Message) -> None:
-        """Take a notification, or an answer to a request of ours, wherever that is served."""
-        match message:
-            case jsonrpc.ResultResponse(id=id, result=result) if id not in self._asked:
-                self._send_answer(id, jsonrpc.encode_result(id, result))
-            case jsonrpc.ErrorResponse(id=id, error=error) if id is not None and id not in self._asked:
-                self._send_answer(id, jsonrpc.encode_error(id, error))
-            case jsonrpc.Notification("notifications/cancelled", params):
-                if not self._cancel(params):
-                    self._send_on(jsonrpc.encode_notification("notifications/cancelled", params))
+    def take(self, event: Event | None) -> None:
+        """Take what a message of the client brings; what concerns no request here is sent on to the other processes."""
+        match event:
+            case Answered(waiter, outcome):
+                settle(waiter, outcome)
+            case Cancelled(id, reason) if id in self.running:
+                self.running[id].give_up(reason)
+            case Unmatched(message):
+                self._send_on(message)
             case jsonrpc.Notification(method):
                 self._server.notified(method)
-            case _:
-                self._take_answer(message)
-
-    def _send_answer(self, id: types.RequestId, answer: bytes) -> None:
-        worker = str(id).partition("-")[0]
-        if worker != self._workers.name:
-            self._send_on(answer, worker)
-
-    def _send_on(self, message: bytes, to: str | None = None) -> None:
-        assert self.data.id is not None
-        self._workers.send(Sent(self.data.id, message), to)
 
     def take_here(self, data: bytes) -> None:
         """Take a message that came to another process, if it concerns this one."""
-        message = jsonrpc.decode(data, self._server.limits)
-        if isinstance(message, jsonrpc.Notification):
-            self._cancel(message.params)
-        else:
-            self._take_answer(message)
+        event = self.peer.accept(jsonrpc.decode(data, self._server.limits))
+        if not isinstance(event, Unmatched):
+            self.take(event)
 
-    def _take_answer(self, message: jsonrpc.Message | jsonrpc.Batch) -> None:
-        if not isinstance(message, jsonrpc.ResultResponse | jsonrpc.ErrorResponse):
-            return
-        waiting = self._asked.get(message.id) if message.id is not None else None
-        if waiting is None or waiting.done():
-            return
-        if isinstance(message, jsonrpc.ErrorResponse):
-            waiting.set_exception(message.error)
-        else:
-            waiting.set_result(message.result)
-
-    def _cancel(self, params: Raw) -> bool:
-        """Give up the request that a cancellation names; false if it is not served here."""
-        with suppress(msgspec.DecodeError):
-            cancelled = _cancelled.decode(params)
-            call = None if cancelled.request_id is None else self.running.get(cancelled.request_id)
-            if call is not None:
-                call.give_up(cancelled.reason)
-                return True
-        return False
+    def _send_on(self, message: jsonrpc.ResultResponse | jsonrpc.ErrorResponse | jsonrpc.Notification) -> None:
+        """Send a cancellation to every process, and an answer to the one whose name its id begins with."""
+        id: types.RequestId | None = None
+        match message:
+            case jsonrpc.Notification(method, params):
+                data = jsonrpc.encode_notification(method, params)
+            case jsonrpc.ResultResponse(id, result):
+                data = jsonrpc.encode_result(id, result)
+            case jsonrpc.ErrorResponse(id, error):
+                data = jsonrpc.encode_error(id, error)
+        worker = None if id is None else str(id).partition(NAME_ENDS)[0]
+        assert self.data.id is not None
+        if worker != self._workers.name:
+            self._workers.send(Sent(self.data.id, data), worker)
 
     def let_go(self) -> None:
         """Let go of whoever reads what belongs to no request."""
@@ -246,12 +210,12 @@ class HttpSession:
 
     def end(self) -> None:
         """End the session: what runs is given up, who waits is told, who reads is let go."""
+        self.state = SESSION_LIFE[self.state, "end"]
         self._server.audience.discard(self)
         for call in list(self.running.values()):
             call.stop(_ENDED)
-        for waiting in self._asked.values():
-            if not waiting.done():
-                waiting.set_exception(TransportError("The session has ended"))
+        for waiter in self.peer.abandon():
+            settle(waiter, TransportError(OVER))
         for stream in self._open():
             stream.detach()
         self._streams.close()
@@ -344,6 +308,7 @@ class SessionChannel:
     """The way back to the client of one request in a session: the request's own stream, once anything needs it."""
 
     is_mute = False
+    takes_parts = False
     __slots__ = ("_exchange", "_is_over", "_session", "_stream", "_streams")
 
     def __init__(self, session: HttpSession, exchange: Exchange, *, streams: bool) -> None:
@@ -352,11 +317,8 @@ class SessionChannel:
         self._streams = streams
         self._stream: EventStream | None = None
         self._is_over = False
-        if session.primes:
-            exchange.opening = self._opening
-
-    def _opening(self) -> bytes:
-        return self.stream.opening()
+        if session.peer.version.primes_streams:
+            exchange.opening = lambda: self.stream.opening()
 
     @property
     def stream(self) -> EventStream:
@@ -380,7 +342,7 @@ class SessionChannel:
         """Send the response, or nothing: as one body, if the client takes that and nothing was streamed before."""
         self._is_over = True
         stream = self._stream
-        reader = self._exchange if stream is None else stream.reader if stream.is_empty else None
+        reader = self._exchange if stream is None else None if stream.sequence else stream.reader
         if reader is not None and not reader.streaming and (json or not data):
             return reader.reply(status, data, JSON_HEADERS) if data else reader.reply(ACCEPTED)
         return self._finish(data)
@@ -389,7 +351,7 @@ class SessionChannel:
         stream = self.stream
         await stream.flush()
         reader = stream.reader
-        if data and (reader is not None or stream.is_named):
+        if data and (reader is not None or stream.kept_as):
             stream.add(data, last=True)
             await stream.flush()
         else:  # cancelled, or nobody can come back for it
@@ -428,7 +390,7 @@ class SessionChannel:
         if self._is_over:
             return False
         if self._stream is not None:
-            return not self._stream.finished
+            return not self._stream.is_finished
         return self._exchange is not None and not self._exchange.ended
 
     def _say(self, message: bytes) -> None:

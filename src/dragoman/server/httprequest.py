@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from inspect import isawaitable
 from typing import Any
 
 from msgspec import Struct
 
 from dragoman.auth.bearer import FORBIDDEN, UNAUTHORIZED, WELL_KNOWN, Bearer, challenge, identity_of
 from dragoman.auth.identity import Denial, Identity
-from dragoman.config import is_async
-from dragoman.runtime.offload import offload
+from dragoman.runtime.callables import invoke
 
 
 class RequestHeaders(Mapping[str, str]):
@@ -94,8 +92,7 @@ async def _verified(auth: Auth, request: HttpRequest, scope: Mapping[str, Any], 
     if isinstance(auth, Bearer):
         return await auth.admit(request.headers, _metadata_address(auth, scope, path))
     try:
-        given = auth(request) if is_async(auth) else await offload(auth, request)
-        found = await given if isawaitable(given) else given
+        found = await invoke(auth, request)
     except PermissionError as error:
         # One that the system raised is a failure of the check, and its text is not for clients.
         if error.errno is not None:

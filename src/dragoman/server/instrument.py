@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,21 +16,10 @@ from msgspec import UNSET, Raw
 
 from dragoman import types
 from dragoman.config import Configuration
-from dragoman.errors import (
-    HeaderMismatch,
-    InsufficientScope,
-    InvalidParams,
-    InvalidRequest,
-    MethodNotFound,
-    MissingCapability,
-    ResourceNotFound,
-    RpcError,
-    ToolError,
-    UnsupportedVersion,
-)
+from dragoman.errors import ResourceNotFound, RpcError, ToolError
 from dragoman.protocol import eras
+from dragoman.runtime.callables import invoke
 from dragoman.server.call import Call
-from dragoman.server.serving import Handler, is_crash
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -42,72 +30,56 @@ Next = Callable[[], Awaitable[Any]]
 Middleware = Callable[[eras.Request, Next], Awaitable[Any]]
 
 
-def chained(server: Server, call: Call, handler: Handler, middleware: list[Middleware]) -> Next:
-    """Return a request's handler with the middleware around it, the first one outermost."""
-    chain = partial(_serve, server, call, handler)
-    for around in reversed(middleware):
-        chain = partial(_within, around, server, call, chain)
-    return chain
+def chained(call: Call, serve: Next) -> Next:
+    """Return what serves a request with the middleware around it, the first one outermost."""
+    for around in reversed(call.server.middlewares):
+        serve = partial(_within, around, call, serve)
+    return serve
 
 
-async def _serve(server: Server, call: Call, handler: Handler) -> Any:
-    outcome = handler(server, call)
-    return await outcome if isinstance(outcome, CoroutineType) else outcome
-
-
-async def _within(around: Middleware, server: Server, call: Call, chain: Next) -> Any:
-    sealed: Any = UNSET
+async def _within(around: Middleware, call: Call, serve: Next) -> Any:
+    served: Any = UNSET
 
     async def call_next() -> Any:
-        nonlocal sealed
-        sealed = await chain()
-        return sealed
+        nonlocal served
+        served = await serve()
+        call.plain = None  # it may be changed now
+        return served
 
     result = await around(call.request, call_next)
-    if result is sealed:
+    if result is served or isinstance(result, types.Result | dict):
         return result
-    if isinstance(result, types.Result):
-        return server.seal(result, call)
-    if isinstance(result, dict):
-        return server.seal_value(result, call.request.caller.version)
     raise TypeError(f"{around!r} must return what call_next() gives, a result of dragoman.types or a dict: {result!r}")
 
 
-async def observed(server: Server, call: Call, handler: Next, configuration: Configuration) -> Any:
+async def observed(call: Call, serve: Next) -> Any:
     """Serve a request with its hooks around it, and return its result."""
-    data: dict[str, Any] = {"method": call.request.method.name}
-    if configuration.instrument_server_context:
-        data["server_context"] = call.server_context
-    return await _observe(server, call, handler, data, configuration)
+    return await _observe(call.server, call, serve, call.request.method.name, call.server_context)
 
 
 async def observe_refusal(server: Server, method: str, error: BaseException, caller: eras.Caller | None = None) -> None:
     """Let the hooks know of a request that is refused before any handler is found for it."""
-    configuration = server.settings.configuration
-    # A name that a client made up would make a label of whatever it sends.
-    data: dict[str, Any] = {"method": method if method in server.offer.known else UNSUPPORTED}
-    if configuration.instrument_server_context:
-        data["server_context"] = server.server_context
 
     async def refuse() -> None:
         raise error
 
+    # A name that a client made up would make a label of whatever it sends.
+    known = method if method in server.offer.known else UNSUPPORTED
     try:
-        await _observe(server, None, refuse, data, configuration, caller)
+        await _observe(server, None, refuse, known, server.server_context, caller)
     except BaseException as raised:
         if raised is not error:
             raise
 
 
 async def _observe(
-    server: Server,
-    call: Call | None,
-    handler: Next,
-    data: dict[str, Any],
-    configuration: Configuration,
-    caller: eras.Caller | None = None,
+    server: Server, call: Call | None, serve: Next, method: str, context: Any, caller: eras.Caller | None = None
 ) -> Any:
-    observation = _Observation(call, handler, data, caller)
+    configuration = server.settings.configuration
+    data: dict[str, Any] = {"method": method}
+    if configuration.instrument_server_context:
+        data["server_context"] = context
+    observation = _Observation(call, serve, data, caller)
     started = time.perf_counter()
     try:
         return await _around(server, call, observation, configuration)
@@ -148,7 +120,8 @@ class _Observation:
             else:
                 self.data.update(_facts(self._call, is_unknown=isinstance(self.failure, ResourceNotFound)))
         if isinstance(self.result, types.CallToolResult) and self.result.is_error:
-            self.data["error"] = "internal_error" if is_crash(self.result) else "tool_error"
+            assert self._call is not None
+            self.data["error"] = self._call.failure or ToolError.label
         return self.result
 
     def _note(self, error: BaseException) -> None:
@@ -157,7 +130,7 @@ class _Observation:
             if self._call.cancel_reason is not None:
                 self.data["cancel_reason"] = self._call.cancel_reason
         else:
-            self.data["error"] = _label(error)
+            self.data["error"] = label_of(error)
 
 
 async def _around(server: Server, call: Call | None, observation: _Observation, configuration: Configuration) -> Any:
@@ -181,9 +154,7 @@ async def _around(server: Server, call: Call | None, observation: _Observation, 
 
 async def _attempt(server: Server, call: Call | None, callback: Callable[..., Any], *args: Any) -> None:
     try:
-        outcome = callback(*args)
-        if isinstance(outcome, CoroutineType):
-            await outcome
+        await invoke(callback, *args, in_place=True)
     except Exception as error:
         server.report(error, call)
 
@@ -218,28 +189,6 @@ def _facts(call: Call, *, is_unknown: bool) -> dict[str, Any]:
     return facts
 
 
-_LABELS: tuple[tuple[type[BaseException], str], ...] = (
-    (ResourceNotFound, "resource_not_found"),
-    (MethodNotFound, "method_not_found"),
-    (UnsupportedVersion, "unsupported_version"),
-    (MissingCapability, "missing_capability"),
-    (HeaderMismatch, "header_mismatch"),
-    (InsufficientScope, "insufficient_scope"),
-    (InvalidRequest, "invalid_request"),
-    (ToolError, "tool_error"),
-)
-_INVALID = {
-    "Unknown tool": "tool_not_found",
-    "Unknown prompt": "prompt_not_found",
-    "Missing required": "missing_required_arguments",
-}
-
-
-def _label(error: BaseException) -> str:
+def label_of(error: BaseException) -> str:
     """Return a name for a failure, of which there are few."""
-    known = next((label for kind, label in _LABELS if isinstance(error, kind)), None)
-    if known is not None:
-        return known
-    if isinstance(error, InvalidParams):
-        return next((label for text, label in _INVALID.items() if error.message.startswith(text)), "invalid_params")
-    return "rpc_error" if isinstance(error, RpcError) else "internal_error"
+    return error.label if isinstance(error, RpcError | ToolError) else "internal_error"

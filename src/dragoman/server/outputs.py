@@ -19,11 +19,11 @@ from msgspec import UNSET, Raw, structs
 from dragoman import types
 from dragoman.errors import ValidationError
 from dragoman.protocol.fields import wrap_schema, wraps
-from dragoman.server.annotations import Codec, Unresolved
+from dragoman.schema.compile import OutputSchema
+from dragoman.schema.python.annotations import Codec, Unresolved
+from dragoman.schema.python.shapes import encode_hook, union_of
 from dragoman.server.questions import InputRequired
 from dragoman.server.results import Audio, File, Image, ToolResult, content_blocks, holds_content, is_block, is_content
-from dragoman.server.schemas import OutputSchema
-from dragoman.server.shapes import encode_hook, union_of
 from dragoman.types.content import Block
 
 _CONTENT = (Image, Audio, File, Block, types.ResourceContents, types.UnknownContent)

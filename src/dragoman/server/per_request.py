@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from inspect import isawaitable
 
-from dragoman.config import is_async
-from dragoman.errors import DefinitionError, InternalError
-from dragoman.protocol import jsonrpc
+from dragoman.errors import DefinitionError
 from dragoman.protocol.exchange import JSON
-from dragoman.runtime.offload import offload
+from dragoman.runtime.callables import invoke
+from dragoman.server.dispatch.runner import refusal
 from dragoman.server.guard import Guard
 from dragoman.server.http import HttpService
 from dragoman.server.httprequest import HttpRequest
@@ -64,15 +62,13 @@ class _PerRequestService:
         try:
             server = await self._build(HttpRequest.of(exchange.scope))
         except Exception as error:
-            Server().report(error, None, {"place": "the function that builds the server of a request"})
-            failure = jsonrpc.encode_error(None, InternalError("Internal error"))
+            failure = refusal(Server(), error, place="the function that builds the server of a request")
             await exchange.reply(INTERNAL_ERROR, failure, _JSON_HEADERS)
             return
         await self._serve_by(server, exchange)
 
     async def _build(self, request: HttpRequest) -> Server:
-        built = self._factory(request) if is_async(self._factory) else await offload(self._factory, request)
-        server = await built if isawaitable(built) else built
+        server = await invoke(self._factory, request)
         if not isinstance(server, Server):
             raise DefinitionError(f"The function must return a Server, not {server!r}")
         return server

@@ -25,6 +25,7 @@ MOST_WAITING = 1000
 class PostChannel:
     """The way back to the client of one POST: its own event stream."""
 
+    takes_parts = False
     was_used = False
     """Whether anything was said on it."""
 

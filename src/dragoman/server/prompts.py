@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from types import CoroutineType
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, Unpack, overload
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman import types
-from dragoman.errors import DefinitionError, InvalidParams
+from dragoman.errors import DefinitionError
+from dragoman.schema.python.shapes import Problem
+from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.call import Call
-from dragoman.server.completion import Completer, Completers
-from dragoman.server.definition import Definition, P, Parameters, R, Returned, decorated, settled_value
+from dragoman.server.completion import Completable, Completers
+from dragoman.server.definition import (
+    Definition,
+    DefinitionOptions,
+    P,
+    Parameters,
+    R,
+    Returned,
+    decorated,
+    options_among,
+)
 from dragoman.server.questions import InputRequired
 from dragoman.server.results import prompt_result, wire_objects
-from dragoman.server.signature import ArgumentsRejected
 
 
-class Prompt(Definition[Parameters, Returned]):
+class Prompt(Completable, Definition[Parameters, Returned]):
     """A prompt: a class with a `render` method, or what the decorators make of a function.
 
     Example:
@@ -42,19 +51,13 @@ class Prompt(Definition[Parameters, Returned]):
         """What the prompt says; a class defines it."""
 
     def _compile(self) -> None:
-        self._completers = Completers()
         declared = wire_objects(self.arguments, types.PromptArgument, f"An argument of prompt {self.name!r}")
-        arguments = declared if self.arguments is not None else self._signature_arguments()
-        self._required = [argument.name for argument in arguments or () if argument.required]
-        self._compare_arguments([argument.name for argument in arguments or ()])
-        self.definition = types.Prompt(
-            name=self.name,
-            title=self.title,
-            description=self.description,
-            icons=self._listed_icons(),
-            meta=self.meta,
-            arguments=arguments or None,
-        )
+        arguments = (declared or []) if self.arguments is not None else self._signature_arguments()
+        names = [argument.name for argument in arguments]
+        self._compare_arguments(names)
+        self._required = [argument.name for argument in arguments if argument.required]
+        self.completers = Completers(f"prompt {self.name!r}", names)
+        self.definition = self._described(types.Prompt, arguments=arguments or None)
 
     def _signature_arguments(self) -> list[types.PromptArgument]:
         return [
@@ -71,37 +74,18 @@ class Prompt(Definition[Parameters, Returned]):
                 " name them alike"
             )
 
-    @property
-    def completers(self) -> Completers:
-        """The completions of the prompt's arguments."""
-        return self._completers
-
-    def complete(self, argument: str) -> Callable[[Completer], Completer]:
-        """Complete an argument of the prompt by the decorated function.
-
-        Example:
-            @review.complete("tone")
-            def tones(value, arguments):
-                return [tone for tone in ("terse", "kind") if tone.startswith(value)]
-
-        Raises:
-            DefinitionError: the prompt has no such argument.
-        """
-        known = [declared.name for declared in self.definition.arguments or ()]
-        return self._completers.decorator(argument, known, f"prompt {self.name!r}")
-
-    def run(self, call: Call, arguments: Raw | UnsetType) -> Any:
-        """Fill in a client's arguments; the outcome is a result, or a coroutine that gives it.
+    def begin(self, call: Call) -> Any:
+        """Fill in a client's arguments; the outcome is for `result`, or a coroutine that gives that.
 
         Raises:
             InvalidParams: an argument is missing or wrong.
         """
-        self._refuse_missing(arguments)
-        try:
-            outcome = self.invoke(call, arguments)
-        except ArgumentsRejected as rejected:
-            raise InvalidParams(str(rejected)) from None
-        return self._settle(outcome) if isinstance(outcome, CoroutineType) else self._result(outcome)
+        self._refuse_missing(call.arguments)
+        return super().begin(call)
+
+    def result(self, call: Call, value: object) -> object:  # noqa: ARG002
+        """Return what the function said as a result, or as the questions that it asks."""
+        return value if isinstance(value, InputRequired) else prompt_result(value, self.description)
 
     def _refuse_missing(self, arguments: Raw | UnsetType) -> None:
         """Refuse what lacks an argument that is declared as required, whether or not the function has a default."""
@@ -113,29 +97,21 @@ class Prompt(Definition[Parameters, Returned]):
             return
         missing = [name for name in self._required if name not in given]
         if missing:
-            raise InvalidParams(f"Missing required arguments: {', '.join(missing)}")
+            raise ArgumentsRejected(tuple(Problem(name, "", missing=True) for name in missing)).refusal()
 
-    async def _settle(self, outcome: CoroutineType[Any, Any, Any]) -> Any:
-        return self._result(await settled_value(outcome))
 
-    def _result(self, value: Any) -> Any:
-        return value if isinstance(value, InputRequired) else prompt_result(value, self.description)
+class PromptOptions(DefinitionOptions, total=False):
+    """The options of a prompt that is made of a function."""
+
+    arguments: Iterable[types.PromptArgument | types.Json] | None
+    """Declared arguments; left out, they are those of the signature."""
 
 
 @overload
 def prompt(function: Callable[P, R], /) -> Prompt[P, R]: ...
 @overload
 def prompt(
-    given_name: str | None = None,
-    /,
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    arguments: Iterable[types.PromptArgument | types.Json] | None = None,
-    meta: types.Json | None = None,
-    icons: Iterable[types.Icon | types.Json] = (),
-    inline: bool = False,
+    given_name: str | None = None, /, **options: Unpack[PromptOptions]
 ) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
 def prompt(
     given: Callable[P, R] | str | None = None,
@@ -159,13 +135,4 @@ def prompt(
     Raises:
         DefinitionError: the function cannot be a prompt; the message says why.
     """
-    options = {
-        "name": name,
-        "title": title,
-        "description": description,
-        "arguments": arguments,
-        "meta": meta,
-        "icons": icons,
-        "inline": inline,
-    }
-    return decorated(Prompt[P, R].define, given, options)
+    return decorated(Prompt[P, R].define, given, options_among(locals(), PromptOptions))

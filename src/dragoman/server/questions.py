@@ -9,18 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, cast
+from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, Unpack, cast
 
 from msgspec import MsgspecError, Raw, Struct, convert, to_builtins
 
 from dragoman import types
 from dragoman.errors import DefinitionError, InvalidParams, NotAccepted, UrlElicitationRequired, ValidationError
-from dragoman.server.annotations import Codec
-from dragoman.server.forms import filled_in, form_schema
+from dragoman.schema.forms import filled_in, form_schema
+from dragoman.schema.python.annotations import Codec
+from dragoman.server.results import wire_object
 
 T = TypeVar("T")
 
 Capability = tuple[str, ...]
+Messages = str | types.SamplingMessage | types.Json | Iterable[types.SamplingMessage | types.Json]
 
 
 class ElicitResult(Generic[T]):
@@ -156,6 +158,29 @@ Offered = types.Tool | Defined | types.Json
 """A tool that the client's model may use: a definition, a plain dict of one, or what has one."""
 
 
+class SampleOptions(TypedDict, total=False):
+    """What may be said to a model beside the messages, as in `sampling/createMessage`."""
+
+    max_tokens: int
+    """How long the answer may be (1024)."""
+    system_prompt: str | None
+    """What the model is told before the messages."""
+    model_preferences: types.ModelPreferences | types.Json | None
+    """Which model the server would like."""
+    include_context: Literal["none", "thisServer", "allServers"] | None
+    """Of which servers the client should tell the model."""
+    temperature: float | None
+    """How much chance there is in the answer."""
+    stop_sequences: Iterable[str] | None
+    """Texts at which the answer ends."""
+    metadata: types.Json | None
+    """What the provider of the model is told besides."""
+    tools: Iterable[Offered] | None
+    """The tools that the model may use, as definitions or as `Tool` objects."""
+    tool_choice: types.ToolChoice | types.Json | None
+    """Whether the model may use tools, must, or must not."""
+
+
 class Sample:
     """A question to the client's model.
 
@@ -168,34 +193,13 @@ class Sample:
         DefinitionError: a message is malformed, or tool results do not follow the tool uses that they answer.
     """
 
-    def __init__(
-        self,
-        messages: str | types.SamplingMessage | types.Json | Iterable[types.SamplingMessage | types.Json],
-        *,
-        max_tokens: int = 1024,
-        system_prompt: str | None = None,
-        model_preferences: types.ModelPreferences | types.Json | None = None,
-        include_context: Literal["none", "thisServer", "allServers"] | None = None,
-        temperature: float | None = None,
-        stop_sequences: Iterable[str] | None = None,
-        metadata: types.Json | None = None,
-        tools: Iterable[Offered] | None = None,
-        tool_choice: types.ToolChoice | types.Json | None = None,
-    ) -> None:
-        from dragoman.server.results import wire_object
-
-        self._params = types.CreateMessageRequestParams(
-            _conversation(messages),
-            max_tokens,
-            system_prompt=system_prompt,
-            model_preferences=wire_object(model_preferences, types.ModelPreferences, "model_preferences"),
-            include_context=include_context,
-            temperature=temperature,
-            stop_sequences=None if stop_sequences is None else list(stop_sequences),
-            metadata=metadata,
-            tools=None if tools is None else [_offered(tool) for tool in tools],
-            tool_choice=wire_object(tool_choice, types.ToolChoice, "tool_choice"),
-        )
+    def __init__(self, messages: Messages, **options: Unpack[SampleOptions]) -> None:
+        given: dict[str, Any] = {"max_tokens": 1024, **options}
+        for name, kind in _OBJECTS.items():
+            given[name] = wire_object(given.get(name), kind, name)
+        for name, make in _LISTS.items():
+            given[name] = None if given.get(name) is None else [make(one) for one in given[name]]
+        self._params = types.CreateMessageRequestParams(_conversation(messages), **given)
         needs_tools = self._params.tools is not None or self._params.tool_choice is not None
         self.capabilities: Sequence[Capability] = (("sampling", "tools"),) if needs_tools else (("sampling",),)
 
@@ -211,6 +215,14 @@ class Sample:
     def read(self, raw: Raw) -> types.CreateMessageResult:
         """Return what the answer means."""
         return _decode(raw, types.CreateMessageResult)
+
+
+def _offered(tool: Any) -> types.Tool:
+    return wire_object(getattr(tool, "definition", tool), types.Tool, "A tool for the model")  # type: ignore[no-any-return]
+
+
+_OBJECTS = {"model_preferences": types.ModelPreferences, "tool_choice": types.ToolChoice}
+_LISTS: dict[str, Callable[[Any], Any]] = {"tools": _offered, "stop_sequences": lambda text: text}
 
 
 class ListRoots:
@@ -266,7 +278,7 @@ class InputRequired:
 
 
 def _reader(schema: types.Json) -> Callable[[types.Json], types.Json]:
-    from dragoman.server.schemas import InputSchema
+    from dragoman.schema.compile import InputSchema
 
     checked = InputSchema(schema)
 
@@ -293,15 +305,7 @@ def check_empty(raw: Raw) -> None:
     _decode(raw, types.Result)
 
 
-def _offered(tool: Any) -> types.Tool:
-    from dragoman.server.results import wire_object
-
-    return wire_object(getattr(tool, "definition", tool), types.Tool, "A tool for the model")  # type: ignore[no-any-return]
-
-
 def _conversation(messages: Any) -> list[types.SamplingMessage]:
-    from dragoman.server.results import wire_object
-
     if isinstance(messages, str):
         return [types.SamplingMessage("user", types.TextContent(messages))]
     given = [messages] if isinstance(messages, types.SamplingMessage | Mapping) else messages
@@ -338,8 +342,6 @@ def checked_elicitations(error: UrlElicitationRequired) -> UrlElicitationRequire
     Raises:
         DefinitionError: there are no entries, or one lacks its message or an absolute URL.
     """
-    from dragoman.server.results import wire_object
-
     if not error.elicitations:
         raise DefinitionError("UrlElicitationRequired needs an entry for each page that the user must visit")
     entries = [wire_object(entry, types.ElicitRequestParams, "An elicitation") for entry in error.elicitations]

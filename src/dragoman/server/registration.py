@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, cast, overload
+from typing import Any, TypeVar, Unpack, cast, overload
 
 from dragoman import types
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, MethodAlreadyDefined
 from dragoman.protocol.methods import METHODS
-from dragoman.server import serving
-from dragoman.server.definition import P, R, decorated
-from dragoman.server.hook import Hook
+from dragoman.schema.compile import InputSchema, OutputSchema
+from dragoman.server.binding import Hook
+from dragoman.server.definition import P, R, decorated, options_among
+from dragoman.server.dispatch.handlers import HANDLERS, CustomMethod
 from dragoman.server.instrument import Middleware
-from dragoman.server.prompts import Prompt
+from dragoman.server.prompts import Prompt, PromptOptions
 from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, Definitions, Registry
-from dragoman.server.resources import Resource, ResourceTemplate, resource
-from dragoman.server.schemas import InputSchema, OutputSchema
-from dragoman.server.tools import Tool
+from dragoman.server.resources import Resource, ResourceOptions, ResourceTemplate, resource
+from dragoman.server.tools import Tool, ToolOptions
 
 Function = TypeVar("Function", bound=Callable[..., object])
 OwnTool = TypeVar("OwnTool", bound=Tool[..., Any])
@@ -36,31 +36,15 @@ class Registration:
         self.subscriber: Hook | None = None
         self.unsubscriber: Hook | None = None
         self._roots_hooks: list[Callable[[], Any]] = []
-        self._middleware: list[Middleware] = []
-        self._custom: dict[str, serving.Handler] = {}
-
-    def _offer_changed(self) -> None:
-        """What the server offers follows from what is registered; a server that keeps it makes it anew."""
+        self.middlewares: list[Middleware] = []
+        self.handlers = dict(HANDLERS)
+        """What is called for each method: those of the protocol, and those of the server's own."""
 
     @overload
     def tool(self, function: Callable[P, R], /) -> Tool[P, R]: ...
     @overload
     def tool(
-        self,
-        given_name: str | None = None,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        input_schema: InputSchema | types.Json | None = None,
-        output_schema: OutputSchema | types.Json | None = None,
-        annotations: types.ToolAnnotations | types.Json | None = None,
-        meta: types.Json | None = None,
-        icons: Iterable[types.Icon | types.Json] = (),
-        inline: bool = False,
-        scopes: Sequence[str] = (),
-        wrap_result: bool = True,
+        self, given_name: str | None = None, /, **options: Unpack[ToolOptions]
     ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
     def tool(
         self,
@@ -91,20 +75,7 @@ class Registration:
             DefinitionError: the function cannot be a tool; the message says why.
             ToolNotUnique: there is a tool of that name.
         """
-        options = {
-            "name": name,
-            "title": title,
-            "description": description,
-            "input_schema": input_schema,
-            "output_schema": output_schema,
-            "annotations": annotations,
-            "meta": meta,
-            "icons": icons,
-            "inline": inline,
-            "scopes": scopes,
-            "wrap_result": wrap_result,
-        }
-        return decorated(self._define_tool, given, options)
+        return decorated(self._define_tool, given, options_among(locals(), ToolOptions))
 
     def _define_tool(self, function: Callable[P, R], **options: Any) -> Tool[P, R]:
         return self.add_tool(Tool.define(function, **options))
@@ -113,17 +84,7 @@ class Registration:
     def prompt(self, function: Callable[P, R], /) -> Prompt[P, R]: ...
     @overload
     def prompt(
-        self,
-        given_name: str | None = None,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        arguments: Iterable[types.PromptArgument | types.Json] | None = None,
-        meta: types.Json | None = None,
-        icons: Iterable[types.Icon | types.Json] = (),
-        inline: bool = False,
+        self, given_name: str | None = None, /, **options: Unpack[PromptOptions]
     ) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
     def prompt(
         self,
@@ -148,16 +109,7 @@ class Registration:
         Raises:
             DefinitionError: the function cannot be a prompt; the message says why.
         """
-        options = {
-            "name": name,
-            "title": title,
-            "description": description,
-            "arguments": arguments,
-            "meta": meta,
-            "icons": icons,
-            "inline": inline,
-        }
-        return decorated(self._define_prompt, given, options)
+        return decorated(self._define_prompt, given, options_among(locals(), PromptOptions))
 
     def _define_prompt(self, function: Callable[P, R], **options: Any) -> Prompt[P, R]:
         return self.add_prompt(Prompt.define(function, **options))
@@ -187,19 +139,7 @@ class Registration:
         Raises:
             DefinitionError: the URI or the function's parameters cannot be served.
         """
-        make = resource(
-            uri,
-            name=name,
-            title=title,
-            description=description,
-            mime_type=mime_type,
-            annotations=annotations,
-            size=size,
-            meta=meta,
-            icons=icons,
-            inline=inline,
-            unsafe_paths=unsafe_paths,
-        )
+        make = resource(uri, **options_among(locals(), ResourceOptions))
 
         def register(function: Callable[P, R]) -> Resource[P, R] | ResourceTemplate[P, R]:
             made = make(function)
@@ -221,11 +161,11 @@ class Registration:
         Raises:
             MethodAlreadyDefined: the protocol or this server has a method of that name.
         """
-        if name in self._custom or any(name == known.name for known in METHODS):
+        if name in self.handlers or any(name == known.name for known in METHODS):
             raise MethodAlreadyDefined(f"The method {name!r} is defined already and cannot be replaced")
 
         def register(function: Function) -> Function:
-            self._custom[name] = serving.custom_method(function, name)
+            self.handlers[name] = CustomMethod.define(function, name=name).handle
             self.registry.changed()
             return function
 
@@ -250,7 +190,7 @@ class Registration:
     def on_subscribe(self, function: Function) -> Function:
         """Call a function of `(uri)` when a client asks to be told of a resource (until 2025-11-25)."""
         self.subscriber = Hook(function)
-        self._offer_changed()
+        self.registry.changed()
         return function
 
     def on_unsubscribe(self, function: Function) -> Function:
@@ -280,7 +220,7 @@ class Registration:
                 f"Middleware must be async, and {function!r} is not: write `async def around(request, call_next)` and"
                 " return what call_next() gives"
             )
-        self._middleware.append(cast("Middleware", function))
+        self.middlewares.append(cast("Middleware", function))
         return function
 
     @property
@@ -312,7 +252,7 @@ class Registration:
 
     @resources.setter
     def resources(self, resources: Definitions) -> None:
-        self.registry.replace_resources(resources=resources)
+        self.registry.replace(resources=resources)
 
     @property
     def resource_templates(self) -> list[AnyTemplate]:
@@ -321,7 +261,7 @@ class Registration:
 
     @resource_templates.setter
     def resource_templates(self, templates: Definitions) -> None:
-        self.registry.replace_resources(templates=templates)
+        self.registry.replace(resource_templates=templates)
 
     @overload
     def add_tool(self, tool: OwnTool | type[OwnTool]) -> OwnTool: ...

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from dragoman import types
 from dragoman.errors import DefinitionError, ToolNotUnique
+from dragoman.server.completion import Completable
 from dragoman.server.definition import Definition
 from dragoman.server.listing import Listing
 from dragoman.server.prompts import Prompt
@@ -35,8 +36,14 @@ LISTS = {
 class Registry:
     """The definitions of one server."""
 
-    def __init__(self, require_servable: Callable[[Definition[..., Any]], None] | None = None) -> None:
+    def __init__(
+        self,
+        require_servable: Callable[[Definition[..., Any]], None] | None = None,
+        notify: Callable[[], None] | None = None,
+    ) -> None:
+        """Make one; `require_servable` is asked of each definition, and `notify` is called after each change."""
         self._require_servable = require_servable
+        self._notify = notify
         self.tools: dict[str, AnyTool] = {}
         self.prompts: dict[str, AnyPrompt] = {}
         self.resources: dict[str, AnyResource] = {}
@@ -48,8 +55,6 @@ class Registry:
             "resources/templates/list": _listing(types.ListResourceTemplatesResult, lambda: self.templates),
         }
         self._page_size: PageSize = None
-        self.changes = 0
-        """How often the definitions changed."""
 
     def add_tool(self, given: Any) -> AnyTool:
         """Register a tool: a Tool, a Tool class, or a function."""
@@ -63,55 +68,60 @@ class Registry:
     def add_prompt(self, given: Any) -> AnyPrompt:
         """Register a prompt: a Prompt, a Prompt class, or a function."""
         prompt: AnyPrompt = _made(given, Prompt)
-        return self._add_once(self.prompts, prompt.name, prompt)
+        return self._add(self.prompts, prompt.name, prompt)
 
     def add_resource(self, given: Any) -> AnyResource | AnyTemplate:
         """Register a resource or a template: an object or a class of either."""
         kind = given if isinstance(given, type) else type(given)
         if issubclass(kind, ResourceTemplate):
             template: AnyTemplate = _made(given, ResourceTemplate)
-            return self._add_once(self.templates, template.uri_template, template)
+            return self._add(self.templates, template.uri_template, template)
         resource: AnyResource = _made(given, Resource)
-        return self._add_once(self.resources, resource.uri, resource)
-
-    def _add_once(self, table: dict[str, Kind], key: str, definition: Kind) -> Kind:
-        if key in table:
-            raise DefinitionError(f"{key!r} is registered already")
-        return self._add(table, key, definition)
+        return self._add(self.resources, resource.uri, resource)
 
     def _add(self, table: dict[str, Kind], key: str, definition: Kind) -> Kind:
+        if key in table:
+            raise DefinitionError(f"{key!r} is registered already")
         if self._require_servable is not None:
             self._require_servable(definition)
         table[key] = definition
+        self._watch(definition)
         self.changed()
         return definition
 
-    def replace(self, *, tools: Iterable[Any] | None = None, prompts: Iterable[Any] | None = None) -> None:
-        """Register these tools or prompts in place of those that are there; if one cannot be, nothing changes."""
-        fresh = self._fresh()
-        if tools is not None:
-            for tool in several(tools, "tools"):
-                fresh.add_tool(tool)
-            self.tools = fresh.tools
-        if prompts is not None:
-            for prompt in several(prompts, "prompts"):
-                fresh.add_prompt(prompt)
-            self.prompts = fresh.prompts
-        self.changed()
+    def _watch(self, definition: Definition[..., Any]) -> None:
+        """Hear of completions that a prompt or template is given later."""
+        if isinstance(definition, Completable):
+            definition.completers.watchers.add(self.changed)
 
-    def replace_resources(self, resources: Iterable[Any] | None = None, templates: Iterable[Any] | None = None) -> None:
-        """Register these resources or templates in place of those that are there; if one cannot be, nothing changes."""
-        fresh = self._fresh()
-        for definition in (*several(resources or (), "resources"), *several(templates or (), "resource_templates")):
-            fresh.add_resource(definition)
-        if (resources is None and fresh.resources) or (templates is None and fresh.templates):
+    def extend(
+        self,
+        *,
+        tools: Iterable[Any] = (),
+        prompts: Iterable[Any] = (),
+        resources: Iterable[Any] = (),
+        resource_templates: Iterable[Any] = (),
+    ) -> None:
+        """Register all of these."""
+        for tool in _several(tools, "tools"):
+            self.add_tool(tool)
+        for prompt in _several(prompts, "prompts"):
+            self.add_prompt(prompt)
+        for one in (*_several(resources, "resources"), *_several(resource_templates, "resource_templates")):
+            self.add_resource(one)
+
+    def replace(self, **lists: Iterable[Any]) -> None:
+        """Register these in place of those that their lists have; if one cannot be, nothing changes."""
+        fresh = Registry(self._require_servable)
+        fresh.extend(**lists)
+        if ("resources" not in lists and fresh.resources) or ("resource_templates" not in lists and fresh.templates):
             raise DefinitionError("A URI with variables belongs to `resource_templates`, and any other to `resources`")
-        self.resources = self.resources if resources is None else fresh.resources
-        self.templates = self.templates if templates is None else fresh.templates
+        for name in lists:
+            table = "templates" if name == "resource_templates" else name
+            setattr(self, table, getattr(fresh, table))
+        for definition in self.definitions():
+            self._watch(definition)
         self.changed()
-
-    def _fresh(self) -> Registry:
-        return Registry(self._require_servable)
 
     def definitions(self) -> list[Definition[..., Any]]:
         """Return everything that is registered."""
@@ -130,10 +140,11 @@ class Registry:
         self.changed()
 
     def changed(self) -> None:
-        """Forget what was made of the definitions."""
-        self.changes += 1
+        """Forget what was made of the definitions, and tell the server."""
         for listing in self.listings.values():
             listing.clear()
+        if self._notify is not None:
+            self._notify()
 
     @property
     def has_scopes(self) -> bool:
@@ -170,7 +181,7 @@ def _listing(result: Callable[..., types.PaginatedResult], table: Callable[[], M
     return Listing(result, lambda: [definition.definition for definition in list(table().values())])
 
 
-def several(given: Any, option: str) -> Iterable[Any]:
+def _several(given: Any, option: str) -> Iterable[Any]:
     """Return what an author gave for a list.
 
     Raises:

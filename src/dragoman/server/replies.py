@@ -6,13 +6,49 @@ import asyncio
 from contextlib import suppress
 from typing import NoReturn
 
+from msgspec.structs import astuple
+
 from dragoman import types
 from dragoman.auth.identity import Denial
-from dragoman.errors import InvalidRequest
-from dragoman.protocol import jsonrpc, sse
-from dragoman.protocol.exchange import BAD_REQUEST, Acceptable
-from dragoman.server.http_session import SessionRefused
+from dragoman.errors import DragomanError, InvalidRequest
+from dragoman.protocol import eras, sse
+from dragoman.protocol.exchange import BAD_REQUEST, Acceptable, Rejection
 from dragoman.transports.exchange import JSON_HEADERS, Exchange, Header
+
+
+class Refused(DragomanError):
+    """What is not served: an HTTP status, the reason, further headers, and the request, if it is one."""
+
+    def __init__(
+        self,
+        status: int,
+        error: Exception,
+        request: eras.Request | None = None,
+        *,
+        id: types.RequestId | None = None,
+        method: str | None = None,
+        null_id: bool = False,
+        headers: tuple[Header, ...] = (),
+        caller: eras.Caller | None = None,
+        place: str | None = None,
+    ) -> None:
+        super().__init__(str(error))
+        self.status = status
+        self.error = error
+        self.id = id if request is None else request.id
+        self.method = method if request is None else request.method.name
+        """What was asked for, where hooks are to know of it."""
+        self.null_id = null_id
+        self.headers = headers
+        self.caller = caller
+        self.place = place
+        """Where the server itself failed, if it did: the reason is reported and not said."""
+
+    @classmethod
+    def of(cls, rejection: Rejection) -> Refused:
+        """Return what the protocol rejects."""
+        status, error, id, null_id, method = astuple(rejection)
+        return cls(status, error, id=id, method=method, null_id=null_id)
 
 
 async def settle() -> None:
@@ -28,21 +64,14 @@ def refuse_repeated(header: str) -> NoReturn:
     """Refuse a header that must come once.
 
     Raises:
-        SessionRefused: always.
+        Refused: always.
     """
-    raise SessionRefused(BAD_REQUEST, InvalidRequest(f"The header {header} is repeated; send it once"))
+    raise Refused(BAD_REQUEST, InvalidRequest(f"The header {header} is repeated; send it once"))
 
 
 def challenge(denial: Denial) -> Header:
     """Return the header that says how to authorize."""
     return b"www-authenticate", denial.challenge.encode("latin-1", "replace")
-
-
-def in_use(id: types.RequestId) -> bytes:
-    """Return the refusal of a request whose id another one has."""
-    return jsonrpc.encode_error(
-        id, InvalidRequest(f"The request id {id!r} is in use by a request that is still served")
-    )
 
 
 async def answer(exchange: Exchange, taken: Acceptable, status: int, data: bytes) -> None:

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from types import CoroutineType
 from typing import Any, ClassVar
 
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import DefinitionError, ResourceNotFound
+from dragoman.errors import DefinitionError, ResourceNotFound, RpcError
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.uritemplate import UriTemplate
+from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.call import Call
-from dragoman.server.completion import Completer, Completers
-from dragoman.server.definition import Definition, P, Parameters, R, Returned, settled_value, snake_case
+from dragoman.server.completion import Completable, Completer, Completers
+from dragoman.server.definition import (
+    Definition,
+    DefinitionOptions,
+    Listed,
+    P,
+    Parameters,
+    R,
+    Returned,
+    options_among,
+    snake_case,
+)
 from dragoman.server.questions import InputRequired
 from dragoman.server.results import resource_result, wire_object
-from dragoman.server.signature import ArgumentsRejected
 
 _DRIVE = re.compile(r"[A-Za-z]:/")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.+", re.DOTALL)
@@ -48,23 +57,15 @@ class _Readable(Definition[Parameters, Returned]):
     def read(self, *_: Any, **__: Any) -> Any:
         """What the resource holds; a class defines it, and without it the resource is empty."""
 
-    def _listed_annotations(self) -> types.Annotations | None:
-        found = wire_object(self.annotations, types.Annotations, f"The annotations of {self.name!r}")
-        return found if isinstance(found, types.Annotations) else None
+    def _described(self, kind: Callable[..., Listed], **fields: Any) -> Listed:
+        annotations = wire_object(self.annotations, types.Annotations, f"The annotations of {self.name!r}")
+        return super()._described(kind, mime_type=self.mime_type, annotations=annotations, **fields)
 
-    def run(self, call: Call, uri: str, variables: Raw) -> Any:
-        """Read the resource; the outcome is a result, or a coroutine that gives it."""
-        outcome = self.invoke(call, variables)
-        return self._settle(outcome, uri) if isinstance(outcome, CoroutineType) else self._result(outcome, uri)
-
-    async def _settle(self, outcome: CoroutineType[Any, Any, Any], uri: str) -> Any:
-        return self._result(await settled_value(outcome), uri)
-
-    def _result(self, value: Any, uri: str) -> Any:
-        return value if isinstance(value, InputRequired) else resource_result(value, uri, self.mime_type)
-
-
-_NO_VARIABLES = Raw(b"{}")
+    def result(self, call: Call, value: object) -> object:
+        """Return what the function read as a result, or as the questions that it asks."""
+        if isinstance(value, InputRequired):
+            return value
+        return resource_result(value, call.request.params.uri, self.mime_type)
 
 
 class Resource(_Readable[Parameters, Returned]):
@@ -92,17 +93,7 @@ class Resource(_Readable[Parameters, Returned]):
                 f"The resource {self.name!r} needs an absolute URI such as config://app, not {self.uri!r}"
             )
         self._refuse_parameters()
-        self.definition = types.Resource(
-            name=self.name,
-            title=self.title,
-            description=self.description,
-            icons=self._listed_icons(),
-            meta=self.meta,
-            uri=self.uri,
-            mime_type=self.mime_type,
-            annotations=self._listed_annotations(),
-            size=self.size,
-        )
+        self.definition = self._described(types.Resource, uri=self.uri, size=self.size)
 
     def _refuse_parameters(self) -> None:
         if self.signature.parameters:
@@ -112,20 +103,16 @@ class Resource(_Readable[Parameters, Returned]):
                 f" URI as {{{self.signature.parameters[0].name}}}, or remove them"
             )
 
-    def complete(self, variable: str) -> Callable[[Completer], Completer]:
+    def complete(self, argument: str) -> Callable[[Completer], Completer]:
         """Refuse to complete a variable, as a fixed URI has none; a resource may be of either kind.
 
         Raises:
             DefinitionError: always.
         """
-        raise DefinitionError(f"The resource {self.uri!r} has no variable {variable!r} to complete: its URI is fixed")
-
-    def read_at(self, call: Call, uri: str) -> Any:
-        """Read the resource."""
-        return self.run(call, uri, _NO_VARIABLES)
+        raise DefinitionError(f"The resource {self.uri!r} has no variable {argument!r} to complete: its URI is fixed")
 
 
-class ResourceTemplate(_Readable[Parameters, Returned]):
+class ResourceTemplate(Completable, _Readable[Parameters, Returned]):
     """Resources whose URIs follow an RFC 6570 template: its variables are the function's parameters.
 
     Example:
@@ -148,23 +135,14 @@ class ResourceTemplate(_Readable[Parameters, Returned]):
 
     def _compile(self) -> None:
         self.template = UriTemplate(self.uri_template)
-        self._completers = Completers()
+        self.completers = Completers(f"template {self.uri_template!r}", self.template.variables)
         self._compare_variables()
         self._many_segments = {
             name
             for expression in re.findall(r"\{([+#?&][^}]*)\}", self.uri_template)
             for name in expression[1:].split(",")
         }
-        self.definition = types.ResourceTemplate(
-            name=self.name,
-            title=self.title,
-            description=self.description,
-            icons=self._listed_icons(),
-            meta=self.meta,
-            uri_template=self.uri_template,
-            mime_type=self.mime_type,
-            annotations=self._listed_annotations(),
-        )
+        self.definition = self._described(types.ResourceTemplate, uri_template=self.uri_template)
 
     def _compare_variables(self) -> None:
         variables = set(self.template.variables)
@@ -175,19 +153,6 @@ class ResourceTemplate(_Readable[Parameters, Returned]):
                 f"The variables of {self.uri_template!r} are {sorted(variables)}, but its function takes"
                 f" {sorted(taken)}; name them alike"
             )
-
-    @property
-    def completers(self) -> Completers:
-        """The completions of the template's variables."""
-        return self._completers
-
-    def complete(self, variable: str) -> Callable[[Completer], Completer]:
-        """Complete a variable of the template by the decorated function.
-
-        Raises:
-            DefinitionError: the template has no such variable.
-        """
-        return self._completers.decorator(variable, self.template.variables, f"template {self.uri_template!r}")
 
     def match(self, uri: str) -> Raw | None:
         """Return the variables of a URI as arguments, or None when it does not follow the template."""
@@ -203,16 +168,22 @@ class ResourceTemplate(_Readable[Parameters, Returned]):
             return "/" not in value and value not in {"..", "."}
         return not value.startswith("/") and not _DRIVE.match(value) and ".." not in value.split("/")
 
-    def read_at(self, call: Call, uri: str, variables: Raw) -> Any:
-        """Read the resource at a URI that matched.
+    def _refusal(self, call: Call, rejected: ArgumentsRejected) -> RpcError:  # noqa: ARG002
+        # A variable of the wrong type for the function: no resource has such a URI.
+        return ResourceNotFound(call.request.params.uri)
 
-        Raises:
-            ResourceNotFound: a variable is of the wrong type for the function.
-        """
-        try:
-            return self.run(call, uri, variables)
-        except ArgumentsRejected:
-            raise ResourceNotFound(uri) from None
+
+class ResourceOptions(DefinitionOptions, total=False):
+    """The options of a resource or template that is made of a function."""
+
+    mime_type: str | None
+    """What kind of content it has."""
+    annotations: types.Annotations | types.Json | None
+    """Hints for clients: for whom it is, and how important."""
+    size: int | None
+    """How many bytes it has; for a fixed URI alone."""
+    unsafe_paths: bool
+    """Let variables of a template hold paths that climb out."""
 
 
 def resource(
@@ -245,19 +216,11 @@ def resource(
     """
     if not isinstance(uri, str):
         raise _without_uri(uri)
-    shared: dict[str, Any] = {
-        "name": name,
-        "title": title,
-        "description": description,
-        "mime_type": mime_type,
-        "annotations": annotations,
-        "meta": meta,
-        "icons": icons,
-        "inline": inline,
-    }
+    options = options_among(locals(), ResourceOptions)
+    del options["size" if "{" in uri else "unsafe_paths"]
     if "{" in uri:
-        return lambda function: ResourceTemplate.define(function, uri_template=uri, unsafe_paths=unsafe_paths, **shared)
-    return lambda function: Resource.define(function, uri=uri, size=size, **shared)
+        return lambda function: ResourceTemplate.define(function, uri_template=uri, **options)
+    return lambda function: Resource.define(function, uri=uri, **options)
 
 
 def _without_uri(given: Any) -> DefinitionError:

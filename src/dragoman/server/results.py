@@ -17,7 +17,7 @@ from msgspec import UNSET, Struct, UnsetType, structs
 
 from dragoman import types
 from dragoman.errors import DefinitionError
-from dragoman.server.shapes import encode_hook
+from dragoman.schema.python.shapes import encode_hook
 from dragoman.types.content import Block
 
 _TEXTUAL = ("text/", "application/json", "application/xml", "application/yaml")

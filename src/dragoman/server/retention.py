@@ -58,7 +58,7 @@ def _first(streams: Iterable[EventStream], newest: EventStream) -> EventStream |
 class SessionStreams:
     """The streams of one session, by their names."""
 
-    def __init__(self, mint: Callable[[], str], whole: Retention) -> None:
+    def __init__(self, mint: Callable[[], object], whole: Retention) -> None:
         self.size = 0
         self._mint = mint
         self._whole = whole
@@ -76,10 +76,10 @@ class SessionStreams:
 
     def keep(self, stream: EventStream) -> str:
         """Keep a stream, and return its name; a stream that has ended is forgotten when there are too many."""
-        name = self._mint()
+        name = str(self._mint())
         self._named[name] = stream
         if len(self._named) > MOST_STREAMS:
-            ended = [kept for kept in self if kept.finished]
+            ended = [kept for kept in self if kept.is_finished]
             oldest = next((kept for kept in ended if kept.is_delivered), ended[0] if ended else None)
             if oldest is not None:
                 self.forget(oldest)
@@ -87,13 +87,13 @@ class SessionStreams:
 
     def forget(self, stream: EventStream) -> None:
         """Keep a stream no longer: nobody can come back to it."""
-        if stream.is_named:
-            self._named.pop(stream.name, None)
+        if stream.kept_as:
+            self._named.pop(stream.kept_as, None)
             self._let_go(stream)
 
     def drop(self, stream: EventStream) -> None:
         """Drop the events of a stream; one that has ended is forgotten."""
-        if stream.finished:
+        if stream.is_finished:
             self.forget(stream)
         else:
             self._let_go(stream)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from dragoman.errors import InternalError
-from dragoman.protocol import jsonrpc
 from dragoman.server.call import Call
+from dragoman.server.dispatch.runner import refusal
 from dragoman.server.http_session import SessionChannel
 from dragoman.server.post import PostChannel
 
@@ -41,4 +41,4 @@ class Served(set[Call]):
 
 async def answer_stopped(call: Call, channel: PostChannel | SessionChannel) -> None:
     """Send the error in place of a handler that is not waited for."""
-    await channel.stop(jsonrpc.encode_error(call.request.id, STOPPED))
+    await channel.stop(refusal(call.server, STOPPED, call.request.id))

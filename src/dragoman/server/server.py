@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import msgspec
 
 from dragoman import types
-from dragoman.config import PROCESS, Configuration, is_async
-from dragoman.errors import DefinitionError, InternalError, RpcError, ToolError
+from dragoman.config import PROCESS, Configuration
+from dragoman.errors import DefinitionError
 from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits, encode
 from dragoman.protocol.listen import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.protocol.methods import METHODS, Method
-from dragoman.protocol.versions import Version
-from dragoman.server import serving
-from dragoman.server.asking import explanation
-from dragoman.server.call import Call
+from dragoman.runtime.callables import invoke
+from dragoman.server.call import ELICITATION_COMPLETE, Call
 from dragoman.server.capabilities import Declaration, Given, served_capabilities
-from dragoman.server.completion import Completers
 from dragoman.server.definition import Definition
+from dragoman.server.dispatch.handlers import HANDLERS
 from dragoman.server.identity import Identity, implementation, require_text
-from dragoman.server.instrument import chained, observed, readable
+from dragoman.server.instrument import readable
 from dragoman.server.registration import Registration
-from dragoman.server.registry import Definitions, PageSize, Registry, several
+from dragoman.server.registry import Definitions, PageSize, Registry
 from dragoman.server.settings import Settings
-from dragoman.server.telling import Audience, is_wanted
+from dragoman.server.telling import Audience, Listener, is_wanted
 
 if TYPE_CHECKING:
     from dragoman.protocol.tokens import KeyRing
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from dragoman.server.views import Headers, HttpReply
     from dragoman.stores import Store
     from dragoman.transports.asgi import AsgiApp
+    from dragoman.transports.contract import Sink
     from dragoman.transports.wsgi import Environ, WsgiApp
 
 
@@ -90,24 +90,24 @@ class Server(Identity, Registration):
         self._strict_arguments = strict_arguments
         self.limits = _limits(max_message_bytes)
         self._configuration = _checked_configuration(configuration)
-        self._settings = self._put_together(self._configuration)
-        Registration.__init__(self, Registry(self._require_carried))
+        self.settings = self._put_together(self._configuration)
+        """The configuration of this server and of the process, put together."""
+        Registration.__init__(self, Registry(self._require_carried, self._renew))
         self.audience = Audience()
-        self.registry.page_size = page_size
         self._background: set[Any] = set()
         self._secret = secret
         self._key_ring: KeyRing | None = None
         self._declaration = Declaration(capabilities)
         self._warned = False
-        self._cache_hints = _cache_hints(ttl_ms, cache_scope)
-        self._offer: _Compiled | None = None
-        self._require_carried_itself(self._settings)
-        for tool in several(tools, "tools"):
-            self.registry.add_tool(tool)
-        for prompt in several(prompts, "prompts"):
-            self.registry.add_prompt(prompt)
-        for definition in (*several(resources, "resources"), *several(resource_templates, "resource_templates")):
-            self.registry.add_resource(definition)
+        self.cache_hints = _cache_hints(ttl_ms, cache_scope)
+        self._require_carried_itself(self.settings)
+        self._renewing = Lock()
+        self._offered: tuple[Any, ...] = ()
+        self.offer: eras.Offer
+        """The versions and methods that are served."""
+        self.registry.page_size = page_size
+        PROCESS.watchers.add(self._renew)
+        self.registry.extend(tools=tools, prompts=prompts, resources=resources, resource_templates=resource_templates)
 
     def __repr__(self) -> str:
         registry = self.registry
@@ -151,16 +151,8 @@ class Server(Identity, Registration):
         self._require_carried_itself(settings)
         for definition in self.registry.definitions():
             settings.require_definition_carried(definition)
-        self._configuration, self._settings, self._offer = configuration, settings, None
-
-    @property
-    def settings(self) -> Settings:
-        """The configuration of this server and of the process, put together."""
-        settings = self._settings
-        if settings.defaults is not PROCESS.configuration:
-            settings = self._settings = self._put_together(self._configuration)
-            self._offer = None
-        return settings
+        self._configuration = configuration
+        self._renew()
 
     def _put_together(self, configuration: Configuration) -> Settings:
         return Settings.of(configuration, PROCESS.configuration, strict_arguments=self._strict_arguments)
@@ -176,8 +168,20 @@ class Server(Identity, Registration):
         settings.require_carried(f"The server {self.name!r}", self._info)
         settings.require_carried(f"What the server {self.name!r} declares", self._declaration.given)
 
-    def _offer_changed(self) -> None:
-        self._offer = None
+    def _renew(self) -> None:
+        """Make anew what follows from what is registered and configured; any thread may register."""
+        with self._renewing:
+            self.settings = self._put_together(self._configuration)
+            completes = self.completer is not None or self.registry.completes
+            facts = (self._declaration, completes, self.subscriber is not None, self.settings.versions, *self.handlers)
+            if facts == self._offered:
+                return
+            derived = served_capabilities(completes=completes, subscribes=self.subscriber is not None)
+            self._capabilities = self._declaration.over(derived)
+            served = [method for method in METHODS if method.name in HANDLERS]
+            custom = [Method(name=name, result=types.Result) for name in self.handlers if name not in HANDLERS]
+            self.offer = eras.Offer.of(self._capabilities, self.settings.versions, (*served, *custom))
+            self._offered = facts
 
     @property
     def capabilities(self) -> types.ServerCapabilities:
@@ -192,7 +196,7 @@ class Server(Identity, Registration):
         Raises:
             DefinitionError: by setting it, for a capability that does not exist or that a pinned version lacks.
         """
-        return self._compiled().capabilities
+        return self._capabilities
 
     @capabilities.setter
     def capabilities(self, given: Given) -> None:
@@ -202,37 +206,11 @@ class Server(Identity, Registration):
         except DefinitionError:
             self._declaration = before
             raise
-        self._warned, self._offer = False, None
+        self._warned = False
+        self._renew()
 
-    @property
-    def offer(self) -> eras.Offer:
-        """The versions and methods that are served."""
-        compiled = self._offer
-        if (
-            compiled is not None
-            and self._settings.defaults is PROCESS.configuration
-            and compiled.changes == self.registry.changes + Completers.changes
-        ):
-            return compiled.offer
-        return self._compiled().offer
-
-    def _compiled(self) -> _Compiled:
-        settings = self.settings
-        compiled = self._offer
-        changes = self.registry.changes + Completers.changes
-        if compiled is None or compiled.changes != changes:
-            completes = self.completer is not None or self.registry.completes
-            derived = served_capabilities(completes=completes, subscribes=self.subscriber is not None)
-            capabilities = self._declaration.over(derived)
-            self._warn_of_unserved()
-            served = [method for method in METHODS if method.name in serving.HANDLERS]
-            custom = [Method(name=name, result=types.Result) for name in self._custom]
-            offer = eras.Offer.of(capabilities, settings.versions, (*served, *custom))
-            compiled = _Compiled(changes, capabilities, offer)
-            self._offer = compiled
-        return compiled
-
-    def _warn_of_unserved(self) -> None:
+    def warn_of_unserved(self) -> None:
+        """Warn the author, once, of what is registered and not declared."""
         unserved = self._declaration.unserved(self.registry)
         if unserved and not self._warned:
             import logging
@@ -245,23 +223,6 @@ class Server(Identity, Registration):
                 " and ".join(unserved),
             )
 
-    def serve(self, call: Call) -> Any:
-        """Serve a request; the outcome is the sealed result, or a coroutine that gives it.
-
-        Raises:
-            RpcError: the request is refused.
-        """
-        name = call.request.method.name
-        handler = serving.HANDLERS.get(name) or self._custom[name]
-        settings = self._settings if self._settings.defaults is PROCESS.configuration else self.settings
-        call.settings = settings
-        if self._middleware or settings.is_observed:
-            return self._serve_observed(call, handler, settings.configuration)
-        return handler(self, call)
-
-    async def _serve_observed(self, call: Call, handler: serving.Handler, configuration: Configuration) -> Any:
-        return await observed(self, call, chained(self, call, handler, self._middleware), configuration)
-
     @property
     def key_ring(self) -> KeyRing:
         """The keys that seal what comes back from clients."""
@@ -273,7 +234,7 @@ class Server(Identity, Registration):
 
     def has_method(self, name: str) -> bool:
         """Tell whether the server has a method of its own by that name."""
-        return name in self._custom
+        return name in self.handlers and name not in HANDLERS
 
     def notified(self, method: str) -> None:
         """Take a notification that a client sent."""
@@ -284,11 +245,9 @@ class Server(Identity, Registration):
     def _run_in_background(self, function: Callable[[], Any], notification: str) -> None:
         import asyncio
 
-        from dragoman.runtime.offload import offload
-
         async def run() -> None:
             try:
-                await (function() if is_async(function) else offload(function))
+                await invoke(function)
             except Exception as error:
                 self.report(error, None, {"notification": notification})
 
@@ -305,11 +264,7 @@ class Server(Identity, Registration):
         """
         is_wanted(self, level, None)
         encode(data)
-        for listener in self.audience.members():
-            try:
-                listener.log(level, data, logger)
-            except Exception as error:
-                self.report(error, None, {"notification": "notifications/message"})
+        self._tell_each("notifications/message", lambda member: member.log(level, data, logger))
 
     def notify_tools_list_changed(self) -> None:
         """Tell every client, from any thread, that the tools changed."""
@@ -337,51 +292,17 @@ class Server(Identity, Registration):
 
         Only the client that was given this id, by `ctx.elicit_url` or `UrlElicitationRequired`, is told, and only once.
         """
-        for connection in self.audience.members():
-            try:
-                connection.complete_elicitation(elicitation_id)
-            except Exception as error:
-                self.report(error, None, {"notification": "notifications/elicitation/complete"})
+        self._tell_each(ELICITATION_COMPLETE, lambda member: member.complete_elicitation(elicitation_id))
 
     def _tell(self, method: str, uri: str | None = None) -> None:
-        for connection in self.audience.members():
+        self._tell_each(method, lambda member: member.tell(method, uri))
+
+    def _tell_each(self, notification: str, tell: Callable[[Listener], None]) -> None:
+        for member in self.audience.members():
             try:
-                connection.tell(method, uri)
+                tell(member)
             except Exception as error:
-                self.report(error, None, {"notification": method})
-
-    def seal(self, result: types.Result, call: Call) -> types.Result:
-        """Return a result as the caller's version carries it."""
-        return self.seal_for(result, call.request.caller.version)
-
-    def seal_for(self, result: types.Result, version: Version) -> types.Result:
-        """Return a result as a version carries it, with the server's cache hints where it has none."""
-        if version.stateless and isinstance(result, types.CacheableResult):
-            result = self._with_cache_hints(result)
-        return eras.seal(result, version, self.info_bytes)
-
-    def seal_value(self, value: Any, version: Version) -> Any:
-        """Return what a method of the server's own gave back as a version carries it."""
-        return eras.seal_value(value, version, self.info_bytes)
-
-    def _with_cache_hints(self, result: types.CacheableResult) -> types.CacheableResult:
-        # A copy: an author may give the same result every time.
-        ttl_ms, cache_scope = self._cache_hints
-        return msgspec.structs.replace(
-            result,
-            ttl_ms=ttl_ms if result.ttl_ms is None else result.ttl_ms,
-            cache_scope=cache_scope if result.cache_scope is None else result.cache_scope,
-        )
-
-    def refusal(self, error: BaseException, call: Call | None) -> RpcError:
-        """Return the error to answer with; what was not meant for the client is reported and not said."""
-        said = str(error) if isinstance(error, ToolError) else None if call is None else explanation(call, error)
-        if said is not None:
-            error = InternalError(said)
-        elif not isinstance(error, RpcError):
-            self.report(error, call)
-            error = InternalError("Internal error")
-        return error if call is None else eras.seal_error(error, call.request.caller.version)
+                self.report(error, None, {"notification": notification})
 
     def report(self, error: BaseException, call: Call | None, info: dict[str, Any] | None = None) -> None:
         """Tell the reporter, or else the log, of an error that nobody else will hear of; this itself never fails."""
@@ -399,11 +320,12 @@ class Server(Identity, Registration):
             except BaseException:
                 logger.exception("The exception reporter failed on an error in %s", where)
 
-    def connect(self, send: Callable[[bytes], None]) -> Connection:
-        """Serve one duplex connection: messages come in by `receive` and go out by `send`."""
+    def connect(self, send: Callable[[bytes], None] | Sink) -> Connection:
+        """Serve one duplex connection: messages come in by `receive` and go out by `send`, a function or a sink."""
         from dragoman.server.connection import Connection
+        from dragoman.transports.contract import FunctionSink
 
-        return Connection(self, send)
+        return Connection(self, FunctionSink(send) if callable(send) else send)
 
     @overload
     def run(self, transport: Literal["stdio"] = "stdio") -> None: ...
@@ -518,7 +440,7 @@ class Server(Identity, Registration):
 
     async def handle_json_async(self, body: bytes | str, server_context: object = None) -> bytes | None:
         """Answer one JSON-RPC message; None for what is not answered."""
-        from dragoman.server.connection import answer
+        from dragoman.server.alone import answer
 
         # A lone surrogate becomes bytes that are not UTF-8, which is answered as such.
         data = body.encode(errors="surrogatepass") if isinstance(body, str) else body
@@ -541,14 +463,6 @@ class Server(Identity, Registration):
     def handle(self, message: types.Json, server_context: object = None) -> types.Json | None:
         """Answer one parsed JSON-RPC message, blocking; None for what is not answered."""
         return _parsed(self.handle_json(encode(message), server_context))
-
-
-class _Compiled(msgspec.Struct, frozen=True):
-    """What follows from all that is registered, and after how many changes."""
-
-    changes: int
-    capabilities: types.ServerCapabilities
-    offer: eras.Offer
 
 
 def _checked_configuration(configuration: Configuration | None) -> Configuration:

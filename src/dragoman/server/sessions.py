@@ -17,7 +17,7 @@ from dragoman.protocol.exchange import BAD_REQUEST, NOT_FOUND
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.tokens import SessionTokens
 from dragoman.server.holders import Holders, holder_name
-from dragoman.server.http_session import HttpSession, SessionRefused, SharedSession
+from dragoman.server.http_session import SESSION_LIFE, HttpSession, SessionRefused, SharedSession
 from dragoman.server.retention import MOST_BYTES, Retention
 from dragoman.server.workers import Changed, Ended, Read, Remembered, Said, Sent, Sought, Workers
 from dragoman.stores import State
@@ -154,7 +154,7 @@ class Sessions:
         if self._wall_clock() > session.expires_at:
             return None
         session.last_used = now
-        session.is_used = True
+        session.state = SESSION_LIFE[session.state, "use"]
         self._known.move_to_end(id)
         session.holder.sessions.move_to_end(id)
         return session
@@ -239,7 +239,7 @@ class Sessions:
         data = session.data
         assert data.id is not None
         self._remove(data.id)
-        if session.is_used:
+        if session.state != "new":
             if sum(map(len, data.followed)) > LONGEST_SET_ASIDE:
                 data.followed.clear()
             _remember(self._set_aside, data.id, data, MOST_SET_ASIDE)

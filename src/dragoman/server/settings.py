@@ -18,7 +18,6 @@ from dragoman.server.definition import Definition
 class Settings(Struct, frozen=True):
     """What follows from the configuration of a server and the defaults that it was put over."""
 
-    defaults: Configuration
     configuration: Configuration
     pinned: Version | None
     is_observed: bool
@@ -38,7 +37,6 @@ class Settings(Struct, frozen=True):
         """
         merged = own.over(defaults)
         return cls(
-            defaults,
             merged,
             _pinned(merged.protocol_version),
             merged.around_request is not None or merged.instrumentation_callback is not None,

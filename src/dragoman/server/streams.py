@@ -1,17 +1,38 @@
-"""The events of a session's streams, which outlive the connections that they are read by."""
+"""The events of a session's streams, which outlive the connections that they are read by.
+
+The states of a stream tell two things: whether an exchange reads it, and whether its last event was added.
+
+    idle      --attach-->  read            --detach-->  idle           events may follow
+    idle      --finish-->  finished
+    read      --finish-->  finishing                                   the reader is to be given the last event
+    finishing --detach-->  finished        --attach-->  finishing      a client came back for the rest
+"""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 from dragoman.protocol import sse
 from dragoman.protocol.sse import EventId
+from dragoman.protocol.states import Transitions
 from dragoman.server.retention import STREAM_BYTES, SessionStreams
 from dragoman.stores import EventLog, Store
 from dragoman.transports.exchange import Exchange
 
 RETRY_MILLISECONDS = 1000
 PART_SECONDS = 1.0
+
+
+StreamLife = Literal["idle", "read", "finishing", "finished"]
+STREAM_LIFE: Transitions[StreamLife, Literal["attach", "detach", "finish"]] = Transitions(
+    {
+        "idle": {"attach": "read", "finish": "finished"},
+        "read": {"detach": "idle", "finish": "finishing"},
+        "finishing": {"detach": "finished"},
+        "finished": {"attach": "finishing"},
+    }
+)
 
 
 class EventStream:
@@ -22,19 +43,17 @@ class EventStream:
     have an event, and are given no name, by which they could be found.
     """
 
-    is_empty = True
-    """Whether nothing was ever added."""
-    finished = False
+    state: StreamLife = "idle"
     reader: Exchange | None = None
-
-    is_named = False
+    sequence = 0
+    """The number of the last event; 0 if nothing was ever added."""
+    kept_as = ""
+    """Its name, once it has one, by which a client can come back to it."""
     size = 0
     """How many bytes are kept of it."""
     is_waiting = False
     """Whether it was found to wait for its client when room was needed."""
 
-    _name = ""
-    _sequence = 0
     _written = 0
     _delivered = 0
     _first = 0
@@ -51,23 +70,27 @@ class EventStream:
         self._primes = primes
 
     @property
+    def is_finished(self) -> bool:
+        """Whether the last event was added."""
+        return self.state in ("finishing", "finished")
+
+    @property
     def name(self) -> str:
         """What it is called, from when it is first asked for."""
-        if not self.is_named:
-            self.is_named = True
-            self._name = self._streams.keep(self)
-        return self._name
+        if not self.kept_as:
+            self.kept_as = self._streams.keep(self)
+        return self.kept_as
 
     @property
     def is_delivered(self) -> bool:
         """Whether every event was written to a client."""
-        return self._delivered == self._sequence
+        return self._delivered == self.sequence
 
     @property
     def may_go(self) -> bool:
         """Whether nobody is about to be given its events, or is being given them."""
         is_writing = self._writing is not None and self._writing.locked()
-        return self.reader is None or (self._written == self._sequence and not is_writing)
+        return self.reader is None or (self._written == self.sequence and not is_writing)
 
     def attach(
         self, exchange: Exchange, after: int | None = None, *, let_go: asyncio.Future[None] | None = None
@@ -78,11 +101,12 @@ class EventStream:
         """
         if self.reader is not None:
             self.detach()
-        self._written = self._sequence if after is None else min(after, self._sequence)
+        self._written = self.sequence if after is None else min(after, self.sequence)
         if self._primes and after is None:
             self._first = self._written
             exchange.opening = self.opening
         exchange.on_gone = self.detach
+        self.state = STREAM_LIFE[self.state, "attach"]
         self.reader = exchange
         self._let_go = let_go
         if exchange.gone:  # and does not tell so again
@@ -97,6 +121,7 @@ class EventStream:
         reader = self.reader
         if reader is None:
             return
+        self.state = STREAM_LIFE[self.state, "detach"]
         self.reader = reader.on_gone = reader.opening = None
         if self._let_go is not None:
             if not self._let_go.done():
@@ -113,15 +138,15 @@ class EventStream:
 
     def add(self, message: bytes, *, last: bool = False) -> None:
         """Add a message to the stream, to be written soon; nothing follows the last."""
-        if self.finished:
+        if self.is_finished:
             return
-        self.is_empty = False
-        self._sequence += 1
+        self.sequence += 1
         log = self._log
         if log is None:
             log = self._log = self._store.event_log(self.name)
-        log.append(self._sequence, sse.encode(message, id=EventId(self.name, self._sequence).encode()))
-        self.finished = last
+        log.append(self.sequence, sse.encode(message, id=EventId(self.name, self.sequence).encode()))
+        if last:
+            self.state = STREAM_LIFE[self.state, "finish"]
         before, self.size = self.size, log.size + STREAM_BYTES
         self._streams.grown(self, self.size - before)
         if self.reader is not None and (self._flushing is None or self._flushing.done()):
@@ -135,21 +160,21 @@ class EventStream:
 
     async def flush(self) -> None:
         """Write to the reader what it has not got yet; the last message lets it go."""
-        if self.is_empty:
+        if not self.sequence:
             return
         if self._writing is None:
             self._writing = asyncio.Lock()
         async with self._writing:
-            while self.reader is not None and (self._written < self._sequence or self.finished):
-                reader, last, log = self.reader, self.finished, self._log
+            while self.reader is not None and (self._written < self.sequence or self.state == "finishing"):
+                reader, last, log = self.reader, self.state == "finishing", self._log
                 missed = None if log is None else log.after(self._written)
-                self._written = self._sequence
+                self._written = self.sequence
                 await reader.stream(b"" if missed is None else await missed, last=last)
                 if not reader.gone:
                     self._delivered = self._written
                 if last and self.reader is reader:
                     self.detach()
-            if self.is_waiting and self._delivered == self._sequence:
+            if self.is_waiting and self._delivered == self.sequence:
                 self._streams.delivered(self)
 
     async def let_go(self) -> None:

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, Unpack, overload
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman import types
-from dragoman.errors import DefinitionError, ToolError, ValidationError
+from dragoman.errors import DefinitionError, InternalError, ValidationError
+from dragoman.protocol.fields import wrap
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import encode
+from dragoman.schema.coerce import coerce
+from dragoman.schema.compile import InputSchema, OutputSchema
+from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.call import Call
-from dragoman.server.definition import Definition, P, Parameters, R, Returned, check_name, decorated
+from dragoman.server.definition import (
+    Definition,
+    DefinitionOptions,
+    P,
+    Parameters,
+    R,
+    Returned,
+    decorated,
+    options_among,
+)
 from dragoman.server.outputs import Output
 from dragoman.server.results import ToolResult, wire_object
-from dragoman.server.schemas import InputSchema, OutputSchema
-from dragoman.server.shapes import Shape
-from dragoman.server.signature import ArgumentsRejected
 
 _NO_ARGUMENTS = Raw(b"{}")
 _NULL = Raw(b"null")
@@ -57,25 +67,23 @@ class Tool(Definition[Parameters, Returned]):
         raise TypeError(f"{type(self).__name__} must define a method `call`")
 
     def _compile(self) -> None:
-        check_name(self.name, _NAME, "use 1 to 128 letters, digits, underscores, hyphens and dots")
+        if not _NAME.fullmatch(self.name):
+            remedy = "use 1 to 128 letters, digits, underscores, hyphens and dots"
+            raise DefinitionError(f"The name {self.name!r} is not allowed: {remedy}")
         self._given_schema = _schema(self.input_schema, InputSchema)
         self._whole = None if self._given_schema is None else self._compare_parameters(self._given_schema.document)
         self.output = Output.of(
             self.signature.returns, _schema(self.output_schema, OutputSchema), self.name, is_bare=not self.wrap_result
         )
-        self.definition = types.Tool(
-            name=self.name,
-            title=self.title,
-            description=self.description,
-            icons=self._listed_icons(),
-            meta=self.meta,
+        self.definition = self._described(
+            types.Tool,
             input_schema=self._given_schema.document if self._given_schema else self.signature.input_schema,
             output_schema=self.output.schema,
             annotations=wire_object(self.annotations, types.ToolAnnotations, f"The annotations of {self.name!r}"),
         )
         self.mirrored = HeaderPlan.of(self.definition.input_schema)
 
-    def _compare_parameters(self, schema: types.Json) -> bytes | None:
+    def _compare_parameters(self, schema: types.Json) -> str | None:
         """See that a schema of the author's names what the function needs; return the parameter that takes everything.
 
         A function of one parameter that the schema does not name, and that may be a dict, takes all arguments as one.
@@ -87,7 +95,7 @@ class Tool(Definition[Parameters, Returned]):
         parameters = self.signature.parameters
         self.signature.tolerated = frozenset(properties)
         if len(parameters) == 1 and parameters[0].name not in properties and _may_be_object(parameters[0].schema):
-            return encode(parameters[0].name)[1:-1]
+            return parameters[0].name
         unnamed = [one.name for one in parameters if one.required and one.name not in properties]
         if unnamed and not schema.keys() & _OPEN:
             raise DefinitionError(
@@ -97,19 +105,40 @@ class Tool(Definition[Parameters, Returned]):
             )
         return None
 
-    def begin(self, call: Call, arguments: Raw | UnsetType) -> Any:
-        """Call the tool with a client's arguments; the outcome is for `output`, or a coroutine that gives it."""
+    def begin(self, call: Call) -> Any:
+        """Call the tool with a client's arguments; the outcome is for `result`, or a coroutine that gives that."""
+        arguments = call.request.params.arguments
         try:
             if self._given_schema is not None:
                 arguments = _fitting(self._given_schema, arguments, validate=call.settings.validates_arguments)
                 if self._whole is not None:
-                    arguments = Raw(b'{"%s":%s}' % (self._whole, bytes(arguments)))
-            make_context = self._make_context
-            context = None if make_context is None else make_context(call)
-            args, kwargs = self.signature.bind(arguments, context, strict=call.settings.strict_arguments)
+                    arguments = Raw(encode({self._whole: arguments}))
+            args, kwargs = self.signature.bind(arguments, call, strict=call.settings.strict_arguments)
         except (ValidationError, ArgumentsRejected) as rejected:
             return failure(str(rejected))
         return self.start(*args, **kwargs)
+
+    def result(self, call: Call, value: object) -> object:
+        """Return what the tool returned as a result, or as the questions that it asks.
+
+        Raises:
+            TypeError: it has no JSON form.
+            ValidationError: it does not fit the return annotation.
+            InternalError: it does not fit the output schema, where results are compared with it.
+        """
+        output = self.output
+        if not output.is_bare and not call.settings.validates_results:
+            call.plain = plain = output.plain_result(value)
+            return output.result(value) if plain is None else plain
+        result = output.result(value)
+        if call.settings.validates_results and isinstance(result, types.CallToolResult) and not result.is_error:
+            try:
+                output.check(result)
+            except ValidationError as error:
+                call.server.report(error, call)
+                raise InternalError(f"The result of {self.name!r} does not fit its output schema") from None
+        is_unwrapped = output.wraps and output.is_bare and not call.request.caller.version.any_structured_content
+        return wrap(result) if is_unwrapped else result
 
 
 def _may_be_object(schema: types.Json) -> bool:
@@ -119,11 +148,6 @@ def _may_be_object(schema: types.Json) -> bool:
 def failure(message: str) -> types.CallToolResult:
     """Return a result that says what went wrong, for the model to read."""
     return types.CallToolResult([types.TextContent(message)], is_error=True)
-
-
-def error_result(error: ToolError) -> types.CallToolResult:
-    """Return the result of a tool that raised a ToolError."""
-    return failure(str(error))
 
 
 def _schema(given: Any, kind: type[Any]) -> Any:
@@ -141,7 +165,7 @@ def _fitting(schema: InputSchema, arguments: Raw | UnsetType, *, validate: bool)
     if not schema.missing(value):
         if not validate or _fits(schema, value):
             return given
-        value = _mended(schema, value)
+        value = coerce(value, schema.document)
         if _fits(schema, value):
             return Raw(msgspec.json.encode(value))
     raise ValidationError(_problems(schema, value, validate=validate))
@@ -153,16 +177,6 @@ def _fits(schema: InputSchema, value: Any) -> bool:
     except ValidationError:
         return False
     return True
-
-
-def _mended(schema: InputSchema, value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    kinds = {name: kind for name, kind in schema.document.get("properties", {}).items() if isinstance(kind, dict)}
-    return {
-        name: Shape(kind=Any, schema=kinds[name]).mended(part) if name in kinds else part
-        for name, part in value.items()
-    }
 
 
 def _problems(schema: InputSchema, value: Any, *, validate: bool) -> str:
@@ -177,24 +191,26 @@ def _problems(schema: InputSchema, value: Any, *, validate: bool) -> str:
     return ". ".join(parts)
 
 
+class ToolOptions(DefinitionOptions, total=False):
+    """The options of a tool that is made of a function."""
+
+    input_schema: InputSchema | types.Json | None
+    """By default made of the parameters."""
+    output_schema: OutputSchema | types.Json | None
+    """By default made of the return annotation."""
+    annotations: types.ToolAnnotations | types.Json | None
+    """Hints for clients, such as `{"readOnlyHint": True}`."""
+    scopes: Sequence[str]
+    """What whoever calls it must be allowed to do."""
+    wrap_result: bool
+    """Send structured content that is no object as `{"result": value}`, also from 2026-07-28 on."""
+
+
 @overload
 def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 @overload
 def tool(
-    given_name: str | None = None,
-    /,
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    input_schema: InputSchema | types.Json | None = None,
-    output_schema: OutputSchema | types.Json | None = None,
-    annotations: types.ToolAnnotations | types.Json | None = None,
-    meta: types.Json | None = None,
-    icons: Iterable[types.Icon | types.Json] = (),
-    inline: bool = False,
-    scopes: Sequence[str] = (),
-    wrap_result: bool = True,
+    given_name: str | None = None, /, **options: Unpack[ToolOptions]
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
     given: Callable[P, R] | str | None = None,
@@ -226,20 +242,7 @@ def tool(
     Raises:
         DefinitionError: the function cannot be a tool; the message says why.
     """
-    options = {
-        "name": name,
-        "title": title,
-        "description": description,
-        "input_schema": input_schema,
-        "output_schema": output_schema,
-        "annotations": annotations,
-        "meta": meta,
-        "icons": icons,
-        "inline": inline,
-        "scopes": scopes,
-        "wrap_result": wrap_result,
-    }
-    return decorated(Tool[P, R].define, given, options)
+    return decorated(Tool[P, R].define, given, options_among(locals(), ToolOptions))
 
 
 __all__ = ["Tool", "ToolResult", "tool"]

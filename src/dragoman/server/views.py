@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from dragoman.errors import InternalError, InvalidRequest, MethodNotFound, RpcError
-from dragoman.protocol import eras, jsonrpc
-from dragoman.protocol.exchange import JSON, NOT_ACCEPTABLE, NOT_FOUND, Acceptable, Rejection
+from dragoman.errors import InvalidRequest, MethodNotFound
+from dragoman.protocol import eras
+from dragoman.protocol.exchange import JSON, NOT_ACCEPTABLE, NOT_FOUND, Acceptable
 from dragoman.runtime.portal import run_blocking
 from dragoman.server.call import Call
+from dragoman.server.dispatch.runner import refusal
 from dragoman.server.guard import Guard
-from dragoman.server.http import METHOD_NOT_ALLOWED, HttpService
+from dragoman.server.http import HttpService
+from dragoman.server.replies import Refused
 from dragoman.transports.asgi import AsgiExchange, Message
-from dragoman.transports.exchange import JSON_HEADERS, Exchange
+from dragoman.transports.exchange import Exchange
 from dragoman.transports.wsgi import Environ, UnreadableBody, WsgiApp, WsgiReply, WsgiRequest
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ class View(HttpService):
     """Serves exchanges that cannot stream, with a context of their own."""
 
     _serves_listeners = False
+    _lacks = f": there are no streams and no sessions; {_REMEDY}"
 
     def __init__(self, server: Server, *, guard: Guard, server_context: Any = None) -> None:
         super().__init__(server, guard=guard, json_response=True)
@@ -64,20 +67,14 @@ class View(HttpService):
             call.server_context = self._server_context
         return call
 
-    async def _refuse_method(self, exchange: Exchange) -> None:
-        error = InvalidRequest(f"{exchange.method} is not served here: there are no streams and no sessions; {_REMEDY}")
-        body = jsonrpc.encode_error(None, error)
-        await exchange.reply(METHOD_NOT_ALLOWED, body, (*JSON_HEADERS, (b"allow", b"POST")))
-
     async def _serve_request(self, exchange: Exchange, request: eras.Request, taken: Acceptable) -> None:
         if request.method.name == "subscriptions/listen":
             error = MethodNotFound(f"subscriptions/listen is not served here: there are no streams; {_REMEDY}")
-            await self._reject(exchange, Rejection(NOT_FOUND, error, request.id, method=request.method.name))
-        elif not taken.json:
+            raise Refused(NOT_FOUND, error, request)
+        if not taken.json:
             refused = InvalidRequest(f"The Accept header must admit {JSON} here: there are no streams; {_REMEDY}")
-            await self._reject(exchange, Rejection(NOT_ACCEPTABLE, refused, request.id, method=request.method.name))
-        else:
-            await super()._serve_request(exchange, request, _JSON_ONLY)
+            raise Refused(NOT_ACCEPTABLE, refused, request)
+        await super()._serve_request(exchange, request, _JSON_ONLY)
 
 
 class _Memory:
@@ -138,19 +135,18 @@ class _WsgiService:
             # One byte more than is accepted is enough to be refused.
             body = request.read(self._server.limits.message_bytes + 1)
         except UnreadableBody as error:
-            return _failure(error.status, InvalidRequest(str(error)))
+            return _failure(error.status, refusal(self._server, InvalidRequest(str(error))))
         try:
             context = self._context(request.environ) if callable(self._context) else self._context
         except Exception as error:
-            self._server.report(error, None, {"place": "the server_context of a WSGI application"})
-            return _failure(INTERNAL_ERROR, InternalError("Internal error"))
+            place = "the server_context of a WSGI application"
+            return _failure(INTERNAL_ERROR, refusal(self._server, error, place=place))
         view = View(self._server, guard=self._guard, server_context=context)
         reply = run_blocking(answer_request(view, request.method, request.headers, body, request.bound_to))
         return WsgiReply(reply.status, reply.headers, reply.body)
 
 
-def _failure(status: int, error: RpcError) -> WsgiReply:
-    body = jsonrpc.encode_error(None, error)
+def _failure(status: int, body: bytes) -> WsgiReply:
     return WsgiReply(status, [("content-type", JSON), ("content-length", str(len(body)))], body)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from dragoman.runtime.private import private_folder
+from dragoman.runtime.private import private_folder, written_beside
 
 MOST_VALUES = 100_000
 SWEEP_EVERY = 1_000
@@ -50,7 +50,10 @@ class LocalState:
     async def set(self, key: str, value: bytes, *, ttl: float) -> None:
         """Keep a value for so many seconds; where that cannot be, there is one warning."""
         try:
-            self._write(self._place(key), value, self._clock() + ttl)
+            path, expires_at = self._place(key), self._clock() + ttl
+            with written_beside(path, value) as unnamed:
+                os.utime(unnamed, (expires_at, expires_at))
+                unnamed.replace(path)
             if self._written % SWEEP_EVERY == 0:
                 await asyncio.to_thread(self._sweep)
         except OSError as error:
@@ -60,18 +63,6 @@ class LocalState:
     def _place(self, key: str) -> Path:
         private_folder(self.folder.parent)
         return private_folder(self.folder) / _named(key)
-
-    def _write(self, path: Path, value: bytes, expires_at: float) -> None:
-        unnamed = path.with_name(f".{os.urandom(8).hex()}")
-        try:
-            with unnamed.open("xb") as file:
-                file.write(value)
-            os.utime(unnamed, (expires_at, expires_at))
-            unnamed.replace(path)
-        except OSError:
-            with suppress(OSError):
-                unnamed.unlink()
-            raise
 
     def _sweep(self) -> None:
         """Remove what has expired, and of too many values those that expire first."""

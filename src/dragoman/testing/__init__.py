@@ -8,29 +8,20 @@ from typing import TYPE_CHECKING
 from dragoman.runtime.lazy import lazy
 
 if TYPE_CHECKING:
-    from dragoman.testing.connecting import connected
-    from dragoman.testing.scripted import ScriptedModel, ScriptedRequest
-    from dragoman.testing.snapshots import assert_schemas_unchanged
-    from dragoman.testing.transports import check_transport
-    from dragoman.testing.wire import WirePeer
-
-__all__ = [
-    "ScriptedModel",
-    "ScriptedRequest",
-    "WirePeer",
-    "assert_schemas_unchanged",
-    "check_transport",
-    "connected",
-]
-
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy(
+    from dragoman.testing.connecting import connected as connected
+    from dragoman.testing.scripted import ScriptedModel as ScriptedModel
+    from dragoman.testing.scripted import ScriptedRequest as ScriptedRequest
+    from dragoman.testing.snapshots import assert_schemas_unchanged as assert_schemas_unchanged
+    from dragoman.testing.transports import check_transport as check_transport
+    from dragoman.testing.wire import WirePeer as WirePeer
+else:
+    __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
-            ".connecting": "connected",
-            ".scripted": "ScriptedModel ScriptedRequest",
-            ".snapshots": "assert_schemas_unchanged",
-            ".transports": "check_transport",
-            ".wire": "WirePeer",
+            "connecting": "connected",
+            "scripted": "ScriptedModel ScriptedRequest",
+            "snapshots": "assert_schemas_unchanged",
+            "transports": "check_transport",
+            "wire": "WirePeer",
         },
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import msgspec
 
 from dragoman.chat.messages import Delta, Message, ModelOptions, ToolCall, ToolCallDelta, ToolSpec, Usage
 from dragoman.errors import ModelError
+from dragoman.runtime.callables import invoke
 
 Answer = str | ToolCall | Sequence[ToolCall] | Message | BaseException | type[BaseException]
 
@@ -73,9 +73,7 @@ class ScriptedModel:
             )
         answer: Any = self._answers[asked - 1]
         if callable(answer) and not isinstance(answer, type):
-            answer = answer(messages, tools)
-            if inspect.isawaitable(answer):
-                answer = await answer
+            answer = await invoke(answer, messages, tools, in_place=True)
         return _message(answer)
 
 

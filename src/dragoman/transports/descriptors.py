@@ -23,14 +23,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from itertools import takewhile
 from queue import SimpleQueue
 from typing import Protocol
 
 from msgspec import Raw
 
 from dragoman.protocol import lines
-from dragoman.transports.pages import MOST_AROUND, Pages, widen
+from dragoman.transports.pages import MOST_BEFORE, Pages, widen
 
 CHUNK_BYTES = 64 * 1024
 CONGESTED_BYTES = 1024 * 1024
@@ -230,7 +229,7 @@ class Writer(ABC):
         self._closed = False
         self._moved = asyncio.Event()
 
-    def __call__(self, message: bytes) -> None:
+    def send(self, message: bytes, /) -> None:
         """Send one encoded message. This never blocks; it must be called in the loop's thread."""
         if self._closed:
             return
@@ -258,7 +257,7 @@ class Writer(ABC):
             self._segments += (b"".join(self._ready), large)
             self._ready.clear()
             self._unwritten += len(head) + len(large)
-            self(tail)
+            self.send(tail)
 
     def hold(self) -> None:
         """Let what is sent wait for `write_now`, which must follow in this turn, and no write be scheduled for it."""
@@ -270,6 +269,11 @@ class Writer(ABC):
         """Write what was sent in this turn of the loop, of which nothing more is to come."""
         self._is_held = False
         self._write_ready()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether little is unwritten, or nothing can be written any more."""
+        return not self._congested
 
     async def room(self) -> None:
         """Return when little is unwritten, or when nothing can be written any more."""
@@ -354,7 +358,7 @@ class _WatchingWriter(Writer):
     def send_parts(self, head: bytes, large: Raw, tail: bytes) -> None:
         """Send one encoded message whose large part, which must not hold a newline, is not to be copied."""
         if not self._closed:
-            self._pages.keep(large)
+            self._pages.keep(large, lines.encode(tail))
         super().send_parts(head, large, tail)
 
     def _write(self, batch: list[Segment]) -> None:
@@ -385,10 +389,7 @@ class _WatchingWriter(Writer):
         pages = self._pages
         if pages.held or (pages.part is not None and self._hand_over()):
             return self._pour()
-        next_segments = self._following[:MOST_SEGMENTS]
-        if pages.part is not None:
-            next_segments = list(takewhile(lambda segment: segment is not pages.part, next_segments))
-        count = os.writev(self._descriptor, [self._rest, *next_segments])
+        count = os.writev(self._descriptor, [self._rest, *self._following[:MOST_SEGMENTS]])
         return count, self._advance(count)
 
     def _advance(self, count: int) -> bool:
@@ -400,19 +401,13 @@ class _WatchingWriter(Writer):
         return count == 0
 
     def _hand_over(self) -> bool:
-        """Let the pages have the next message, if its large part is theirs."""
-        part, rest, following = self._pages.part, self._rest, self._following
-        if rest.obj is part and len(rest) == len(rest.obj):
-            before, at = memoryview(b""), 0
-        elif following and following[0] is part and len(rest) <= MOST_AROUND:
-            before, at = rest, 1
-        else:
+        """Let the pages have the next message, if its large part is theirs and little comes before it."""
+        pages, following = self._pages, self._following
+        is_next = bool(following) and following[0] is pages.part and len(self._rest) <= MOST_BEFORE
+        if not is_next or not pages.load(self._rest):
             return False
-        after = following[at] if len(following[at]) <= MOST_AROUND else b""
-        if not self._pages.load(before, after):
-            return False
-        del following[: at + bool(after)]
-        self._rest = memoryview(following.pop(0) if following else b"")
+        self._rest = memoryview(following[1])[len(pages.tail) :]
+        del following[:2]
         return True
 
     def _pour(self) -> tuple[int, bool]:

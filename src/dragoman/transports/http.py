@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Awaitable, Callable, Mapping
-from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 from aiohttp.payload import TOO_LARGE_BYTES_BODY
@@ -25,10 +24,11 @@ from dragoman.errors import ConnectError, HttpError, ResumptionRefused, TooLarge
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import EventDecoder
+from dragoman.protocol.urls import HTTP_SCHEMES, redacted
+from dragoman.runtime.environment import basic_authorization, netrc_authorization, proxy_for
 from dragoman.runtime.network import Network, pinned
 from dragoman.runtime.offload import offload
 from dragoman.transports.contract import Receive
-from dragoman.transports.environment import basic_authorization, netrc_authorization, proxy_for
 
 KEEP_ALIVE_SECONDS = 4.0
 """Less than the five seconds after which uvicorn and others close an idle connection."""
@@ -92,7 +92,7 @@ class HttpClient:
     """
 
     def __init__(self, url: str, network: Network | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
-        self.url = without_secrets(url)
+        self.url = redacted(url)
         """The address without what may be secret in it, for people to read."""
         self._given = url
         self._network = network or Network()
@@ -125,12 +125,15 @@ class HttpClient:
             self._target = given.with_user(None).with_fragment(None)
         except ValueError as error:
             raise ConnectError(f"{self.url} is no address: {error}") from None
+        await offload(self._read_environment)
         network = self._network
-        proxy = network.proxy
-        if network.trust_env:
-            proxy, self._authorization = await offload(_from_environment, self._target, proxy, self._authorization)
-        self._proxy = None if proxy is None else _proxy(proxy)
         self._session = network.session or (network.session_factory or _new_session)()
+
+    def _read_environment(self) -> None:
+        if self._network.trust_env and self._authorization is None and self._target.host is not None:
+            self._authorization = netrc_authorization(self._target.host)
+        proxy = proxy_for(str(self._target), self._network)
+        self._proxy = None if proxy is None else _proxy(proxy)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -283,10 +286,10 @@ class HttpClient:
             self.let_go(response, at_once=True)
             found = _joined(target, location)
             if found is None or status not in _FOLLOWED or found.origin() != target.origin():
-                shown = without_secrets(location if found is None else str(found)) or "nowhere"
+                shown = redacted(location if found is None else str(found)) or "nowhere"
                 raise HttpError(f"{self.url} redirects to {shown}, which is not followed; use that address", status)
             target = found
-        raise HttpError(f"{self.url} redirects in circles, at last to {without_secrets(str(target))}", status)
+        raise HttpError(f"{self.url} redirects in circles, at last to {redacted(str(target))}", status)
 
     def _unanswered(self, error: Exception) -> TransportError:
         """Return what to raise for a request that got no response."""
@@ -453,28 +456,13 @@ def is_stream(response: aiohttp.ClientResponse) -> bool:
     return response.status == OK and response.content_type == SSE
 
 
-def without_secrets(url: str) -> str:
-    """Return an address without user, password, query and fragment, as it may stand in a log."""
-    try:
-        parts = urlsplit(url)
-        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-    except ValueError:
-        return url.rpartition("@")[2].partition("?")[0]
-
-
-def _from_environment(target: URL, proxy: str | None, authorization: str | None) -> tuple[str | None, str | None]:
-    if authorization is None and target.host is not None:
-        authorization = netrc_authorization(target.host)
-    return proxy or proxy_for(target), authorization
-
-
 def _proxy(given: str) -> URL:
     try:
         proxy = URL(given)
     except ValueError as error:
-        raise ConnectError(f"The proxy {without_secrets(given)} is no address: {error}") from None
-    if proxy.scheme not in ("http", "https"):
-        raise ConnectError(f"The proxy {without_secrets(given)} is none for HTTP; name one with http://")
+        raise ConnectError(f"The proxy {redacted(given)} is no address: {error}") from None
+    if proxy.scheme not in HTTP_SCHEMES:
+        raise ConnectError(f"The proxy {redacted(given)} is none for HTTP; name one with http://")
     return proxy
 
 
@@ -484,7 +472,7 @@ def _joined(url: URL, location: str) -> URL | None:
         found = url.join(URL(location))
     except ValueError:
         return None
-    return found if location and found.scheme in ("http", "https") and found.host else None
+    return found if location and found.scheme in HTTP_SCHEMES and found.host else None
 
 
 def _never() -> bool:

@@ -18,9 +18,11 @@ from dragoman.errors import AuthRequired, ConnectError, HttpError, SessionExpire
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import Event, EventDecoder
+from dragoman.protocol.urls import redacted
 from dragoman.runtime.network import Network
+from dragoman.runtime.tasks import end
 from dragoman.transports.contract import Receive
-from dragoman.transports.http import FAILED, JSON, SSE, HttpClient, is_stream, without_secrets
+from dragoman.transports.http import FAILED, JSON, SSE, HttpClient, is_stream
 
 ENDPOINT_SECONDS = 10.0
 QUOTED_BYTES = 200
@@ -175,7 +177,7 @@ class LegacySse:
             expired = SessionExpired(f"{self.url} does not know its stream any more")
             self._end(expired)
             raise expired
-        shown = without_secrets(str(response.url))
+        shown = redacted(str(response.url))
         text = said.decode("utf-8", "replace").strip()
         raise HttpError(f"{shown} answered with status {response.status}: {text}", response.status, said)
 
@@ -191,8 +193,7 @@ class LegacySse:
             endpoint.exception()
         try:
             if reading is not None:
-                reading.cancel()
-                await asyncio.wait([reading])
+                await end(reading)
         finally:
             if stream is not None:
                 stream.close()

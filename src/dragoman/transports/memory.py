@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Protocol, cast
 
 from dragoman.errors import ConnectError
-from dragoman.transports.contract import Receive
+from dragoman.transports.contract import FunctionSink, Receive, Sink
 
 CLOSE_SECONDS = 1.0
 MOST_AT_ONCE = 64
@@ -35,7 +35,7 @@ class Memory:
         transport = Memory(server.connect)
     """
 
-    def __init__(self, connect: Callable[[Callable[[bytes], None]], Connection]) -> None:
+    def __init__(self, connect: Callable[[Sink], Connection]) -> None:
         self._connect = connect
         self._connection: Connection | None = None
         self._sent = 0
@@ -49,7 +49,7 @@ class Memory:
         if self._connection is not None:
             raise ConnectError("The transport is open already; close it first")
         # What `receive` returns is of no use to a server: its answers are taken at once.
-        self._connection = self._connect(cast("Callable[[bytes], None]", receive))
+        self._connection = self._connect(FunctionSink(cast("Callable[[bytes], None]", receive)))
 
     async def send(self, message: bytes) -> None:
         """Hand a message over.

@@ -147,7 +147,7 @@ class Process:
         if write is None or self._senders:
             await self._send_in_turn(message)
             return
-        write(message)
+        write.send(message)
         if self._write is None:
             await self._room(sent=True)
 
@@ -269,7 +269,7 @@ class Process:
         self._senders += 1
         try:
             async with self._turn:
-                (await self._room(sent=False))(message)
+                (await self._room(sent=False)).send(message)
                 await self._room(sent=True)
         finally:
             self._senders -= 1
@@ -408,9 +408,9 @@ class _DirectWriter(_WatchingWriter):
         super().__init__(descriptor, flow)
         self._was_blocking = False  # nobody else has this end of the pipe, and it is closed before this is
 
-    def __call__(self, message: bytes) -> None:
+    def send(self, message: bytes, /) -> None:
         if self._unwritten or self._closed:
-            super().__call__(message)
+            super().send(message)
             return
         line = lines.encode(message)
         try:

@@ -14,31 +14,14 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Protocol
 
-from msgspec import Raw
-
 from dragoman.runtime.program import GRACE_SECONDS, refuse_a_running_loop, run
+from dragoman.transports.contract import Sink
 from dragoman.transports.descriptors import open_reader, open_writer
 from dragoman.transports.streams import Streams, claim
 
-__all__ = ["Connection", "Send", "Service", "Streams", "claim", "run_stdio", "serve_stdio"]
+__all__ = ["Connection", "Service", "Streams", "claim", "run_stdio", "serve_stdio"]
 
 _logger = logging.getLogger(__name__)
-
-
-class Send(Protocol):
-    """The way out of a connection, to be used in the thread of its loop."""
-
-    def __call__(self, message: bytes) -> None:
-        """Send one encoded message, without its newline; never blocks, and does nothing once the client is gone."""
-
-    def send_parts(self, head: bytes, large: Raw, tail: bytes) -> None:
-        """Send one encoded message whose large part, which must not hold a newline, is not to be copied."""
-
-    def write_now(self) -> None:
-        """Write at once what else would leave at the end of this turn of the loop."""
-
-    async def room(self) -> None:
-        """Wait while much is unwritten; whoever sends without end, as progress or a log does, must do this."""
 
 
 class Connection(Protocol):
@@ -60,7 +43,7 @@ class Connection(Protocol):
 class Service(Protocol):
     """What can be served."""
 
-    def connect(self, send: Send) -> Connection:
+    def connect(self, sink: Sink, /) -> Connection:
         """Return the conversation with a client that has just come."""
 
 

@@ -5,6 +5,18 @@ from __future__ import annotations
 
 from dragoman.types.wire import Json, Wire
 
+_ALIASES = {"io.modelcontextprotocol/apps": "io.modelcontextprotocol/ui"}
+
+
+def canonical_extension(id: str) -> str:
+    """Return the id of an extension that some implementations write otherwise."""
+    return _ALIASES.get(id, id)
+
+
+def _settings(extensions: dict[str, Json] | None, id: str) -> Json | None:
+    wanted = canonical_extension(id)
+    return next((settings for key, settings in (extensions or {}).items() if canonical_extension(key) == wanted), None)
+
 
 class ListChangedCapability(Wire):
     """Tools or prompts are offered; with `list_changed`, changes are announced."""
@@ -30,6 +42,13 @@ class ServerCapabilities(Wire):
     tasks: Json | None = None
     extensions: dict[str, Json] | None = None
     experimental: dict[str, Json] | None = None
+
+    def extension(self, id: str) -> Json | None:
+        """Return the settings with which the server declared an extension; None if it did not.
+
+        An id and its alias are the same extension.
+        """
+        return _settings(self.extensions, id)
 
 
 class RootsCapability(Wire):
@@ -61,3 +80,10 @@ class ClientCapabilities(Wire):
     tasks: Json | None = None
     extensions: dict[str, Json] | None = None
     experimental: dict[str, Json] | None = None
+
+    def extension(self, id: str) -> Json | None:
+        """Return the settings with which the client declared an extension; None if it did not.
+
+        An id and its alias are the same extension.
+        """
+        return _settings(self.extensions, id)

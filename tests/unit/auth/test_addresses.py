@@ -6,7 +6,6 @@ from dragoman.auth.addresses import (
     authorization_server_urls,
     canonical,
     covers,
-    is_loopback,
     is_private,
     protected_resource_urls,
     require_client_metadata_url,
@@ -14,24 +13,8 @@ from dragoman.auth.addresses import (
     require_redirect_uri,
     require_secure,
     resource_of,
-    shown,
 )
 from dragoman.errors import InsecureRedirectUri, InsecureUrl, InvalidClientMetadataUrl
-
-
-@pytest.mark.covers("SEC-02")
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "127.0.0.1", "127.8.9.10", "::1"])
-def test_this_machine_is_known_by_its_name_and_numbers(host):
-    assert is_loopback(host)
-
-
-@pytest.mark.covers("SEC-02")
-@pytest.mark.parametrize(
-    "host",
-    ["127.attacker.com", "foo.localhost", "localhost.attacker.com", "10.0.0.1", "127.0.0.1.example.com", "127.1"],
-)
-def test_what_only_looks_like_this_machine_is_not(host):
-    assert not is_loopback(host)
 
 
 @pytest.mark.covers("SEC-07")
@@ -143,8 +126,7 @@ def test_credentials_go_nowhere_else(url):
 
 
 @pytest.mark.covers("SEC-05")
-def test_an_address_is_shown_without_what_may_be_secret():
-    assert shown("https://ada:secret@example.com:8443/mcp?token=secret#secret") == "https://example.com:8443/mcp"
+def test_a_refusal_quotes_no_secret_of_an_address():
     with pytest.raises(InsecureUrl) as raised:
         require_secure("http://ada:secret@example.com/mcp?token=secret", "The server")
     assert "secret" not in str(raised.value)

@@ -1,99 +1,28 @@
-"""Schemas of servers that would keep a validator busy for ever."""
+"""A client is not kept busy by a schema that would keep a validator busy for ever."""
 
 import asyncio
 import json
 import sys
-import time
 
 import pytest
 
 from dragoman import AsyncClient, ValidationError
-from dragoman.client.branching import Branching
 from dragoman.client.elicitation import ElicitationRequest
 from scenarios.http_peer import scenario
 
 DEEP = 40
-
-
-def doubling(keyword="allOf", refer="#/$defs/d{}".format, keep="$defs"):
-    """Return a schema each of whose parts refers to the next one twice."""
-    parts = {
-        f"d{place}": {"$anchor": f"a{place}", keyword: [{"$ref": refer(place + 1)}, {"$ref": refer(place + 1)}]}
-        for place in range(DEEP)
-    }
-    return {keep: {**parts, f"d{DEEP}": {"$anchor": f"a{DEEP}"}}, "$ref": refer(0)}
-
-
-def nested(value=0, depth=DEEP):
-    for _ in range(depth):
-        value = {"a": value}
-    return value
-
-
-TWICE = [{"$ref": "#"}, {"$ref": "#"}]
-BOMBS = {
-    "all": (doubling(), {}),
-    "any": (doubling("anyOf"), {}),
-    "escaped": (doubling(refer="#/%24defs/d{}".format), {}),
-    "anchors": (doubling(refer="#a{}".format), {}),
-    "slashes": (doubling(refer="#/a~1b/d{}".format, keep="a/b"), {}),
-    "members": ({"properties": {"a": {"allOf": TWICE}}}, nested()),
-    "siblings": ({"allOf": [{"properties": {"a": {"$ref": "#"}}}, {"properties": {"a": {"$ref": "#"}}}]}, nested()),
-    "patterns": ({"patternProperties": {"a": {"$ref": "#"}, "^": {"$ref": "#"}}}, nested()),
-    "items": ({"items": {"allOf": TWICE}, "prefixItems": []}, json.loads("[" * DEEP + "]" * DEEP)),
-    "names": ({"propertyNames": doubling()["$defs"]["d0"], **doubling(), "$ref": "#/$defs/d40"}, {"a": 1}),
-    "a schema inside": ({"$id": "x:/a", "$defs": {"b": {"$id": "x:/b", **doubling()}}, "$ref": "x:/b"}, {}),
-    "unevaluated": ({"properties": {"a": {"allOf": [{"$ref": "#"}], "unevaluatedProperties": False}}}, nested()),
+DOUBLING = {
+    "$defs": {
+        **{f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}, {"$ref": f"#/$defs/d{n + 1}"}]} for n in range(DEEP)},
+        f"d{DEEP}": {},
+    },
+    "$ref": "#/$defs/d0",
 }
-
-
-@pytest.mark.parametrize("kind", BOMBS)
-def test_a_schema_that_takes_for_ever_is_known_at_once(kind):
-    began = time.monotonic()
-    assert not Branching(BOMBS[kind][0]).is_bearable(BOMBS[kind][1])
-    assert time.monotonic() - began < 1
-
-
-TREE = {"properties": {"left": {"$ref": "#"}, "right": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}}
-TERM = {
-    "anyOf": [
-        {"properties": {"kind": {"const": kind}, "left": {"$ref": "#"}, "right": {"$ref": "#"}}}
-        for kind in ("sum", "product")
-    ]
-}
-SHARED = {
-    "$defs": {"place": {"type": "object"}},
-    "properties": {name: {"$ref": "#/$defs/place"} for name in ("home", "work")},
-    "unevaluatedProperties": False,
-}
-
-
-@pytest.mark.parametrize(
-    ("schema", "value"),
-    [
-        (True, 1),
-        (doubling()["$defs"]["d40"], {}),
-        (TREE, {"left": {"left": {}, "right": None}, "right": {"left": {}}}),
-        (TERM, {"kind": "sum", "left": {"kind": "product", "left": {}, "right": {}}, "right": {}}),
-        (SHARED, {"home": {}, "work": {}}),
-        ({"$ref": "#", "allOf": TWICE}, {}),
-        ({"items": [{"$ref": "#"}], "additionalItems": {"$ref": "#"}}, [1, [2], [3]]),
-        ({"dependentSchemas": {"a": {"$ref": "#/not"}}, "not": {"$ref": "#/if/0"}, "if": [False]}, {"a": 1}),
-    ],
-)
-def test_what_people_write_is_compared(schema, value):
-    assert Branching(schema).is_bearable(value)
-
-
-@pytest.mark.parametrize("reference", [5, "#/nowhere", "#/allOf/x", "#/allOf/9", "elsewhere.json"])
-def test_a_reference_that_leads_nowhere_is_not_followed(reference):
-    schema = {"allOf": [{"$ref": reference}, {"$ref": "#/allOf"}]}
-    assert Branching(schema).is_bearable({}) == (reference == 5)
 
 
 def test_a_form_that_takes_for_ever_is_not_compared():
     with pytest.raises(ValidationError, match="branches too often"):
-        ElicitationRequest("Hi", doubling()).validate({})
+        ElicitationRequest("Hi", DOUBLING).validate({})
 
 
 SERVER = """
@@ -116,7 +45,7 @@ for line in sys.stdin:
 
 @scenario
 async def test_a_result_whose_schema_takes_for_ever_is_not_compared_with_it(caplog):
-    schema = {"type": "object", **doubling()}
+    schema = {"type": "object", **DOUBLING}
     tool = {"name": "bomb", "inputSchema": {"type": "object"}, "outputSchema": schema}
     command = [sys.executable, "-c", SERVER, json.dumps(tool)]
     async with asyncio.timeout(20), AsyncClient(command, mode="handshake") as client:

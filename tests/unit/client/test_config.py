@@ -390,11 +390,6 @@ def test_tools_are_chosen_by_any_of_the_keys(said, include, exclude):
     assert (found.include, found.exclude) == (include, exclude)
 
 
-@pytest.mark.parametrize("key", ["autoApprove", "alwaysAllow"])
-def test_what_need_not_be_approved_is_kept(key):
-    assert usable({"command": "run", key: ["read"]}).auto_approve == ["read"]
-
-
 @pytest.mark.covers("LMC-06")
 @pytest.mark.parametrize(
     ("said", "prefix"),

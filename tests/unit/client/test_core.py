@@ -156,7 +156,7 @@ async def test_a_result_that_is_wanted_as_it_came_is_not_read_even_where_it_asks
 
     async with AsyncClient(notes()) as client:
         client._core.lifeline.latest.request = request
-        assert await client._core.request("notes/count", {}, None, Options()) is asks
+        assert await client._core.request("notes/count", {}, msgspec.Raw, Options()) is asks
 
 
 @pytest.mark.covers("CTR-01")

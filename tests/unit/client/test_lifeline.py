@@ -296,7 +296,7 @@ async def test_pauses_grow_and_have_a_bound(monkeypatch):
 
     monkeypatch.setattr(lifeline.asyncio, "sleep", sleep)
     monkeypatch.setattr(lifeline, "FIRST_PAUSE", 0.05)
-    monkeypatch.setattr(lifeline.random, "uniform", lambda low, high: 1)
+    monkeypatch.setattr("dragoman.runtime.backoff.random.uniform", lambda low, high: 1)
     for attempt in (1, 2, 3, 100_000):
         await lifeline.pause(attempt)
     assert slept == [0.1, 0.2, 0.4, 2.0]

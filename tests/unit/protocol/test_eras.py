@@ -26,6 +26,7 @@ from dragoman.errors import (
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.eras import Caller, Offer
 from dragoman.protocol.fields import wrap
+from dragoman.protocol.headers import RequestHeaders
 from dragoman.protocol.methods import METHODS, Method
 from dragoman.protocol.versions import (
     V2024_11_05,
@@ -291,6 +292,25 @@ def test_only_a_served_stateless_version_is_served_without_a_handshake(claimed: 
 def test_the_version_is_judged_before_the_method() -> None:
     with pytest.raises(UnsupportedVersion):
         eras.open(stateless("no/such/method", **{types.PROTOCOL_VERSION: "1999-01-01"}), OFFER)
+
+
+MIRRORED = RequestHeaders(protocol_version="2026-07-28", method="tools/call", name="add")
+
+
+def test_the_headers_of_a_stateless_request_stand_between_its_version_and_its_method() -> None:
+    message = stateless("tools/call", {"name": "add"})
+    assert eras.open(message, OFFER, sent=MIRRORED).params.name == "add"
+    assert eras.open(message, OFFER, read_already=eras.read(message, OFFER), sent=MIRRORED).caller == Caller(
+        V2026_07_28
+    )
+    with pytest.raises(InvalidParams, match="_meta lacks"):
+        eras.open(request("tools/call", {"name": "add"}), OFFER, SESSION, sent=RequestHeaders())
+    with pytest.raises(HeaderMismatch, match="MCP-Protocol-Version"):
+        eras.open(stateless("no/such/method", **{types.PROTOCOL_VERSION: "1999-01-01"}), OFFER, sent=MIRRORED)
+    with pytest.raises(HeaderMismatch, match="Mcp-Method"):
+        eras.open(stateless("no/such/method"), OFFER, sent=MIRRORED)
+    with pytest.raises(HeaderMismatch, match="Mcp-Name"):
+        eras.open(stateless("tools/call", {"name": "other", "arguments": 5}), OFFER, sent=MIRRORED)
 
 
 @pytest.mark.parametrize(

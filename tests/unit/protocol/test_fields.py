@@ -355,9 +355,9 @@ VALUES = [None, False, 0, 1.5, "text", [], [1, 2], {}, {"a": 1}, {"result": 1}]
 @pytest.mark.parametrize("value", VALUES)
 def test_structured_content_is_any_value_or_an_object_or_nothing(value: Any, version: Version) -> None:
     structured = trim(types.CallToolResult([], structured_content=value), version).structured_content
-    if version.structured_output == "none":
+    if version in (V2024_11_05, V2025_03_26):
         assert structured is UNSET
-    elif version.structured_output == "any" or isinstance(value, dict):
+    elif version.any_structured_content or isinstance(value, dict):
         assert structured == value
     else:
         assert structured == {"result": value}

@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from dragoman.errors import DefinitionError, HeaderMismatch, ValidationError
 from dragoman.protocol import headers
 from dragoman.protocol.headers import HeaderPlan, RequestHeaders, decode_value, encode_value
+from dragoman.protocol.jsonrpc import Request
+from dragoman.protocol.methods import METHODS, Method
+from dragoman.types import CallToolRequestParams
 
 LARGEST = 2**53 - 1
 
@@ -186,7 +190,6 @@ def test_the_headers_of_a_request_are_read_by_meaning() -> None:
 
 def test_a_request_without_headers_says_nothing() -> None:
     assert headers.read([]) == RequestHeaders()
-    headers.check_single(RequestHeaders())
 
 
 @pytest.mark.parametrize(
@@ -216,8 +219,7 @@ def test_optional_white_space_around_a_value_is_no_part_of_it(sent: bytes, expec
 @pytest.mark.parametrize("second", [b"a", b"b", b""])
 def test_a_repeated_header_of_the_protocol_is_refused(name: str, second: bytes) -> None:
     repeated = headers.read([(name.encode(), b"a"), (b"host", b"x"), (name.encode(), second)])
-    with pytest.raises(HeaderMismatch, match=f"The header {name} is repeated; send it once"):
-        headers.check_single(repeated)
+    assert str(headers.version_mismatch(repeated, "a")) == f"The header {name} is repeated; send it once"
 
 
 def test_lines_of_accept_are_one_list_and_other_headers_keep_their_first_line() -> None:
@@ -233,7 +235,57 @@ def test_lines_of_accept_are_one_list_and_other_headers_keep_their_first_line() 
     )
     assert read.accept == "application/json, text/event-stream"
     assert (read.content_type, read.last_event_id) == ("application/json", "1")
-    headers.check_single(read)
+    assert read.repeated is None
+
+
+@pytest.mark.parametrize("sent", [None, "", "2025-11-25", "=?base64?MjAyNi0wNy0yOA==?="])
+def test_a_version_header_that_says_otherwise_than_the_body_is_named_with_both(sent: str | None) -> None:
+    mismatch = headers.version_mismatch(RequestHeaders(protocol_version=sent), "2026-07-28")
+    assert str(mismatch) == f"The header MCP-Protocol-Version must be '2026-07-28', as in the body; it is {sent!r}"
+
+
+CALL, LIST = (next(row for row in METHODS if row.name == name) for name in ("tools/call", "tools/list"))
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "name"),
+    [
+        (None, b"{}", None),
+        (None, b"{}", "not looked at"),
+        (LIST, b"{}", "not looked at"),
+        (CALL, b'{"name":"forecast"}', "forecast"),
+        (CALL, b'{"name":"forecast","arguments":5}', "=?base64?Zm9yZWNhc3Q=?="),
+        (CALL, b"{}", None),
+        (CALL, b'{"name":5}', None),
+    ],
+)
+def test_headers_that_mirror_a_request_say_what_its_body_says(
+    method: Method | None, params: bytes, name: str | None
+) -> None:
+    headers.check_request(RequestHeaders(method="m", name=name), Request(1, "m", Raw(params)), method, None)
+
+
+@pytest.mark.parametrize(
+    ("sent", "params", "said"),
+    [
+        (RequestHeaders(name="forecast"), b'{"name":"forecast"}', "The header Mcp-Method must be 'tools/call'"),
+        (RequestHeaders(method="tools/list", name="forecast"), b'{"name":"forecast"}', "as in the body; it is 'tools/"),
+        (RequestHeaders(method="tools/call"), b'{"name":"forecast"}', "The header Mcp-Name is missing"),
+        (RequestHeaders(method="tools/call", name="other"), b'{"name":"forecast"}', "Mcp-Name does not match"),
+        (RequestHeaders(method="tools/call", name="x"), b"{}", "Mcp-Name was sent, but the body has no name"),
+        (RequestHeaders(method="tools/call", name="x"), b'{"name":5}', "Mcp-Name was sent, but the body has no name"),
+    ],
+)
+def test_headers_that_mirror_a_request_otherwise_than_its_body_are_refused(
+    sent: RequestHeaders, params: bytes, said: str
+) -> None:
+    with pytest.raises(HeaderMismatch, match=said):
+        headers.check_request(sent, Request(1, "tools/call", Raw(params)), CALL, None)
+
+
+def test_the_name_is_taken_from_the_parameters_where_they_were_decoded() -> None:
+    sent, params = RequestHeaders(method="tools/call", name="forecast"), CallToolRequestParams("forecast")
+    headers.check_request(sent, Request(1, "tools/call", Raw(b"not read")), CALL, params)
 
 
 @pytest.mark.parametrize(

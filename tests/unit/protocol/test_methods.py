@@ -8,9 +8,8 @@ from msgspec import Raw
 
 from dragoman import types
 from dragoman.errors import InvalidParams
-from dragoman.protocol import methods
 from dragoman.protocol.methods import METHODS, Method, Side, declares, offered
-from dragoman.protocol.versions import V2025_06_18, V2025_11_25, V2026_07_28, VERSIONS, Version
+from dragoman.protocol.versions import VERSIONS, Version
 
 ALL = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 HANDSHAKE = ALL[:4]
@@ -116,10 +115,6 @@ def test_no_other_method_mirrors_a_name_or_wants_input() -> None:
         "prompts/get",
         "resources/read",
     }
-
-
-def test_everything_but_the_handshake_can_be_cancelled() -> None:
-    assert [method.name for method in METHODS if not method.cancellable] == ["initialize"]
 
 
 @pytest.mark.parametrize(
@@ -249,17 +244,3 @@ def test_parameters_that_do_not_fit_are_refused_with_the_method_and_the_place(
 def test_an_empty_cursor_is_a_cursor_and_a_missing_one_is_none() -> None:
     assert find("tools/list").decode_params(b'{"cursor":""}').cursor == ""
     assert find("tools/list").decode_params(b"{}").cursor is None
-
-
-@pytest.mark.parametrize(
-    ("method", "version", "expected"),
-    [
-        ("notifications/elicitation/complete", V2025_11_25, True),
-        ("notifications/elicitation/complete", V2025_06_18, False),
-        ("notifications/elicitation/complete", V2026_07_28, False),
-        ("tools/call", V2026_07_28, True),
-        ("tools/cell", V2026_07_28, False),
-    ],
-)
-def test_a_method_exists_where_the_table_says_so(method: str, version: Version, expected: bool) -> None:
-    assert methods.exists(method, version) is expected

@@ -23,12 +23,10 @@ from dragoman.protocol.jsonrpc import ErrorResponse, ResultResponse, decode
 from dragoman.protocol.negotiation import (
     Again,
     Handshake,
-    HttpProbe,
     Refused,
     Stateless,
     Verdict,
     agreed,
-    common,
     judge,
     judge_http,
     supported_versions,
@@ -258,36 +256,36 @@ def test_a_stateless_client_is_told_why_it_cannot_talk_to_a_server_of_the_handsh
     "message", [None, refusal(-32601), refusal(-32020), unsupported("2025-11-25"), discovered("2026-07-28")]
 )
 def test_credentials_redirects_haste_and_failures_say_nothing_about_the_era(status: int, message: Any) -> None:
-    assert judge_http(HttpProbe(status, message)) is None
+    assert judge_http(status, message) is None
 
 
 def test_an_internal_error_says_nothing_unless_its_body_is_a_json_rpc_error() -> None:
-    assert judge_http(HttpProbe(500)) is None
-    assert judge_http(HttpProbe(500, discovered("2026-07-28"))) is None
-    assert judge_http(HttpProbe(500, refusal(-32601))) == Handshake(V2025_11_25)
-    assert judge_http(HttpProbe(500, unsupported("2026-07-28"))) == Again(V2026_07_28)
+    assert judge_http(500) is None
+    assert judge_http(500, discovered("2026-07-28")) is None
+    assert judge_http(500, refusal(-32601)) == Handshake(V2025_11_25)
+    assert judge_http(500, unsupported("2026-07-28")) == Again(V2026_07_28)
 
 
 @pytest.mark.parametrize("status", [200, 202, 299, 400, 404, 405, 406, 410, 415, 422, 499])
 def test_the_body_decides_whatever_other_status_it_comes_with(status: int) -> None:
-    assert isinstance(judge_http(HttpProbe(status, discovered("2026-07-28"))), Stateless)
-    assert isinstance(judge_http(HttpProbe(status, refusal(-32020))), Refused)
-    assert isinstance(judge_http(HttpProbe(status, refusal(-32021))), Refused)
-    assert judge_http(HttpProbe(status, unsupported("2026-07-28"))) == Again(V2026_07_28)
-    assert judge_http(HttpProbe(status, unsupported("2025-06-18"))) == Handshake(V2025_06_18)
-    assert judge_http(HttpProbe(status, result({"tools": []}))) == Handshake(V2025_11_25)
+    assert isinstance(judge_http(status, discovered("2026-07-28")), Stateless)
+    assert isinstance(judge_http(status, refusal(-32020)), Refused)
+    assert isinstance(judge_http(status, refusal(-32021)), Refused)
+    assert judge_http(status, unsupported("2026-07-28")) == Again(V2026_07_28)
+    assert judge_http(status, unsupported("2025-06-18")) == Handshake(V2025_06_18)
+    assert judge_http(status, result({"tools": []})) == Handshake(V2025_11_25)
     for error in NOT_STATELESS:
-        assert judge_http(HttpProbe(status, ErrorResponse(None, error))) == Handshake(V2025_11_25)
+        assert judge_http(status, ErrorResponse(None, error)) == Handshake(V2025_11_25)
 
 
 @pytest.mark.parametrize("status", [200, 202, 204, 400, 404, 405, 406, 415])
 def test_an_http_answer_that_is_no_json_rpc_leads_to_the_handshake(status: int) -> None:
-    assert judge_http(HttpProbe(status)) == Handshake(V2025_11_25)
+    assert judge_http(status) == Handshake(V2025_11_25)
 
 
 def test_an_http_probe_is_judged_for_what_the_client_speaks_and_corrected_once() -> None:
-    assert judge_http(HttpProbe(405), OLDER_ONLY) == Handshake(V2025_03_26)
-    assert isinstance(judge_http(HttpProbe(400, unsupported("2026-07-28")), last=True), Refused)
+    assert judge_http(405, None, OLDER_ONLY) == Handshake(V2025_03_26)
+    assert isinstance(judge_http(400, unsupported("2026-07-28"), last=True), Refused)
 
 
 @pytest.mark.parametrize(
@@ -304,19 +302,6 @@ def test_an_http_probe_is_judged_for_what_the_client_speaks_and_corrected_once()
 )
 def test_the_versions_that_an_error_names_are_read_whatever_its_data_holds(data: Any, names: list[str]) -> None:
     assert supported_versions(RpcError(-32022, "No", data)) == names
-
-
-@pytest.mark.parametrize(
-    ("names", "known", "newest"),
-    [
-        ([], VERSIONS, None),
-        (["2026-07-28"], [], None),
-        (["2024-11-05", "2025-06-18", "9999-12-31"], VERSIONS, V2025_06_18),
-        (["2025-06-18", "2024-11-05"], [V2024_11_05, V2025_03_26], V2024_11_05),
-    ],
-)
-def test_the_newest_common_version_is_found(names: list[str], known: list[Version], newest: Version | None) -> None:
-    assert common(iter(names), iter(known)) is newest
 
 
 def initialized(version: str) -> types.InitializeResult:

@@ -41,10 +41,8 @@ def peer() -> Peer:
 def test_a_request_is_served_and_answered_once(peer):
     request = only(peer.receive(call(1, "ping")))
     assert isinstance(request, Request)
-    assert peer.serving == [1]
     assert peer.send_result(1, {}) == b'{"jsonrpc":"2.0","id":1,"result":{}}'
     assert peer.send_result(1, {}) is None
-    assert peer.serving == []
 
 
 def test_a_request_may_be_refused_with_an_error(peer):
@@ -59,17 +57,17 @@ def test_an_unterminated_last_line_is_served_at_the_end_of_the_stream(peer):
 
 
 def test_an_id_in_use_is_refused_and_the_first_request_keeps_it(peer):
+    assert peer.refuse_id(1) is None
     peer.receive(call(1))
     answer = replied(peer.receive(call(1)))
+    assert peer.refuse_id(1).message == answer["error"]["message"]
     assert (answer["id"], answer["error"]["code"]) == (1, -32600)
-    assert peer.serving == [1]
     assert peer.send_result(1, "first") is not None
     assert isinstance(only(peer.receive(call(1))), Request)
 
 
 def test_the_ids_1_and_text_1_are_different(peer):
-    peer.receive(call(1) + call("1"))
-    assert peer.serving == [1, "1"]
+    assert [type(event) for event in peer.receive(call(1) + call("1"))] == [Request, Request]
 
 
 def test_a_cancelled_request_is_never_answered(peer):
@@ -82,15 +80,13 @@ def test_a_cancelled_request_is_never_answered(peer):
 def test_a_cancelled_request_keeps_its_id_until_its_handler_has_ended(peer):
     peer.receive(call(1) + cancelled(1))
     assert replied(peer.receive(call(1)))["error"]["code"] == -32600
-    assert peer.drop(1) is None
+    assert peer.finish(1, None) is None
     assert isinstance(only(peer.receive(call(1))), Request)
 
 
 @pytest.mark.parametrize(
     "notification",
     [
-        cancelled(99),
-        cancelled("1"),
         cancelled(None),
         cancelled(1.5),
         line(method="notifications/cancelled"),
@@ -98,9 +94,18 @@ def test_a_cancelled_request_keeps_its_id_until_its_handler_has_ended(peer):
         line(method="notifications/cancelled", params="x"),
     ],
 )
-def test_unknown_and_malformed_cancellations_are_ignored(peer, notification):
+def test_malformed_cancellations_are_ignored(peer, notification):
     peer.receive(call(1))
     assert peer.receive(notification) == []
+    assert peer.send_result(1, {}) is not None
+
+
+@pytest.mark.parametrize("id", [99, "1"])
+def test_a_cancellation_of_what_is_not_served_here_matches_nothing(peer, id):
+    peer.receive(call(1))
+    unmatched = only(peer.receive(cancelled(id)))
+    assert isinstance(unmatched, Unmatched)
+    assert isinstance(unmatched.message, Notification)
     assert peer.send_result(1, {}) is not None
 
 
@@ -118,7 +123,6 @@ def test_initialize_cannot_be_cancelled(peer):
 def test_a_notification_is_passed_on_and_never_answered(peer):
     event = only(peer.receive(line(method="notifications/initialized")))
     assert isinstance(event, Notification)
-    assert peer.serving == []
 
 
 def test_our_requests_get_ids_that_are_never_used_twice(peer):
@@ -150,6 +154,13 @@ def test_repeated_late_and_nameless_answers_match_nobody(peer, answer):
     assert isinstance(only(peer.receive(answer)), Unmatched)
 
 
+def test_a_malformed_answer_fails_who_waits_for_it(peer):
+    peer.send_request(1, "ping", {}, "me")
+    answered = only(peer.receive(b'{"id":1,"result":{}}\n'))
+    assert (answered.waiter, answered.outcome.code) == ("me", -32603)
+    assert "The answer is malformed" in answered.outcome.message
+
+
 def test_a_malformed_answer_is_not_answered(peer):
     assert peer.receive(line(id=1.5, result={})) == []
 
@@ -159,6 +170,13 @@ def test_progress_reaches_who_waits_for_the_request(peer):
     event = only(peer.receive(line(method="notifications/progress", params={"progressToken": 1, "progress": 0.5})))
     assert isinstance(event, Progressed)
     assert (event.waiter, event.params.progress) == ("me", 0.5)
+
+
+def test_progress_under_a_token_that_is_no_id_reaches_who_set_it(peer):
+    progress = line(method="notifications/progress", params={"progressToken": "mine", "progress": 1})
+    assert peer.receive(progress) == []
+    peer.tokens["mine"] = "me"
+    assert only(peer.receive(progress)).waiter == "me"
 
 
 @pytest.mark.parametrize("params", [{"progressToken": 2, "progress": 1}, {"progressToken": 1}, {}, []])
@@ -184,7 +202,8 @@ def test_closing_returns_who_still_waits_and_forgets_the_rest(peer):
     peer.send_request(2, "ping", {}, "b")
     assert peer.close() == ["a", "b"]
     assert peer.close() == []
-    assert (peer.serving, peer.waiting) == ([], [])
+    assert peer.waiting == []
+    assert peer.send_result(1, {}) is None
 
 
 @pytest.mark.parametrize(
@@ -251,8 +270,8 @@ def test_a_batch_is_answered_as_one_message_when_its_last_request_is(batching):
     assert [type(event) for event in events] == [Request, Notification, Request]
     assert batching.send_result(2, "b") is None
     assert json.loads(batching.send_result(1, "a") or b"") == [
-        {"jsonrpc": "2.0", "id": 2, "result": "b"},
         {"jsonrpc": "2.0", "id": 1, "result": "a"},
+        {"jsonrpc": "2.0", "id": 2, "result": "b"},
     ]
 
 
@@ -273,9 +292,9 @@ def test_what_is_wrong_in_a_batch_is_answered_with_it(batching):
     answers = json.loads(batching.send_result(1, {}) or b"")
     assert [(answer.get("id"), answer.get("error", {}).get("code")) for answer in answers] == [
         (None, -32600),
+        (1, None),
         (1, -32600),
         (0, -32600),
-        (1, None),
     ]
 
 
@@ -297,7 +316,8 @@ def test_a_batch_is_refused_where_the_version_has_none(peer):
 def test_a_decoded_message_may_be_accepted_directly(peer):
     message = jsonrpc.Request(5, "ping")
     assert peer.accept(message) is message
-    assert peer.serving == [5]
+    assert peer.finish(5, b"encoded already") == b"encoded already"
+    assert peer.finish(5, b"again") is None
 
 
 def test_what_is_done_about_one_message_of_a_chunk_holds_for_the_next(peer):
@@ -314,25 +334,26 @@ def test_what_is_done_about_one_message_of_a_chunk_holds_for_the_next(peer):
 PAGE = Raw(b'{"tools":[]}')
 
 
-def test_an_encoded_result_is_answered_in_parts_without_being_copied(peer):
+def parts(id):
+    return b'{"jsonrpc":"2.0","id":%d,"result":' % id, PAGE, b"}"
+
+
+def test_an_answer_in_parts_is_not_joined(peer):
     peer.receive(call(1))
-    parts = peer.send_encoded(1, PAGE)
-    assert parts[1] is PAGE
-    assert b"".join(map(bytes, parts)) == b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
-    assert peer.send_encoded(1, PAGE) is None
-    assert peer.serving == []
+    assert peer.finish(1, parts(1))[1] is PAGE
+    assert peer.finish(1, parts(1)) is None
 
 
-def test_an_encoded_result_of_a_cancelled_request_is_not_sent(peer):
+def test_an_answer_in_parts_to_a_cancelled_request_is_not_sent(peer):
     peer.receive(call(1) + cancelled(1))
-    assert peer.send_encoded(1, PAGE) is None
+    assert peer.finish(1, parts(1)) is None
 
 
-def test_an_encoded_result_of_a_batch_is_part_of_it(peer):
+def test_an_answer_in_parts_in_a_batch_is_part_of_it(peer):
     peer.version = V2025_03_26
     peer.receive(batch(call(1), call(2)))
-    assert peer.send_encoded(1, PAGE) is None
-    answers = json.loads(peer.send_encoded(2, PAGE))
+    assert peer.finish(1, parts(1)) is None
+    answers = json.loads(peer.finish(2, parts(2)))
     assert [answer["id"] for answer in answers] == [1, 2]
     assert answers[1]["result"] == {"tools": []}
 
@@ -342,7 +363,8 @@ def test_requests_that_nobody_will_answer_are_given_back_and_forgotten(peer):
     peer.send_request(1, "ping", {}, "me")
     assert peer.abandon() == ["me"]
     assert peer.abandon() == []
-    assert (peer.serving, peer.waiting) == ([1], [])
+    assert peer.waiting == []
+    assert peer.send_result(1, {}) is not None
 
 
 def test_an_answer_is_matched_whose_id_came_back_as_text():

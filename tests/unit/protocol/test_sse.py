@@ -124,22 +124,22 @@ def test_finishing_after_a_carriage_return_does_not_swallow_a_line_feed_of_the_n
 @pytest.mark.parametrize(
     ("stream", "events"),
     [
-        (b"data: 4567890\n\n", [Oversized(13)]),
+        (b"data: 4567890\n\n", [Oversized()]),
         (b"data: 456789\n\n", [Event("456789")]),
         (b"data: 456789\r\n\r\n", [Event("456789")]),
-        (b"data: 4567890", [Oversized(13)]),
+        (b"data: 4567890", [Oversized()]),
         (b"data:5\ndata:5\n\n", [Event("5\n5")]),
-        (b"data:5\ndata:56\n\n", [Oversized(13)]),
-        (b"data:5\nnonsense\n\n", [Oversized(13)]),
+        (b"data:5\ndata:56\n\n", [Oversized()]),
+        (b"data:5\nnonsense\n\n", [Oversized()]),
         (b":5678\ndata:5\n:5678\n:5678\n\n", [Event("5")]),
         (b":56789012345\n\ndata: one\n\n", [Event("one")]),
-        (b":567890123456\ndata: one\n\ndata: two\n\n", [Oversized(13), Event("two")]),
-        (b"data: 4567890\ndata: 4567890\n:\n\ndata: two\n\n", [Oversized(13), Event("two")]),
-        (b"data: 4567890\r\n\r\ndata: two\r\n\r\n", [Oversized(13), Event("two")]),
+        (b":567890123456\ndata: one\n\ndata: two\n\n", [Oversized(), Event("two")]),
+        (b"data: 4567890\ndata: 4567890\n:\n\ndata: two\n\n", [Oversized(), Event("two")]),
+        (b"data: 4567890\r\n\r\ndata: two\r\n\r\n", [Oversized(), Event("two")]),
         (b"data: 1\n\n" * 3, [Event("1"), Event("1"), Event("1")]),
-        (b"data: 4567890\n\n" * 2, [Oversized(13), Oversized(13)]),
+        (b"data: 4567890\n\n" * 2, [Oversized(), Oversized()]),
         (b"\xef\xbb\xbfdata: 789\n\n", [Event("789")]),
-        (b"\xef\xbb\xbfdata: 7890\n\n", [Oversized(13)]),
+        (b"\xef\xbb\xbfdata: 7890\n\n", [Oversized()]),
     ],
 )
 @pytest.mark.parametrize("size", [1, 2, 3, 12, 13, 1000])
@@ -152,12 +152,12 @@ def test_an_event_over_the_limit_is_reported_once_and_the_next_event_survives(
 def test_an_event_over_the_limit_is_reported_before_it_ends() -> None:
     decoder = EventDecoder(8)
     assert decoder.receive(b"data: 78") == []
-    assert decoder.receive(b"9") == [Oversized(9)]
+    assert decoder.receive(b"9") == [Oversized()]
 
 
 def test_the_id_read_before_an_event_outgrew_the_limit_still_counts() -> None:
     decoder = EventDecoder(12)
-    assert decoder.receive(b"id: 7\ndata: 12345\nid: 8\n\n") == [Oversized(13)]
+    assert decoder.receive(b"id: 7\ndata: 12345\nid: 8\n\n") == [Oversized()]
     assert decoder.last_event_id == "7"
 
 

@@ -16,6 +16,7 @@ from dragoman.protocol.versions import (
     V2026_07_28,
     VERSIONS,
     Version,
+    common,
     find_version,
     handshake_versions,
     stateless_versions,
@@ -66,18 +67,12 @@ def test_an_unknown_id_is_left_out_from_2025_11_25_on() -> None:
     assert [version for version in VERSIONS if version.omits_unknown_id] == [V2026_07_28, V2025_11_25]
 
 
-@pytest.mark.parametrize(
-    ("version", "structured_output"),
-    [
-        (V2024_11_05, "none"),
-        (V2025_03_26, "none"),
-        (V2025_06_18, "object"),
-        (V2025_11_25, "object"),
-        (V2026_07_28, "any"),
-    ],
-)
-def test_structured_output_came_as_an_object_and_became_any_value(version: Version, structured_output: str) -> None:
-    assert version.structured_output == structured_output
+def test_only_sessions_of_2025_11_25_prime_their_streams() -> None:
+    assert [version for version in VERSIONS if version.primes_streams] == [V2025_11_25]
+
+
+def test_structured_content_is_any_value_in_2026_07_28_only() -> None:
+    assert [version for version in VERSIONS if version.any_structured_content] == [V2026_07_28]
 
 
 @pytest.mark.parametrize(
@@ -131,3 +126,16 @@ def test_names_are_given_newest_first_whatever_the_order() -> None:
     assert version_names(reversed(VERSIONS)) == NAMES
     assert version_names([V2025_03_26, V2026_07_28]) == ["2026-07-28", "2025-03-26"]
     assert version_names([]) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "known", "newest"),
+    [
+        ([], VERSIONS, None),
+        (["2026-07-28"], [], None),
+        (["2024-11-05", "2025-06-18", "9999-12-31"], VERSIONS, V2025_06_18),
+        (["2025-06-18", "2024-11-05"], [V2024_11_05, V2025_03_26], V2024_11_05),
+    ],
+)
+def test_the_newest_common_version_is_found(names: list[str], known: list[Version], newest: Version | None) -> None:
+    assert common(iter(names), iter(known)) is newest

@@ -123,16 +123,26 @@ def test_what_comes_while_one_is_begun_waits_for_its_turn_even_in_another_contex
     run(scenario())
 
 
-def test_it_is_told_when_all_that_came_has_begun():
+@pytest.mark.parametrize("way", ["a future", "a pause"])
+def test_a_cancellation_before_its_task_has_begun_keeps_its_message(way):
     async def scenario():
-        told = []
-        jobs = Jobs()
-        jobs.relay = Relay(asyncio.get_running_loop(), as_it_is, lambda: told.append(list(jobs.ended)))
-        jobs.relay.run(jobs.counted(name) for name in ("one", "two"))
-        assert told == [["one", "two"]]
-        jobs.start("waits", pause)
-        assert told == [["one", "two"]] * 2
-        await jobs.done()
+        said = []
+
+        async def wait():
+            try:
+                await (asyncio.get_running_loop().create_future() if way == "a future" else asyncio.sleep(0))
+            except asyncio.CancelledError as cancelled:
+                said.append(cancelled.args)
+
+        async def work():
+            tasks.append(asyncio.current_task())
+            await wait()
+
+        tasks = []
+        Relay(asyncio.get_running_loop(), as_it_is).run(iter((work(),)))
+        tasks[0].cancel("not wanted any more")
+        await asyncio.wait(tasks)
+        assert said == [("not wanted any more",)]
 
     run(scenario())
 

@@ -1,10 +1,11 @@
 """Which task runs, and who cancelled it."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from dragoman.runtime.tasks import OwnTask, current_task
+from dragoman.runtime.tasks import OwnTask, current_task, end, is_being_cancelled, is_running_here, runs_here
 
 
 async def forever() -> None:
@@ -31,3 +32,56 @@ def test_a_task_knows_whether_its_own_code_cancelled_it(work, itself):
         return task.cancelled_itself
 
     assert asyncio.run(run()) is itself
+
+
+def test_the_current_task_is_the_one_that_asyncio_names():
+    async def compare() -> None:
+        loop = asyncio.get_running_loop()
+        assert current_task(loop) is asyncio.current_task()
+        await asyncio.gather(*(in_a_task(loop) for _ in range(3)))
+        other = asyncio.new_event_loop()
+        assert current_task(other) is asyncio.current_task(other) is None
+        other.close()
+        seen: asyncio.Future[Any] = loop.create_future()
+        loop.call_soon(lambda: seen.set_result(current_task(loop)))
+        assert await seen is None
+
+    async def in_a_task(loop: asyncio.AbstractEventLoop) -> None:
+        for _ in range(3):
+            assert current_task(loop) is asyncio.current_task() is not None
+            await asyncio.sleep(0)
+
+    asyncio.run(compare())
+
+
+def test_a_loop_runs_in_one_thread_alone():
+    async def compare() -> None:
+        loop = asyncio.get_running_loop()
+        assert is_running_here(loop)
+        assert not await asyncio.to_thread(is_running_here, loop)
+        other = asyncio.new_event_loop()
+        assert not is_running_here(other)
+        other.close()
+
+    asyncio.run(compare())
+
+
+def test_a_task_that_is_ended_has_ended_and_is_nobodys_error():
+    async def fail_when_cancelled() -> None:
+        try:
+            await forever()
+        except asyncio.CancelledError:
+            assert is_being_cancelled()
+            raise ValueError("nobody looks at this") from None
+
+    async def run() -> None:
+        task = asyncio.create_task(fail_when_cancelled())
+        await asyncio.sleep(0)
+        assert runs_here(task)
+        assert not is_being_cancelled()
+        await end(task)
+        assert task.done()
+        assert not runs_here(task)
+        assert not runs_here(None)
+
+    asyncio.run(run())

@@ -50,7 +50,7 @@ def test_giving_up_cancels_the_task_after_its_first_step_and_what_threads_wait_f
     async def talk() -> None:
         served = call()
         waiting: Future[None] = Future()
-        served.driven.add(waiting)
+        served.on_cancel(waiting.cancel)
         served.task = asyncio.ensure_future(serve())
         served.give_up()
         assert served.cancelled

@@ -11,6 +11,7 @@ import pytest
 from dragoman import BlockingContext, Cancelled, Context, RpcError, Server, ToolError, ToolResult
 from dragoman.config import Configuration
 from dragoman.testing import WirePeer
+from dragoman.transports.contract import FunctionSink
 
 DEADLINE = 30
 PONG = {"jsonrpc": "2.0", "id": 1, "result": {}}
@@ -562,14 +563,12 @@ def test_many_requests_of_many_connections_are_all_answered_once():
     run(talk())
 
 
-class Parts:
+class Parts(FunctionSink):
     """A way out that takes messages in parts, and notes which came so."""
 
     def __init__(self):
         self.whole, self.in_parts = [], []
-
-    def __call__(self, message):
-        self.whole.append(message)
+        super().__init__(self.whole.append)
 
     def send_parts(self, head, large, tail):
         self.in_parts.append((head, large, tail))

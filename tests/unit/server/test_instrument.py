@@ -1,18 +1,35 @@
 import pytest
 from msgspec import Raw
 
-from dragoman import InvalidParams, ResourceNotFound, RpcError
-from dragoman.errors import InternalError, MethodNotFound, UnsupportedVersion
-from dragoman.server.instrument import _label, readable
+from dragoman.errors import (
+    HeaderMismatch,
+    InsufficientScope,
+    InternalError,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    MissingCapability,
+    ResourceNotFound,
+    RpcError,
+    ToolError,
+    UnsupportedVersion,
+)
+from dragoman.schema.python.shapes import Problem
+from dragoman.schema.python.signature import ArgumentsRejected
+from dragoman.server.instrument import label_of, readable
 
 
 @pytest.mark.parametrize(
     ("error", "label"),
     [
-        (InvalidParams("Unknown tool: x"), "tool_not_found"),
-        (InvalidParams("Unknown prompt: x"), "prompt_not_found"),
-        (InvalidParams("Missing required arguments: a, b"), "missing_required_arguments"),
-        (InvalidParams("Invalid cursor: 'x'"), "invalid_params"),
+        (InvalidParams("Unknown tool: x"), "invalid_params"),
+        (ArgumentsRejected((Problem("a", "", missing=True),)).refusal(), "missing_required_arguments"),
+        (ArgumentsRejected((Problem("a", "no"),)).refusal(), "invalid_params"),
+        (InsufficientScope(["a"]), "insufficient_scope"),
+        (MissingCapability({"roots": {}}), "missing_capability"),
+        (HeaderMismatch("x"), "header_mismatch"),
+        (InvalidRequest("x"), "invalid_request"),
+        (ToolError("x"), "tool_error"),
         (ResourceNotFound("docs://x"), "resource_not_found"),
         (MethodNotFound("Method not found: x"), "method_not_found"),
         (InternalError("x"), "rpc_error"),
@@ -23,7 +40,7 @@ from dragoman.server.instrument import _label, readable
     ],
 )
 def test_an_error_has_one_label(error, label):
-    assert _label(error) == label
+    assert label_of(error) == label
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from dragoman import Audio, DefinitionError, Image, ToolResult, ValidationError,
 from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.versions import V2026_07_28
-from dragoman.server.annotations import Unresolved
+from dragoman.schema.python.annotations import Unresolved
 from dragoman.server.outputs import Output
 
 if TYPE_CHECKING:

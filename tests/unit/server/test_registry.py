@@ -66,15 +66,27 @@ def test_a_definition_of_another_kind_is_refused():
         registry.add_resource(tool(nothing))
 
 
-def test_every_change_is_counted():
-    registry = Registry()
+def test_whoever_keeps_the_registry_is_told_of_every_change():
+    changes = []
+    registry = Registry(notify=lambda: changes.append(None))
     added = registry.add_tool(NamedTool)
-    counted = [registry.changes]
     registry.remove(registry.tools, added)
-    counted.append(registry.changes)
     registry.page_size = 3
-    counted.append(registry.changes)
-    assert counted == sorted(set(counted))
+    assert len(changes) == 3
+
+
+@pytest.mark.parametrize("way", ["added", "assigned"])
+def test_the_completion_of_a_template_that_is_registered_is_a_change(way):
+    changes, template = [], NamedTemplate()
+    registry = Registry(notify=lambda: changes.append(None))
+    if way == "added":
+        registry.add_resource(template)
+    else:
+        registry.replace(resource_templates=[template])
+    changes.clear()
+    template.complete("x")(lambda value: [])
+    assert len(changes) == 1
+    assert registry.completes
 
 
 def test_the_registry_knows_whether_anything_is_completed():

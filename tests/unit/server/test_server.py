@@ -4,6 +4,7 @@ import pytest
 
 from dragoman import DefinitionError, Server, types
 from dragoman.protocol.versions import V2025_11_25, V2026_07_28
+from dragoman.server.dispatch.runner import seal
 
 
 def test_the_defaults_make_a_server():
@@ -15,7 +16,7 @@ def test_the_defaults_make_a_server():
 def test_sealing_leaves_the_result_of_an_author_as_it_was(version):
     server = Server(ttl_ms=5, cache_scope="public")
     result = types.ReadResourceResult([], meta={"a": 1})
-    sealed = server.seal_for(result, version)
+    sealed = seal(server, result, version)
     assert result == types.ReadResourceResult([], meta={"a": 1})
     assert (sealed.ttl_ms, sealed.cache_scope) == ((5, "public") if version.stateless else (None, None))
 

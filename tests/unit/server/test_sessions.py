@@ -182,7 +182,7 @@ async def test_nothing_follows_the_last_message_of_a_stream():
     channel.close()
     channel.notify("notifications/message", {"data": "late"})
     (stream,) = session._streams
-    assert stream.finished
+    assert stream.is_finished
     stream.attach(again, 0)
     await stream.flush()
     assert (again.numbers, again.ended) == ([1, 2], True)
@@ -213,7 +213,7 @@ async def test_what_is_said_to_one_who_is_gone_goes_nowhere_and_what_it_waits_fo
     await channel.answer(200, b"{}", json=True)
     channel.close()
     assert reader.parts == []
-    assert [stream.finished for stream in session._streams] == [True]
+    assert [stream.is_finished for stream in session._streams] == [True]
 
 
 @scenario

@@ -9,7 +9,7 @@ import pytest
 from dragoman.errors import ConnectError, HttpError, TransportError
 from dragoman.runtime.network import Network
 from dragoman.transports import http
-from dragoman.transports.http import HttpClient, without_secrets
+from dragoman.transports.http import HttpClient
 from scenarios.http_peer import scenario
 from scenarios.http_posts import ANSWER, HEADERS, Receiver, always, post
 from scenarios.raw_http import END, answering, chunk, event, reply, stream
@@ -388,15 +388,3 @@ async def test_the_environment_is_asked_only_where_it_is_trusted(trusts, monkeyp
 async def test_a_proxy_that_is_none_is_said_so(proxy, problem):
     with pytest.raises(ConnectError, match=problem):
         await HttpClient("http://example.com/", Network(proxy=proxy)).open()
-
-
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("https://me:secret@host:1/mcp?token=secret#secret", "https://host:1/mcp"),
-        ("https://host/mcp", "https://host/mcp"),
-        ("http://me:secret@[broken/mcp?token=secret", "[broken/mcp"),
-    ],
-)
-def test_an_address_is_shown_without_its_secrets(url, shown):
-    assert without_secrets(url) == shown

@@ -67,8 +67,8 @@ class Echo:
         self.drained = asyncio.Event()
         self.drained.set()
 
-    def connect(self, send):
-        self.send = send
+    def connect(self, sink):
+        self.send = sink.send
         return self
 
     def receive(self, chunk):
@@ -226,7 +226,7 @@ def test_a_defect_of_the_connection_is_logged_and_loses_nothing_else(run, caplog
 
 def test_a_service_that_cannot_connect_raises_and_leaves_the_descriptors_as_they_were(run):
     class Refusing:
-        def connect(self, send):
+        def connect(self, sink):
             raise ValueError("no connection")
 
     async def main():

@@ -59,3 +59,15 @@ def test_a_capability_that_is_no_object_is_refused() -> None:
     with pytest.raises(ValidationError) as refused:
         decode(b'{"tools": true}', ServerCapabilities)
     assert refused.value.path == "$.tools"
+
+
+@pytest.mark.parametrize("kind", [ClientCapabilities, ServerCapabilities])
+def test_the_settings_of_an_extension_are_found_by_either_spelling_of_its_id(
+    kind: type[ClientCapabilities] | type[ServerCapabilities],
+) -> None:
+    declared = kind(extensions={"io.modelcontextprotocol/apps": {"mimeTypes": []}, "com.example/a": {}})
+    assert declared.extension("io.modelcontextprotocol/ui") == {"mimeTypes": []}
+    assert declared.extension("io.modelcontextprotocol/apps") == {"mimeTypes": []}
+    assert declared.extension("com.example/a") == {}
+    assert declared.extension("com.example/b") is None
+    assert kind().extension("com.example/a") is None

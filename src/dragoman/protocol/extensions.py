@@ -1,0 +1,238 @@
+"""Extensions: rows that join the tables of the protocol.
+
+An extension adds to the protocol what both sides must have declared before they use it. A row says what it adds to the
+wire: methods, parameters of existing methods, fields of list entries, result types, and kinds of subscriptions. The row
+is data alone; `server.extensions` and `client.extensions` hold what runs. `ProtocolTable` joins the rows of the core
+with those of extensions, and answers every question that depends on which methods there are.
+
+The rejected alternative is a list of hooks in each place that asks. Each place would then need a case for extensions,
+and a new question would need a new hook.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from dragoman import types
+from dragoman.errors import DefinitionError
+from dragoman.protocol.listen import CORE_FIELDS, SubscriptionField
+from dragoman.protocol.methods import METHODS, Method
+from dragoman.protocol.versions import V2025_06_18, Version
+from dragoman.types import canonical_extension
+
+_LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_ID = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+CORE_RESULT_TYPES = ("complete", "input_required")
+_LISTEN = "subscriptions/listen"
+
+
+class ExtensionRow(Struct, frozen=True, kw_only=True):
+    """What an extension adds to the protocol.
+
+    Example:
+        row = ExtensionRow(
+            id="com.example/prices",
+            methods=(Method(name="prices/get", params=GetPriceParams, result=Price, name_from="item"),),
+            result_types={"quote": ("tools/call",)},
+        )
+
+    `id` follows the rules of `_meta` keys and needs a prefix. The extension may be declared from the version `since` up
+    to the version `until`. Its methods need its declaration by both sides. `params` maps a method of the core to a
+    Struct whose fields are added to the parameters of that method; `entries` does so for the entries of a list. All of
+    these fields are optional. `result_types` maps each further `resultType` to the methods that it may answer.
+    `capability` is the path of the declaration, where that is not `extensions.<id>`.
+
+    Raises:
+        DefinitionError: the id, or what is added, does not fit the protocol.
+    """
+
+    id: str
+    settings: types.Json = field(default_factory=dict)
+    since: Version = V2025_06_18
+    until: Version | None = None
+    capability: tuple[str, ...] = ()
+    methods: tuple[Method, ...] = ()
+    params: Mapping[str, type[Struct]] = field(default_factory=dict)
+    entries: Mapping[str, type[Struct]] = field(default_factory=dict)
+    result_types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    subscriptions: tuple[SubscriptionField, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_extension_id(self.id)
+        for result_type in self.result_types:
+            if result_type in CORE_RESULT_TYPES:
+                raise DefinitionError(f"{self.id}: the result type {result_type!r} belongs to the protocol itself")
+        core = {method.name for method in METHODS}
+        for method in self.methods:
+            if method.name in core:
+                raise DefinitionError(f"{self.id}: the method {method.name!r} belongs to the protocol itself")
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Where the extension is declared, as a path into capabilities."""
+        return self.capability or ("extensions", self.id)
+
+    def exists_in(self, version: Version) -> bool:
+        """Tell whether the extension may be declared in a version."""
+        return self.since <= version and (self.until is None or version <= self.until)
+
+    def joined_methods(self) -> tuple[Method, ...]:
+        """Return the methods, which exist where the extension does and need its declaration by both sides."""
+        return tuple(
+            msgspec.structs.replace(
+                method,
+                since=max(method.since, self.since),
+                until=_earlier(method.until, self.until),
+                capability=self.path,
+                declared=self.path,
+            )
+            for method in self.methods
+        )
+
+
+def _earlier(one: Version | None, other: Version | None) -> Version | None:
+    known = [version for version in (one, other) if version is not None]
+    return min(known, default=None)
+
+
+def check_extension_id(id: object) -> str:
+    """Return the id of an extension.
+
+    Raises:
+        DefinitionError: the id is not a name behind a prefix, such as `com.example/prices`.
+    """
+    # MUST (2026-07-28): extension ids follow the rules of `_meta` keys, and the prefix is mandatory.
+    if not isinstance(id, str) or _ID.fullmatch(id) is None:
+        raise DefinitionError(
+            f"The id of an extension is a prefix and a name, such as 'com.example/prices', not {id!r}"
+        )
+    return id
+
+
+class ProtocolTable(Struct, frozen=True):
+    """The methods of the core and of extensions, and what follows from them.
+
+    Example:
+        table = ProtocolTable.of([row])
+        table.named_by["prices/get"]  # "item"
+    """
+
+    methods: tuple[Method, ...]
+    extensions: tuple[ExtensionRow, ...]
+    named_by: Mapping[str, str]
+    """For each method whose requests have a name in the `Mcp-Name` header, the parameter that holds it."""
+    progressing: frozenset[str]
+    repeatable: frozenset[str]
+
+    @classmethod
+    def of(cls, extensions: Iterable[ExtensionRow] = ()) -> ProtocolTable:
+        """Return the table of the core, with the rows of extensions.
+
+        Raises:
+            DefinitionError: two extensions, or an extension and the core, add the same thing.
+        """
+        rows = tuple(extensions)
+        added = [method for row in rows for method in row.joined_methods()]
+        _require_once((method.name for method in added), "method")
+        methods = (*(_with_params(method, rows) for method in METHODS), *added)
+        return cls(
+            methods,
+            rows,
+            {method.name: method.name_from for method in methods if method.name_from is not None},
+            frozenset(method.name for method in methods if method.progresses),
+            frozenset(method.name for method in methods if method.repeatable),
+        )
+
+    def exists(self, method: str, version: Version) -> bool:
+        """Tell whether a version has a method."""
+        return any(row.name == method and row.exists_in(version) for row in self.methods)
+
+    def answering(self, method: str, result_type: str, version: Version) -> ExtensionRow | None:
+        """Return the extension that lets a result of a further type answer a method in a version, if there is one."""
+        return next(
+            (
+                row
+                for row in self.extensions
+                if row.exists_in(version) and method in row.result_types.get(result_type, ())
+            ),
+            None,
+        )
+
+    def declarable(self, settings: Mapping[str, types.Json], version: Version) -> dict[str, types.Json]:
+        """Return the settings of those extensions that may be declared in a version; ids without a row always may."""
+        elsewhere = {row.id for row in self.extensions} - {row.id for row in self.extensions if row.exists_in(version)}
+        return {id: given for id, given in settings.items() if canonical_extension(id) not in elsewhere}
+
+    def entry_type(self, method: str, kind: type[Struct], version: Version) -> type[Struct]:
+        """Return the type of the entries of a list, with the fields that extensions add in a version."""
+        added = (row.entries[method] for row in self.extensions if method in row.entries and row.exists_in(version))
+        return extended(kind, *added)
+
+    def subscription_fields(self) -> tuple[SubscriptionField, ...]:
+        """Return the kinds of subscriptions; those of an extension need its declaration."""
+        added = (
+            msgspec.structs.replace(one, capability=row.path) for row in self.extensions for one in row.subscriptions
+        )
+        return (*CORE_FIELDS, *added)
+
+
+def _require_once(names: Iterable[str], noun: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise DefinitionError(f"The {noun} {name!r} is added by two extensions")
+        seen.add(name)
+
+
+def _with_params(method: Method, rows: tuple[ExtensionRow, ...]) -> Method:
+    added = tuple(row.params[method.name] for row in rows if method.name in row.params)
+    params = extended(method.params, *added)
+    if method.name == _LISTEN:
+        params = _listening(params, tuple(one.name for row in rows for one in row.subscriptions))
+    return method if params is method.params else msgspec.structs.replace(method, params=params)
+
+
+@cache
+def _listening(params: type[Struct], names: tuple[str, ...]) -> type[Struct]:
+    """Return the parameters of `subscriptions/listen` whose filter has further fields."""
+    if not names:
+        return params
+    _require_once(names, "subscription")
+    added = [(name, bool | list[str] | None, None) for name in names]
+    wanted = msgspec.defstruct("SubscriptionFilter", added, bases=(types.SubscriptionFilter,))
+    return msgspec.defstruct(params.__name__, [("notifications", wanted)], bases=(params,), kw_only=True)
+
+
+@cache
+def extended(kind: type[Struct], *additions: type[Struct]) -> type[Struct]:
+    """Return a wire type with the fields of others added to it; the same type where nothing is added.
+
+    Raises:
+        DefinitionError: a field exists already, or is not optional.
+    """
+    for addition in additions:
+        kind = msgspec.defstruct(
+            kind.__name__, [_added(kind, one) for one in msgspec.structs.fields(addition)], bases=(kind,)
+        )
+    return kind
+
+
+def _added(kind: type[Struct], one: msgspec.structs.FieldInfo) -> tuple[str, Any, Any]:
+    if one.name in kind.__struct_fields__:
+        raise DefinitionError(f"{kind.__name__} has a field {one.name!r} already")
+    if one.required:
+        raise DefinitionError(f"The field {one.name!r} that is added to {kind.__name__} must have a default")
+    default = (
+        {"default": one.default} if one.default is not msgspec.NODEFAULT else {"default_factory": one.default_factory}
+    )
+    return one.name, one.type, field(name=one.encode_name, **default)
+
+
+CORE = ProtocolTable.of()
+"""The table without extensions."""

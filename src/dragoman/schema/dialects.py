@@ -1,0 +1,360 @@
+"""Tools as the APIs of language models take them: schemas in their dialects, names in their alphabet.
+
+OpenAI and Anthropic take nearly every schema whose top is a plain object, so a schema for them is tidied and otherwise
+left alone. OpenAI's strict mode and Gemini take a small part of JSON Schema. For them a schema first becomes a tree
+(`inline`), which is then said in the keywords of the dialect. What the dialect has no keyword for is told to the model
+in the description, and an object of any shape becomes its JSON text. `coerce.restore` undoes in the arguments what a
+dialect did to the schema.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from typing import Any
+
+from dragoman import types
+from dragoman.schema import walk
+from dragoman.schema.inline import common_types, inline, merge, note, said
+from dragoman.schema.naming import property_alias, safe_name
+from dragoman.types import Json
+
+LONGEST_OPENAI_DESCRIPTION = 1024
+
+_COMPOSITIONS = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "enum", "const", "dependentSchemas")
+_DROPPED = frozenset({"$schema", "$comment", "nullable", "additionalItems", "type", "required", "items", "prefixItems"})
+_DEFINITION = re.compile(r"#(/(\$defs|definitions)/[^/]+)?")
+
+
+def for_openai(schema: Json, *, strict: bool = False, references: bool = True) -> Json:
+    """Return a schema as OpenAI's API, and those that follow it, take it; `strict` for tools that are `strict`.
+
+    Example:
+        for_openai({"type": "object"})  # {"type": "object", "properties": {}}
+
+    Without `references` there are none left, as some of those that follow it would have it.
+    """
+    if strict:
+        return _STRICT.object(_one_object(inline(schema)))
+    return _lenient(schema if references else _one_object(inline(schema)), _same_name)
+
+
+def for_anthropic(schema: Json) -> Json:
+    """Return a schema as Anthropic's API takes it.
+
+    Example:
+        for_anthropic({"anyOf": [{"properties": {"city": {"type": "string"}}}]})["type"]  # "object"
+    """
+    return _lenient(schema, property_alias)
+
+
+def for_gemini(schema: Json) -> Json:
+    """Return a schema as Gemini's API takes it.
+
+    Example:
+        for_gemini({"properties": {"days": {"type": ["integer", "null"]}}})
+        # {"type": "object", "properties": {"days": {"type": "integer", "nullable": True}}}
+    """
+    return _GEMINI.object(_one_object(inline(schema)))
+
+
+def to_openai(tool: types.Tool, *, name: str | None = None, strict: bool = False) -> Json:
+    """Return a tool as an entry of `tools` of OpenAI's chat completions.
+
+    Example:
+        client.chat.completions.create(model="gpt-4.1", messages=messages, tools=[to_openai(tool)])
+    """
+    return openai_function(
+        name or safe_name(tool.name), _told(tool), for_openai(tool.input_schema, strict=strict), strict=strict
+    )
+
+
+def openai_function(name: str, description: str, parameters: Json, *, strict: bool = False) -> Json:
+    """Return an entry of `tools` of OpenAI's chat completions."""
+    if len(description) > LONGEST_OPENAI_DESCRIPTION:
+        description = description[: LONGEST_OPENAI_DESCRIPTION - 1] + "…"
+    function = {"name": name, "description": description, "parameters": parameters}
+    return {"type": "function", "function": function | ({"strict": True} if strict else {})}
+
+
+def to_anthropic(tool: types.Tool, *, name: str | None = None) -> Json:
+    """Return a tool as an entry of `tools` of Anthropic's messages.
+
+    Example:
+        client.messages.create(model="claude-sonnet-4-5", max_tokens=999, messages=[...], tools=[to_anthropic(tool)])
+    """
+    name = name or safe_name(tool.name)
+    return {"name": name, "description": _told(tool), "input_schema": for_anthropic(tool.input_schema)}
+
+
+def to_gemini(tool: types.Tool, *, name: str | None = None) -> Json:
+    """Return a tool as one of the `function_declarations` of Gemini; without arguments it has no `parameters`.
+
+    Example:
+        config = {"tools": [{"function_declarations": [to_gemini(tool)]}]}
+    """
+    declaration: Json = {"name": name or safe_name(tool.name), "description": _told(tool)}
+    parameters = for_gemini(tool.input_schema)
+    return declaration | ({"parameters": parameters} if parameters["properties"] else {})
+
+
+def _told(tool: types.Tool) -> str:
+    return tool.description or tool.title or ""
+
+
+def _same_name(name: str) -> str:
+    return name
+
+
+def _lenient(schema: Any, alias: Callable[[str], str]) -> Json:
+    """Return a schema with a plain object at its top, and what else it says left as it is."""
+    if not isinstance(schema, dict) or _must_inline(schema, alias):
+        schema = _one_object(inline(schema))
+    top = {key: value for key, value in schema.items() if key not in ("nullable", "$id")}
+    return _tidy(top | {"type": "object"}, alias)
+
+
+def _must_inline(schema: Json, alias: Callable[[str], str]) -> bool:
+    if any(key in schema for key in _COMPOSITIONS):
+        return True
+    references = walk.References(schema)
+    for part in walk.objects(schema):
+        reference = part.get("$ref")
+        if isinstance(reference, str) and not (
+            _DEFINITION.fullmatch(reference) and isinstance(references.target(reference), dict | bool)
+        ):
+            return True
+        if any(alias(name) != name for name in walk.mapping(part, "properties")):
+            return True
+    return False
+
+
+def _one_object(tree: Json) -> Json:
+    """Return a tree for an object that has the properties of every variant, and needs those that all of them need."""
+    variants = [_one_object(branch) for branch in tree.get("anyOf", []) if _may_be_object(branch)]
+    rest = {key: value for key, value in tree.items() if key not in ("anyOf", "enum", "default")}
+    rest |= {"type": ["object"], "properties": tree.get("properties", {})}
+    if not variants:
+        return rest
+    found: dict[str, list[Json]] = {}
+    for variant in variants:
+        for name, value in variant["properties"].items():
+            found.setdefault(name, []).append(value)
+    joined = {name: _any_of(values) for name, values in found.items()}
+    properties = {name: merge(value, joined.pop(name, {})) for name, value in rest["properties"].items()} | joined
+    needed = [set(variant.get("required", [])) for variant in variants]
+    required = [name for name in properties if name in rest.get("required", []) or all(name in one for one in needed)]
+    sets = [", ".join(variant.get("required") or variant["properties"]) or "nothing" for variant in variants]
+    rest = {key: value for key, value in rest.items() if key not in ("required", "additionalProperties")}
+    rest |= {"properties": properties} | ({"required": required} if required else {})
+    return note(rest, "give one of these sets of properties: " + "; ".join(sets)) if len(sets) > 1 else rest
+
+
+def _may_be_object(tree: Json) -> bool:
+    return "type" not in tree or "object" in tree["type"]
+
+
+def _any_of(trees: list[Json]) -> Json:
+    different = walk.distinct(trees)
+    return different[0] if len(different) == 1 else {"anyOf": different}
+
+
+def _tidy(schema: Any, alias: Callable[[str], str]) -> Json:
+    """Return a schema as JSON Schema 2020-12 wants it, with what the APIs miss and without what they refuse."""
+    if not isinstance(schema, dict):
+        return {"not": {}} if schema is False else {}
+    tidied: Json = {}
+    if named := walk.types_of(schema):
+        tidied["type"] = named[0] if len(named) == 1 else named
+    for key, value in schema.items():
+        if key not in _DROPPED and (kept := _tidied(key, value, alias)) is not None:
+            tidied[key] = kept
+    for limit, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if isinstance(schema.get(limit), bool):
+            del tidied[limit]
+            if schema[limit] and bound in tidied:
+                tidied[limit] = tidied.pop(bound)
+    if required := [alias(name) for name in walk.names_of(schema, "required")]:
+        tidied["required"] = required
+    if "object" in (named or ()):
+        tidied.setdefault("properties", {})
+    return _tidy_items(tidied, schema, alias)
+
+
+def _tidied(key: str, value: Any, alias: Callable[[str], str]) -> Any:
+    """Return the tidy value of a keyword, None where the keyword is to go."""
+    if key in walk.NAMED and key != "dependencies":
+        rename = alias if key == "properties" else _same_name
+        return {rename(name): _tidy(part, alias) for name, part in value.items()} if isinstance(value, dict) else None
+    if key in walk.LISTED:
+        return [_tidy(part, alias) for part in value] or None if isinstance(value, list) else None
+    if key in walk.SINGLE and not (key in walk.OF_EVERY_MEMBER and isinstance(value, bool)):
+        return _tidy(value, alias)
+    if key == "enum":
+        return value if isinstance(value, list) and value else None
+    if key in ("description", "title", "format", "pattern", "$ref"):
+        return value if isinstance(value, str) else None
+    return value
+
+
+def _tidy_items(tidied: Json, schema: Json, alias: Callable[[str], str]) -> Json:
+    places, rest = walk.items_of(schema)
+    if places:
+        tidied["prefixItems"] = [_tidy(part, alias) for part in places]
+    if rest is False and places:
+        tidied["maxItems"] = len(places)
+    elif rest is not None:
+        tidied["items"] = _tidy(rest, alias)
+    if "array" in (walk.types_of(schema) or ()):
+        tidied.setdefault("items", {})
+    return tidied
+
+
+_SCALARS = ("string", "number", "integer", "boolean")
+_ABOUT_TYPES = frozenset().union(*walk.OF_TYPE.values())
+_NOTED = walk.LIMITS | {"uniqueItems", "pattern", "format", "enum"}
+_OUTER = ("description", "title", "default")
+
+
+def _alternatives(tree: Json) -> tuple[list[Json], bool]:
+    """Return the trees that a tree is either of, each of one type or of any, and whether null fits too."""
+    if branches := tree.get("anyOf"):
+        rest = {key: value for key, value in tree.items() if key not in ("anyOf", *_OUTER)}
+        found = [_alternatives(merge(branch, rest)) for branch in branches]
+        return walk.distinct(one for ones, _ in found for one in ones), any(null for _, null in found)
+    enum, named = tree.get("enum"), _inferred(tree)
+    if named is None:
+        return [{key: value for key, value in tree.items() if key not in _ABOUT_TYPES}], True
+    null = "null" in named and (enum is None or None in enum)
+    ones = [_of_type(tree, kind) for kind in named if kind != "null" and not (kind == "integer" and "number" in named)]
+    return [one for one in ones if enum is None or one["enum"]], null
+
+
+def _inferred(tree: Json) -> list[str] | None:
+    if (named := walk.kinds_of(tree)) is not None:
+        return list(dict.fromkeys(named))
+    found = [kind for kind in ("object", "array", "string", "number") if walk.OF_TYPE[kind] & tree.keys()]
+    return found[:1] or None
+
+
+def _of_type(tree: Json, kind: str) -> Json:
+    one = {key: value for key, value in tree.items() if key not in _ABOUT_TYPES or key in walk.OF_TYPE.get(kind, ())}
+    if "enum" in one:
+        one["enum"] = [value for value in one["enum"] if common_types([walk.type_of(value)], [kind])]
+    return one | {"type": kind}
+
+
+class _Dialect:
+    """A dialect that has words for a small part of JSON Schema only."""
+
+    def __init__(self, keywords: Collection[str], formats: Collection[str], *, strict: bool) -> None:
+        self._keywords = keywords
+        self._formats = formats
+        self._strict = strict
+
+    def say(self, tree: Json, *, optional: bool = False) -> Json:
+        """Return a tree in this dialect."""
+        alternatives, null = _alternatives(tree)
+        outer = {key: tree[key] for key in _OUTER if key in tree}
+        spoken = walk.distinct(said for one in alternatives for said in self._one(_without_outer(one, tree)))
+        null = null or (optional and self._strict)
+        if not spoken:
+            spoken = [{"type": "null"} if self._strict else {"type": "string", "description": "always null"}]
+            null = null and not self._strict
+        return self._described(self._nullable(spoken, null), outer)
+
+    def object(self, tree: Json) -> Json:
+        """Return a tree, which is an object, in this dialect."""
+        alias = _same_name if self._strict else property_alias
+        required = tree.get("required", [])
+        properties = tree.get("properties", {}) | {name: {} for name in required if name not in tree["properties"]}
+        spoken: Json = {"type": "object"}
+        spoken["properties"] = {
+            alias(name): self.say(value, optional=name not in required) for name, value in properties.items()
+        }
+        if self._strict:
+            spoken |= {"required": list(spoken["properties"]), "additionalProperties": False}
+        elif required:
+            spoken["required"] = [alias(name) for name in required]
+        return self._described(self._noted(spoken, tree), tree)
+
+    def _one(self, tree: Json) -> list[Json]:
+        """Return a tree of one type, or of any, in this dialect."""
+        kind = tree.get("type")
+        if kind is None:
+            return [
+                self._described(self._noted({"type": scalar}, tree), tree) for scalar in ("string", "number", "boolean")
+            ]
+        if kind == "object":
+            return [self._object_or_text(tree)]
+        spoken: Json = {"type": kind}
+        if kind == "array":
+            spoken["items"] = self.say(tree.get("items", {}))
+        if self._sayable_enum(tree):
+            spoken["enum"] = tree["enum"]
+        return [self._described(self._noted(spoken, tree), tree)]
+
+    def _object_or_text(self, tree: Json) -> Json:
+        shape = tree.get("properties") or tree.get("required")
+        if "enum" not in tree and (shape or (tree.get("additionalProperties") is False and self._strict)):
+            return self.object({"properties": {}} | tree)
+        text = self._described(self._noted({"type": "string"}, tree), tree)
+        values = tree.get("additionalProperties")
+        shape = said(", whose values are", self.say(values)) if isinstance(values, dict) and values else ""
+        return note(text, f"the JSON text of an object{shape}")
+
+    def _sayable_enum(self, tree: Json) -> bool:
+        if "enum" not in tree or tree["type"] not in _SCALARS:
+            return False
+        return self._strict or all(isinstance(value, str) and value for value in tree["enum"])
+
+    def _noted(self, spoken: Json, tree: Json) -> Json:
+        """Return what is said of a tree with its limits, as keywords or in words."""
+        for key, value in tree.items():
+            if key in _NOTED and key not in spoken:
+                if self._has_word(key, value):
+                    spoken[key] = value
+                else:
+                    spoken = note(spoken, said(key, value))
+        return spoken
+
+    def _has_word(self, key: str, value: Any) -> bool:
+        if key == "format":
+            return value in self._formats
+        return key in self._keywords and not (key == "pattern" and "(?" in value)
+
+    def _described(self, spoken: Json, tree: Json) -> Json:
+        """Return what is said of a tree with its description before its limits."""
+        words = tree.get("description") or tree.get("title")
+        if "default" in tree:
+            spoken = note(spoken, said("default", tree["default"]))
+        if not words:
+            return spoken
+        if "anyOf" in spoken and not self._strict:
+            first, *others = spoken["anyOf"]
+            return {"anyOf": [self._described(first, {"description": words}), *others]}
+        limits = spoken.get("description")
+        return spoken | {"description": f"{words} ({limits})" if limits else words}
+
+    def _nullable(self, spoken: list[Json], null: bool) -> Json:  # noqa: FBT001
+        if not self._strict:
+            spoken = [one | {"nullable": True} for one in spoken] if null else spoken
+            return spoken[0] if len(spoken) == 1 else {"anyOf": spoken}
+        if null and len(spoken) == 1 and spoken[0].get("type") in _SCALARS:
+            enum = {"enum": [*spoken[0]["enum"], None]} if "enum" in spoken[0] else {}
+            return spoken[0] | {"type": [spoken[0]["type"], "null"]} | enum
+        spoken = [*spoken, {"type": "null"}] if null else spoken
+        return spoken[0] if len(spoken) == 1 else {"anyOf": spoken}
+
+
+def _without_outer(one: Json, tree: Json) -> Json:
+    """Return an alternative without what is said of the whole."""
+    return {key: value for key, value in one.items() if key not in _OUTER or tree.get(key) != value}
+
+
+_STRICT = _Dialect(
+    {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems", "pattern"},
+    {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"},
+    strict=True,
+)
+_GEMINI = _Dialect(frozenset(), {"date-time", "int32", "int64", "float", "double"}, strict=False)

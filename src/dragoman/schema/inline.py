@@ -1,0 +1,241 @@
+"""A JSON Schema as a tree: no references, no compositions but `anyOf`, no conditions, no boolean schemas.
+
+A reference is replaced by what it points at, the parts of `allOf` are merged into one, `oneOf` becomes `anyOf`, `const`
+an `enum` of one, and a tuple a list of either of its items. `type` is always a list. What such a tree cannot say is
+told in words at the end of the description. A cycle is cut with an object of any shape. Size and depth have a bound,
+beyond which a schema says nothing: a schema of a few lines can unfold to more than any memory holds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from dragoman.schema import walk
+from dragoman.types import Json
+
+MOST_NODES = 2_000
+MOST_LEVELS = 40
+MOST_VARIANTS = 16
+LONGEST_NOTE = 300
+
+_TEXTS = frozenset({"description", "title", "format", "pattern"})
+_UNSAYABLE = (
+    "not",
+    "propertyNames",
+    "patternProperties",
+    "contains",
+    "minContains",
+    "maxContains",
+    "dependentRequired",
+    "contentEncoding",
+    "contentMediaType",
+)
+
+
+def inline(schema: Any) -> Json:
+    """Return a schema as a tree.
+
+    Example:
+        inline({"$ref": "#/$defs/City", "$defs": {"City": {"type": "string"}}})  # {"type": ["string"]}
+    """
+    return _Inliner(schema).node(schema, ())
+
+
+def is_never(schema: Any) -> bool:
+    """Whether no value at all fits a schema."""
+    return schema is False or (isinstance(schema, dict) and "not" in schema and schema["not"] in ({}, True))
+
+
+def note(schema: Json, words: str) -> Json:
+    """Return a schema whose description ends with some words."""
+    before = schema.get("description")
+    return schema | {"description": f"{before} ({words})" if before else words}
+
+
+def said(key: str, value: Any) -> str:
+    """Return a keyword in words."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return f"{key}: {text if len(text) <= LONGEST_NOTE else text[:LONGEST_NOTE] + '…'}"
+
+
+def merge(one: Json, other: Json) -> Json:
+    """Return a tree for what fits both of two trees."""
+    merged = dict(one)
+    for key, value in other.items():
+        merged[key] = _both(key, merged[key], value) if key in merged else value
+    if "type" in one and "type" in other and not merged["type"]:
+        return note(merged | {"type": one["type"]}, "what is said of its type contradicts itself")
+    if ("additionalProperties" in one) != ("additionalProperties" in other):
+        return _opened(merged, one, other)
+    return merged
+
+
+def _opened(merged: Json, one: Json, other: Json) -> Json:
+    """Forget that an object is closed where the other part of it names properties of its own."""
+    closed, open = (one, other) if "additionalProperties" in one else (other, one)
+    if "properties" in open and not open["properties"].keys() <= closed.get("properties", {}).keys():
+        merged.pop("additionalProperties")
+    return merged
+
+
+def _both(key: str, one: Any, other: Any) -> Any:
+    if key == "type":
+        return common_types(one, other)
+    if key == "properties":
+        return one | {name: merge(one[name], tree) if name in one else tree for name, tree in other.items()}
+    if key == "required":
+        return list(dict.fromkeys([*one, *other]))
+    if key == "enum":
+        return [value for value in one if any(walk.same(value, known) for known in other)] or one
+    if key == "items":
+        return merge(one, other)
+    if key == "anyOf":
+        return _either_of_both(one, other)
+    if key in walk.LIMITS - {"multipleOf"}:
+        return max(one, other) if key in walk.LOWEST else min(one, other)
+    if key == "description":
+        return one if other in one else f"{one} {other}"
+    if key == "additionalProperties":
+        return merge(one, other) if isinstance(one, dict) and isinstance(other, dict) else one and other
+    return one
+
+
+def common_types(one: list[str], other: list[str]) -> list[str]:
+    """Return the types that are in both lists; an integer is a number."""
+    found = [kind for kind in one if kind in other or (kind == "integer" and "number" in other)]
+    return found + [kind for kind in other if kind == "integer" and "number" in one and kind not in found]
+
+
+def _either_of_both(one: list[Json], other: list[Json]) -> list[Json]:
+    if len(one) * len(other) > MOST_VARIANTS:
+        return one
+    return walk.distinct(merge(first, second) for first in one for second in other)
+
+
+class _Inliner:
+    def __init__(self, root: Any) -> None:
+        self._references = walk.References(root)
+        self._nodes = 0
+        self._level = 0
+
+    def node(self, schema: Any, trail: tuple[str, ...]) -> Json:
+        """Return the tree of a schema; `trail` has the references that are being followed."""
+        self._nodes += 1
+        if self._nodes > MOST_NODES or self._level > MOST_LEVELS:
+            return {"description": "too large to be described here; any value is taken"}
+        if not isinstance(schema, dict):
+            return {}
+        self._level += 1
+        try:
+            return self._composed(schema, trail)
+        finally:
+            self._level -= 1
+
+    def _composed(self, schema: Json, trail: tuple[str, ...]) -> Json:
+        tree = self._own(schema, trail)
+        for key in walk.REFERENCES:
+            if isinstance(reference := schema.get(key), str):
+                tree = merge(tree, self._target(reference, trail))
+        for part in walk.sequence(schema, "allOf"):
+            tree = merge(tree, self.node(part, trail))
+        for key in ("anyOf", "oneOf"):
+            branches = [self.node(branch, trail) for branch in walk.sequence(schema, key) if not is_never(branch)]
+            if branches:
+                tree = merge(tree, _either(branches))
+        return self._conditions(tree, schema, trail)
+
+    def _target(self, reference: str, trail: tuple[str, ...]) -> Json:
+        if reference in trail:
+            name = reference.rsplit("/", 1)[-1].lstrip("#")
+            like = f"another {name}" if name else "the whole"
+            return {"type": ["object"], "description": f"nested, of the same shape as {like}"}
+        target = self._references.target(reference)
+        if target is None:
+            return {"description": f"as described by {reference}"}
+        return self.node(target, (*trail, reference))
+
+    def _own(self, schema: Json, trail: tuple[str, ...]) -> Json:
+        tree: Json = {key: value for key, value in schema.items() if key in _TEXTS and isinstance(value, str)}
+        tree |= {key: value for key, value in schema.items() if key in walk.LIMITS and walk.type_of(value) in _NUMERIC}
+        for limit, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+            if schema.get(limit) is True and bound in tree:
+                tree[limit] = tree.pop(bound)
+        if types := walk.types_of(schema):
+            tree["type"] = types
+        if "const" in schema:
+            tree["enum"] = [schema["const"]]
+        elif enum := walk.sequence(schema, "enum"):
+            tree["enum"] = enum
+        tree |= {key: schema[key] for key in ("default", "uniqueItems") if key in schema}
+        return self._items(self._properties(tree, schema, trail), schema, trail)
+
+    def _properties(self, tree: Json, schema: Json, trail: tuple[str, ...]) -> Json:
+        if "properties" in schema:
+            properties = walk.mapping(schema, "properties")
+            tree["properties"] = {
+                name: self.node(value, trail) for name, value in properties.items() if not is_never(value)
+            }
+        if required := walk.names_of(schema, "required"):
+            tree["required"] = required
+        additional = schema.get("additionalProperties")
+        if isinstance(additional, dict):
+            tree["additionalProperties"] = self.node(additional, trail)
+        elif isinstance(additional, bool):
+            tree["additionalProperties"] = additional or bool(walk.mapping(schema, "patternProperties"))
+        return tree
+
+    def _items(self, tree: Json, schema: Json, trail: tuple[str, ...]) -> Json:
+        places, rest = walk.items_of(schema)
+        if places:
+            trees = [self.node(place, trail) for place in places]
+            trees += [self.node(rest, trail)] if isinstance(rest, dict) else []
+            tree["items"] = _either(walk.distinct(trees))
+            tree = note(tree, said("items in this order", places))
+        elif isinstance(rest, dict):
+            tree["items"] = self.node(rest, trail)
+        if rest is False:
+            tree["maxItems"] = min(len(places), tree.get("maxItems", len(places)))
+        return tree
+
+    def _conditions(self, tree: Json, schema: Json, trail: tuple[str, ...]) -> Json:
+        for key in _UNSAYABLE:
+            if key in schema:
+                tree = note(tree, said(key, schema[key]))
+        dependent = walk.mapping(schema, "dependentSchemas") | walk.mapping(schema, "dependencies")
+        for name, part in dependent.items():
+            tree = note(tree, said(f"with {name}", part))
+        possible = list(dependent.values())
+        if "if" in schema and ("then" in schema or "else" in schema):
+            tree = note(tree, "; ".join(said(key, schema[key]) for key in ("if", "then", "else") if key in schema))
+            possible += [schema.get("then"), schema.get("else")]
+        for part in possible:
+            found = self.node(part, trail).get("properties", {})
+            if found:
+                tree["properties"] = found | tree.get("properties", {})
+        return tree
+
+
+_NUMERIC = ("integer", "number")
+
+
+def _either(branches: list[Json]) -> Json:
+    """Return a tree for what fits one of several."""
+    if len(branches) == 1:
+        return branches[0]
+    if all("enum" in branch and branch.keys() <= {"enum", "type", "title", "description"} for branch in branches):
+        return _choices(branches)
+    return {"anyOf": walk.distinct(branches)}
+
+
+def _choices(branches: list[Json]) -> Json:
+    joined: Json = {"enum": walk.distinct(value for branch in branches for value in branch["enum"])}
+    titles = [
+        said(str(branch["enum"][0]), branch.get("title") or branch["description"])
+        for branch in branches
+        if branch.get("title") or branch.get("description")
+    ]
+    if all("type" in branch for branch in branches):
+        joined["type"] = list(dict.fromkeys(kind for branch in branches for kind in branch["type"]))
+    return note(joined, "; ".join(titles)) if titles else joined

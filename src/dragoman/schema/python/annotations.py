@@ -1,0 +1,503 @@
+"""From annotations to shapes: what msgspec decodes, and the JSON Schema that says so.
+
+A walk goes once over the annotations of a function. Classes become definitions, which all of its parameters share, and
+every part is described by a shape. If msgspec can decode everything as it is annotated, it is given the annotations
+themselves; only when some part needs rewriting are the rewritten types used. A class that refers to itself is met again
+while it is being read; there its stand-in is used, whose conversion is filled in afterwards.
+"""
+
+from __future__ import annotations
+
+import collections.abc as abstract
+import datetime as dt
+import decimal
+import enum
+import re
+import sys
+import types
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, ForwardRef, Literal, NoReturn, TypeVar, Union, cast, get_args, get_origin
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType, structs
+
+from dragoman.errors import DefinitionError, ValidationError
+from dragoman.schema.coerce import coerce
+from dragoman.schema.python import records
+from dragoman.schema.python.constraints import Facts, constrained, is_for_pydantic, is_read_by_pydantic, read_metadata
+from dragoman.schema.python.shapes import (
+    Shape,
+    first_fit,
+    is_accepted,
+    lookup,
+    made_type,
+    to_builtins,
+    union_of,
+)
+from dragoman.schema.walk import objects, type_of
+from dragoman.types import Json
+
+_LEAVES: dict[Any, Json] = {
+    Any: {},
+    Raw: {},
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"type": "boolean"},
+    type(None): {"type": "null"},
+    bytes: {"type": "string", "contentEncoding": "base64"},
+    bytearray: {"type": "string", "contentEncoding": "base64"},
+    dt.datetime: {"type": "string", "format": "date-time"},
+    dt.date: {"type": "string", "format": "date"},
+    dt.time: {"type": "string", "format": "time"},
+    dt.timedelta: {"type": "string", "format": "duration"},
+    uuid.UUID: {"type": "string", "format": "uuid"},
+    decimal.Decimal: {"type": "string", "format": "decimal"},
+}
+_ARRAYS: dict[Any, Any] = {
+    list: list,
+    set: set,
+    frozenset: frozenset,
+    abstract.Collection: list,
+    abstract.Sequence: list,
+    abstract.MutableSequence: list,
+    abstract.Set: set,
+    abstract.MutableSet: set,
+    abstract.Iterable: list,
+}
+_MAPPINGS = (dict, abstract.Mapping, abstract.MutableMapping)
+_USE_ANOTHER = "use a type that has a JSON form"
+_SCALARS = (str, int, float, bool, type(None))
+
+
+class UnsupportedAnnotation(DefinitionError):
+    """An annotation that no JSON can be read for."""
+
+    def __init__(self, annotation: Any, remedy: str) -> None:
+        super().__init__(f"{describe(annotation)} cannot be read from JSON: {remedy}")
+
+
+def describe(annotation: Any) -> str:
+    """Return an annotation as an author would write it."""
+    return annotation.__qualname__ if isinstance(annotation, type) and not get_args(annotation) else repr(annotation)
+
+
+class Unresolved(type):
+    """Stands for a name that is not known at run time, such as one imported under TYPE_CHECKING."""
+
+    def __new__(cls, name: str) -> Unresolved:
+        return super().__new__(cls, name, (), {})
+
+    def __init__(cls, name: str) -> None:
+        super().__init__(name, (), {})
+
+    def __getattr__(cls, name: str) -> Unresolved:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Unresolved(name)
+
+    def __getitem__(cls, item: Any) -> Unresolved:
+        return cls
+
+
+class Walk:
+    """A walk over annotations that share their definitions."""
+
+    def __init__(self, local_names: Mapping[str, Any] | None = None, *, for_output: bool = False) -> None:
+        self.definitions: Json = {}
+        self.is_rewritten = False
+        self._local_names = local_names or {}
+        self._for_output = for_output
+        self._known: dict[Any, Shape] = {}
+        self._recurring: set[Any] = set()
+        self._readers: dict[Any, Callable[[Any, tuple[Any, ...]], Shape]] = {
+            Annotated: self._annotated,
+            Union: self._union,
+            types.UnionType: self._union,
+            Literal: self._literal,
+            tuple: self._tuple,
+            object: self._anything,
+            **dict.fromkeys(_ARRAYS, self._array),
+            **dict.fromkeys(_MAPPINGS, self._mapping),
+        }
+
+    def shape(self, annotation: Any) -> Shape:
+        """Return what an annotation becomes.
+
+        Raises:
+            UnsupportedAnnotation: it cannot be read from JSON.
+        """
+        origin = get_origin(annotation) or annotation
+        read = self._readers.get(origin) if _is_hashable(origin) else None
+        if read is not None:
+            return read(annotation, get_args(annotation))
+        if origin is Any or (isinstance(origin, type) and origin in _LEAVES):
+            return Shape(kind=annotation, schema=dict(_LEAVES[origin]))
+        if isinstance(origin, type) and not isinstance(origin, Unresolved):
+            return self._class(annotation, origin)
+        return self._special(annotation, origin)
+
+    def _rewritten(self, kind: Any, schema: Json, **parts: Any) -> Shape:
+        self.is_rewritten = True
+        return Shape(kind=kind, schema=schema, native=False, **parts)
+
+    def _anything(self, _annotation: Any, _arguments: tuple[Any, ...]) -> Shape:
+        return self._rewritten(Any, {})
+
+    # Forms that are no classes
+
+    def _special(self, annotation: Any, origin: Any) -> Shape:
+        if isinstance(origin, Unresolved):
+            _refuse(annotation, "the name is not known at run time; import it outside `if TYPE_CHECKING:`")
+        if isinstance(origin, str | ForwardRef):
+            return self._named(origin)
+        if hasattr(origin, "__supertype__"):
+            shape = self.shape(origin.__supertype__)
+            return structs.replace(shape, kind=annotation) if shape.native else shape
+        if hasattr(origin, "__value__"):
+            return self._alias(annotation, origin)
+        if isinstance(origin, TypeVar):
+            return self._variable(annotation)
+        return _refuse(annotation, _USE_ANOTHER)
+
+    def _variable(self, annotation: TypeVar) -> Shape:
+        self.is_rewritten = True
+        meant = union_of(*annotation.__constraints__) if annotation.__constraints__ else annotation.__bound__
+        return structs.replace(self.shape(Any if meant is None else meant), native=False)
+
+    def _alias(self, annotation: Any, origin: Any) -> Shape:
+        """Read what an alias stands for; it becomes a definition only when it refers to itself."""
+        key = _key(annotation)
+        if key in self._known:
+            self._recurring.add(key)
+            return self._known[key]
+        name = self._new_name(annotation)
+        waiting = self._known[key] = self._rewritten(made_type(name), _reference(name))
+        self._local_names = {origin.__name__: annotation, **self._local_names}
+        meanings = dict(zip(origin.__type_params__, get_args(annotation), strict=False))
+        shape = self.shape(records.substituted(origin.__value__, meanings))
+        waiting.kind.convert = shape.convert
+        if key not in self._recurring:
+            del self.definitions[name], self._known[key]
+            return structs.replace(shape, native=False)
+        self.definitions[name] = shape.schema
+        waiting.item, waiting.places, waiting.fields = shape.item, shape.places, shape.fields
+        waiting.required, waiting.arms = shape.required, shape.arms
+        return waiting
+
+    def _named(self, annotation: str | ForwardRef) -> Shape:
+        name = annotation if isinstance(annotation, str) else annotation.__forward_arg__
+        if name not in self._local_names:
+            _refuse(annotation, "the name is not known at run time; import it outside `if TYPE_CHECKING:`")
+        return self.shape(self._local_names[name])
+
+    # Containers
+
+    def _array(self, annotation: Any, arguments: tuple[Any, ...]) -> Shape:
+        origin = get_origin(annotation) or annotation
+        container = _ARRAYS[origin]
+        item = self.shape(arguments[0] if arguments else Any)
+        schema: Json = {"type": "array"} | ({"items": item.schema} if item.schema else {})
+        if container is not list:
+            schema["uniqueItems"] = True
+        if origin is abstract.Iterable:
+            return self._rewritten(container[item.kind], schema, item=item)
+        kind = annotation if item.native else container[item.kind]
+        return Shape(kind=kind, schema=schema, native=item.native, item=item)
+
+    def _tuple(self, annotation: Any, arguments: tuple[Any, ...]) -> Shape:
+        if not arguments and get_origin(annotation) is None:
+            return Shape(kind=annotation, schema={"type": "array"})
+        if arguments[1:] == (...,):
+            item = self.shape(arguments[0])
+            kind = annotation if item.native else tuple[item.kind, ...]  # type: ignore[name-defined]
+            return Shape(kind=kind, schema={"type": "array", "items": item.schema}, native=item.native, item=item)
+        places = [self.shape(argument) for argument in arguments]
+        native = all(place.native for place in places)
+        size = len(places)
+        schema: Json = {"type": "array", "items": False, "minItems": size, "maxItems": size}
+        if places:
+            schema["prefixItems"] = [place.schema for place in places]
+        kind = annotation if native else tuple[tuple(place.kind for place in places)]  # type: ignore[misc]
+        return Shape(kind=kind, schema=schema, native=native, places=places)
+
+    def _mapping(self, annotation: Any, arguments: tuple[Any, ...]) -> Shape:
+        key, value = (self.shape(argument) for argument in arguments or (Any, Any))
+        schema: Json = {"type": "object"}
+        if names := _property_names(key.schema):
+            schema["propertyNames"] = names
+        if value.schema:
+            schema["additionalProperties"] = value.schema
+        native = key.native and value.native
+        kind = annotation if native else dict[key.kind, value.kind]  # type: ignore[name-defined]
+        return Shape(kind=kind, schema=schema, native=native, item=value)
+
+    # Choices
+
+    def _literal(self, annotation: Any, arguments: tuple[Any, ...]) -> Shape:
+        values = [argument.value if isinstance(argument, enum.Enum) else argument for argument in arguments]
+        schema = _choices(annotation, values)
+        if not any(isinstance(argument, enum.Enum) for argument in arguments):
+            return Shape(kind=annotation, schema=schema)
+        return self._rewritten(made_type("Literal", lookup(zip(values, arguments, strict=True))), schema)
+
+    def _enumeration(self, annotation: type[enum.Enum]) -> Shape:
+        values = [member.value for member in annotation]
+        schema = _choices(annotation, values)
+        if schema.get("type") in {"string", "integer"}:
+            return Shape(kind=annotation, schema=schema)
+        return self._rewritten(made_type(annotation.__name__, lookup(zip(values, annotation, strict=True))), schema)
+
+    def _union(self, annotation: Any, arguments: tuple[Any, ...]) -> Shape:
+        arms = tuple(self.shape(argument) for argument in arguments if argument is not UnsetType)
+        several = len([arm for arm in arms if arm.kind is not type(None)]) > 1
+        if several and not _is_union_accepted(annotation, arms):
+            self.is_rewritten = True
+        elif all(arm.native for arm in arms):
+            return Shape(kind=annotation, schema=_any_of(arms), arms=arms)
+        return self._joined(arms, may_be_unset=UnsetType in arguments)
+
+    def _joined(self, arms: tuple[Shape, ...], *, may_be_unset: bool = False) -> Shape:
+        """Return a union of shapes: msgspec's where it agrees to one, else the first that fits."""
+        unset = (UnsetType,) if may_be_unset else ()
+        kind = union_of(*(arm.kind for arm in arms), *unset)
+        if not _is_union_accepted(kind, arms):
+            kind = union_of(made_type("Union", first_fit(arms)), *unset)
+        return Shape(kind=kind, schema=_any_of(arms), native=False, arms=arms)
+
+    # Constraints and descriptions
+
+    def _annotated(self, annotation: Any, arguments: tuple[Any, ...]) -> Shape:
+        base, *metadata = arguments
+        if is_for_pydantic(metadata):
+            return self._foreign(annotation)
+        facts = read_metadata(metadata)
+        shape = self.shape(base)
+        if facts.limits:
+            shape = self._limited(annotation, shape, facts)
+        if shape.native:
+            shape = structs.replace(shape, kind=annotation)
+        return structs.replace(shape, schema=shape.schema | facts.documentation)
+
+    def _limited(self, annotation: Any, shape: Shape, facts: Facts) -> Shape:
+        if shape.arms:
+            self.is_rewritten = True
+            arms = tuple(constrained(arm, facts.limits, partly=True) or arm for arm in shape.arms)
+            return self._joined(arms) if arms != shape.arms else self._unlimited(annotation, facts)
+        limited = constrained(shape, facts.limits)
+        if limited is None:
+            return self._unlimited(annotation, facts)
+        if facts.foreign or not shape.native:
+            self.is_rewritten = True
+            return limited
+        return structs.replace(limited, native=True)
+
+    def _unlimited(self, annotation: Any, facts: Facts) -> Shape:
+        if facts.foreign and "pydantic" in sys.modules:
+            return self._foreign(annotation)
+        return _refuse(annotation, f"{', '.join(facts.limits)} does not apply to this type")
+
+    # Classes
+
+    def _class(self, annotation: Any, origin: type) -> Shape:
+        if issubclass(origin, enum.Enum):
+            return self._enumeration(origin)
+        if is_read_by_pydantic(origin):
+            return self._foreign(annotation)
+        if (read := records.reader_for(origin, for_output=self._for_output)) is not None:
+            return self._record(annotation, origin, read)
+        if "pathlib" in sys.modules and issubclass(origin, sys.modules["pathlib"].PurePath):
+            return self._rewritten(
+                made_type(origin.__name__, lambda value: cast("Any", origin)(msgspec.convert(value, str))),
+                {"type": "string", "format": "path"},
+            )
+        if origin.__module__ in {"builtins", "collections", "collections.abc"}:
+            return _refuse(annotation, _USE_ANOTHER)
+        return _refuse(
+            annotation, "make it a dataclass, a TypedDict, a NamedTuple, a msgspec.Struct, an Enum or a pydantic model"
+        )
+
+    def _record(self, annotation: Any, origin: type, read: records.Reader) -> Shape:
+        key = _key(annotation)
+        if key in self._known:
+            return self._known[key]
+        name = self._new_name(annotation)
+        shape = self._known[key] = Shape(kind=made_type(name), schema=_reference(name), native=False)
+        try:
+            hints, is_local = records.hints_of(annotation, self._local_names)
+        except NameError as error:
+            _refuse(annotation, f"{error}; import it outside `if TYPE_CHECKING:`")
+        record = read(origin, hints)
+        shapes = [self.shape(member.annotation) for member in record.members]
+        properties = [
+            with_default(part.schema, member.default) for member, part in zip(record.members, shapes, strict=True)
+        ]
+        self.definitions[name] = records.document(origin, record, properties)
+        if record.options.get("array_like"):
+            tag = [Shape(kind=Any, schema={})] if record.options.get("tag") is not None else []
+            shape.places = tag + shapes
+        else:
+            shape.fields = {member.key: part for member, part in zip(record.members, shapes, strict=True)}
+            shape.required = [member.key for member in record.members if member.required]
+        if record.awkward or is_local:
+            self.is_rewritten = True
+        elif all(part.native for part in shapes):
+            shape.kind, shape.native = annotation, True
+            return shape
+        shape.kind.convert = records.stand_in(name, record, shapes)
+        return shape
+
+    def _new_name(self, annotation: Any) -> str:
+        """Return an unused name among the definitions, and hold its place."""
+        name = wanted = _definition_name(annotation)
+        number = 2
+        while name in self.definitions:
+            name, number = f"{wanted}_{number}", number + 1
+        self.definitions[name] = {}
+        return name
+
+    def _foreign(self, annotation: Any) -> Shape:
+        """Let pydantic read an annotation; a model of fields becomes a definition like any other class."""
+        from dragoman.schema.python import pydantic_types
+
+        self.is_rewritten = True
+        key = _key(annotation)
+        if key in self._known:
+            return self._known[key]
+        try:
+            shape = pydantic_types.read(annotation, self.definitions, for_output=self._for_output)
+        except Exception as error:
+            _refuse(annotation, f"pydantic says: {error}")
+        if shape.fields is not None and "$ref" not in shape.schema:
+            name = _definition_name(annotation)
+            if self.definitions.get(name) != shape.schema:
+                name = self._new_name(annotation)
+                self.definitions[name] = shape.schema
+            shape.schema = _reference(name)
+        self._known[key] = shape
+        return shape
+
+
+class Codec:
+    """What reads and describes the values of one annotation.
+
+    Example:
+        units = Codec(Literal["metric", "imperial"], "the answer of elicit()")
+        units.schema  # {"type": "string", "enum": ["metric", "imperial"]}
+        units.convert("metric")
+
+    Raises:
+        DefinitionError: the annotation has no JSON form; the message names the subject and the remedy.
+    """
+
+    def __init__(
+        self,
+        annotation: Any,
+        subject: str,
+        *,
+        local_names: Mapping[str, Any] | None = None,
+        for_output: bool = False,
+    ) -> None:
+        walk = Walk(caller_names() if local_names is None else local_names, for_output=for_output)
+        try:
+            self._shape = walk.shape(type(None) if annotation is None else annotation)
+        except UnsupportedAnnotation as error:
+            raise DefinitionError(f"{subject}: {error}") from None
+        self.schema = rooted(self._shape.schema, walk.definitions)
+
+    def convert(self, value: Any) -> Any:
+        """Return the value that plain JSON stands for; as for arguments, a string may hold what is no string.
+
+        Raises:
+            ValidationError: it does not fit; the message lists every place.
+        """
+        try:
+            return self._shape.convert(value)
+        except msgspec.ValidationError:
+            mended = coerce(value, self.schema)
+        try:
+            return self._shape.convert(mended)
+        except msgspec.ValidationError:
+            problems = list(self._shape.problems(mended))
+        raise ValidationError("; ".join(map(str, problems)), problems[0].path)
+
+
+def caller_names() -> Mapping[str, Any]:
+    """Return the local names of whoever called into dragoman."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "dragoman":
+        frame = frame.f_back
+    return frame.f_locals
+
+
+def rooted(schema: Json, definitions: Json) -> Json:
+    """Return a schema as a document of its own, with the definitions that it needs."""
+    if "$ref" in schema:
+        # Protocol versions before 2026-07-28 want to see at the root that a result is an object.
+        name = schema["$ref"].rpartition("/")[2]
+        whole = definitions[name] | {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
+        if not any(part.get("$ref") == schema["$ref"] for part in objects(definitions)):
+            definitions = {other: definition for other, definition in definitions.items() if other != name}
+        schema = whole
+    return {**schema, "$defs": definitions} if definitions else schema
+
+
+def with_default(schema: Json, default: Any) -> Json:
+    """Return a schema with a default, where there is one and JSON has a form for it."""
+    if default is UNSET:
+        return schema
+    try:
+        return {**schema, "default": to_builtins(default)}
+    except (TypeError, ValueError, RecursionError):
+        return schema
+
+
+def _refuse(annotation: Any, remedy: str) -> NoReturn:
+    raise UnsupportedAnnotation(annotation, remedy)
+
+
+def _key(annotation: Any) -> Any:
+    return annotation if _is_hashable(annotation) else repr(annotation)
+
+
+def _is_hashable(annotation: Any) -> bool:
+    try:
+        hash(annotation)
+    except TypeError:
+        return False
+    return True
+
+
+def _reference(name: str) -> Json:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _definition_name(annotation: Any) -> str:
+    origin = get_origin(annotation) or annotation
+    arguments = [_definition_name(argument) for argument in get_args(annotation)]
+    name = getattr(origin, "__name__", None) or repr(origin)
+    return re.sub(r"\W+", "_", "_".join([name, *arguments])).strip("_")
+
+
+def _any_of(arms: Sequence[Shape]) -> Json:
+    return arms[0].schema if len(arms) == 1 else {"anyOf": [arm.schema for arm in arms]}
+
+
+def _property_names(key: Json) -> Json | None:
+    """Return what a schema of keys says of property names, which are always strings."""
+    if key.get("type") == "integer":
+        return {"enum": [str(value) for value in key["enum"]]} if "enum" in key else {"pattern": "^-?[0-9]+$"}
+    return key if key.get("type") == "string" and len(key) > 1 else None
+
+
+def _is_union_accepted(kind: Any, arms: Sequence[Shape]) -> bool:
+    """Tell whether msgspec decodes a union; next to Any it would leave the other types unread."""
+    return all(arm.schema for arm in arms) and is_accepted(kind)
+
+
+def _choices(annotation: Any, values: list[Any]) -> Json:
+    kinds = {type_of(value) if type(value) in _SCALARS else None for value in values}
+    if not kinds or None in kinds:
+        _refuse(annotation, "its values must be strings, numbers, booleans or None")
+    return ({"type": kinds.pop()} if len(kinds) == 1 else {}) | {"enum": values}

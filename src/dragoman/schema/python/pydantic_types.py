@@ -1,0 +1,85 @@
+"""Types that pydantic reads: models, its dataclasses and types, and annotations with its validators.
+
+pydantic is never imported: whoever uses one of its types has loaded it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import msgspec
+
+from dragoman.schema.python.shapes import Problem, Shape, made_type
+from dragoman.schema.walk import with_subschemas
+from dragoman.types import Json
+
+
+def read(annotation: Any, definitions: Json, *, for_output: bool = False) -> Shape:
+    """Return the shape of an annotation that pydantic reads, and add the definitions that its schema needs.
+
+    Raises:
+        Exception: pydantic cannot read or describe it; whatever it raises says why.
+    """
+    adapter = sys.modules["pydantic"].TypeAdapter(annotation)
+    schema = _hoisted(adapter, definitions, "serialization" if for_output else "validation")
+
+    failure = sys.modules["pydantic"].ValidationError
+
+    def convert(value: Any) -> Any:
+        try:
+            return adapter.validate_python(value)
+        except failure:
+            pass
+        try:
+            # A strict model takes from JSON what it refuses from Python values: dates, tuples, enums.
+            return adapter.validate_json(msgspec.json.encode(value))
+        except failure as error:
+            raise ValueError("; ".join(str(_problem(found)) for found in error.errors())) from None
+
+    def find_problems(value: Any) -> list[Problem]:
+        try:
+            adapter.validate_json(msgspec.json.encode(value))
+        except failure as error:
+            return [_problem(found) for found in error.errors()]
+        return []
+
+    whole = definitions[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+    names = whole.get("properties")
+    return Shape(
+        kind=made_type(getattr(annotation, "__name__", "Model"), convert),
+        schema=schema,
+        native=False,
+        fields=None if names is None else {name: Shape(kind=Any, schema={}) for name in names},
+        find_problems=find_problems,
+    )
+
+
+def _problem(found: dict[str, Any]) -> Problem:
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found["loc"])
+    return Problem(path.lstrip("."), found["msg"], missing=found["type"] == "missing")
+
+
+def _hoisted(adapter: Any, definitions: Json, mode: str) -> Json:
+    """Return the schema with its own definitions moved to the others, numbered where a name has another meaning."""
+    suffix, number = "", 1
+    while True:
+        document: Json = _untitled(adapter.json_schema(mode=mode, ref_template=f"#/$defs/{{model}}{suffix}"))
+        nested = {f"{name}{suffix}": schema for name, schema in document.pop("$defs", {}).items()}
+        if all(definitions.get(name, schema) == schema for name, schema in nested.items()):
+            definitions.update(nested)
+            return document
+        number += 1
+        suffix = f"_{number}"
+
+
+def _untitled(schema: Json, keyword: str = "", name: str | None = None) -> Json:
+    """Drop the titles that pydantic makes of names; those of fields that an author chose stay."""
+    title = schema.get("title")
+    if keyword != "properties" or name is None or title == _title(name):
+        schema = {word: value for word, value in schema.items() if word != "title"}
+    return with_subschemas(schema, _untitled)
+
+
+def _title(name: str) -> str:
+    return name.title().replace("_", " ").strip()

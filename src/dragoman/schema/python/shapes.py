@@ -1,0 +1,277 @@
+"""What an annotation became: the type that msgspec decodes, its schema, and its parts.
+
+msgspec decodes most annotations as they stand. Where it does not (two dataclasses in a union, `datetime | str`, a path,
+a pydantic model) a made type stands in: msgspec decodes plain JSON for it and hands that to `decode_hook`, which lets
+the made type convert it. Its metaclass accepts every isinstance check, because what comes out is not an instance of it.
+The parts of a shape are looked at only to say what is wrong with a value.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import cache
+from itertools import repeat
+from typing import Annotated, Any, NoReturn, Union, cast, get_args, get_origin
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.schema.walk import TYPES, kinds_of, type_of
+from dragoman.types import Json
+
+_AT = re.compile(r" - at `(?:key` in `)?\$([^`]*)`$")
+
+
+class Problem(Struct, frozen=True):
+    """One thing that is wrong with a value: where, as in `items[2].name`, and why."""
+
+    path: str
+    reason: str
+    missing: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}" if self.path else self.reason
+
+
+class _Everything(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return True
+
+
+def made_type(name: str, convert: Callable[[Any], Any] | None = None) -> Any:
+    """Return a type that msgspec hands to `decode_hook`; `convert` makes the value of plain JSON."""
+    made: Any = _Everything(name, (), {})
+    made.convert = convert
+    return made
+
+
+def decode_hook(kind: Any, value: Any) -> Any:
+    """Let a made type convert a value, for msgspec's `dec_hook`."""
+    try:
+        return kind.convert(value)
+    except msgspec.ValidationError as error:
+        # msgspec adds the outer path to a ValueError, and not to its own errors.
+        raise ValueError(str(error)) from None
+
+
+class Shape(Struct, kw_only=True, eq=False):
+    """What an annotation became."""
+
+    kind: Any
+    """What msgspec decodes."""
+    schema: Json
+    native: bool = True
+    """Whether `kind` is the annotation as it stands."""
+    item: Shape | None = None
+    """Every entry of an array, or every value of a mapping; of a record, what it has no field for."""
+    places: Sequence[Shape] | None = None
+    """The entries of an array that has a shape for each."""
+    fields: dict[str, Shape] | None = None
+    required: Sequence[str] = ()
+    arms: tuple[Shape, ...] = ()
+    find_problems: Callable[[Any], list[Problem]] | None = None
+    """What knows better than msgspec what is wrong with a value."""
+
+    def convert(self, value: Any) -> Any:
+        """Return the value that plain JSON stands for.
+
+        Raises:
+            msgspec.ValidationError: it does not fit.
+        """
+        try:
+            return msgspec.convert(value, self.kind, dec_hook=decode_hook, str_keys=True)
+        except TypeError as error:
+            # Only what cannot be in a set escapes msgspec as a TypeError.
+            raise msgspec.ValidationError(str(error)) from None
+
+    def problems(self, value: Any, path: str = "") -> Iterator[Problem]:
+        """Find everything that is wrong with plain JSON, in the order of the annotation."""
+        try:
+            self.convert(value)
+        except msgspec.ValidationError as error:
+            within = self.problems_within(value, path)
+            yield next(within, None) or problem_of(str(error), path)
+            yield from within
+
+    def accepts(self, value: Any) -> bool:
+        """Tell whether plain JSON fits."""
+        try:
+            self.convert(value)
+        except msgspec.ValidationError:
+            return False
+        return True
+
+    def problems_within(self, value: Any, path: str) -> Iterator[Problem]:
+        """Find what is wrong with the parts of a value, where it has parts like this shape."""
+        if self.find_problems is not None:
+            for problem in self.find_problems(value):
+                yield Problem(_join(path, problem.path), problem.reason, problem.missing)
+        elif self.arms:
+            fitting = [arm for arm in self.arms if arm.is_alike(value)]
+            if len(fitting) == 1:
+                yield from fitting[0].problems(value, path)
+        elif isinstance(value, dict) and self.fields is not None:
+            yield from self._problems_in_fields(value, path)
+        elif isinstance(value, dict) and self.item is not None:
+            for key, part in value.items():
+                yield from self.item.problems(part, f"{path}[{key!r}]")
+        elif isinstance(value, list):
+            for index, (part, shape) in enumerate(self._entries(value)):
+                yield from shape.problems(part, f"{path}[{index}]")
+
+    def _entries(self, value: list[Any]) -> Iterator[tuple[Any, Shape]]:
+        """Pair the entries of an array with their shapes, where they have one."""
+        if self.places is not None:
+            return zip(value, self.places, strict=False)
+        return zip(value, repeat(self.item), strict=False) if self.item is not None else iter(())
+
+    def _problems_in_fields(self, value: Json, path: str) -> Iterator[Problem]:
+        assert self.fields is not None
+        for key, shape in self.fields.items():
+            if key in value:
+                yield from shape.problems(value[key], _join(path, key))
+            elif key in self.required:
+                yield Problem(_join(path, key), "Missing required field", missing=True)
+        if self.item is not None:
+            for key in [key for key in value if key not in self.fields]:
+                yield from self.item.problems(value[key], _join(path, key))
+
+    def is_alike(self, value: Any) -> bool:
+        """Tell whether a value is an object or an array, and this shape is too."""
+        kind = "object" if isinstance(value, dict) else "array" if isinstance(value, list) else None
+        return bool(self.schema) and kind in self.json_types()
+
+    def may_fit(self, value: Any) -> bool:
+        """Tell whether a value has one of the JSON types that fit."""
+        kind, fitting = type_of(value), self.json_types()
+        return kind in fitting or (kind == "integer" and "number" in fitting)
+
+    def json_types(self) -> frozenset[str]:
+        """Return the JSON types of the values that may fit."""
+        if self.arms:
+            return frozenset().union(*(arm.json_types() for arm in self.arms))
+        if self.fields is not None:
+            return frozenset({"object"})
+        return frozenset({"array"}) if self.places is not None else _types(self.schema)
+
+
+def _types(schema: Json) -> frozenset[str]:
+    if named := kinds_of(schema):
+        return frozenset(named)
+    arms = schema.get("anyOf") or schema.get("oneOf")
+    return frozenset().union(*map(_types, arms)) if arms else frozenset(TYPES)
+
+
+def _join(path: str, tail: str) -> str:
+    return f"{path}{tail}" if not path or not tail or tail[0] in ".[" else f"{path}.{tail}"
+
+
+def problem_of(message: str, path: str = "") -> Problem:
+    """Take the places off a message of msgspec, in which the innermost stands first."""
+    tail = ""
+    while found := _AT.search(message):
+        message, tail = message[: found.start()], tail + found[1]
+    return Problem(_join(path, tail.removeprefix(".")), message)
+
+
+def first_fit(arms: Sequence[Shape]) -> Callable[[Any], Any]:
+    """Return a conversion that tries the arms of a union in order.
+
+    `float` comes after `int`, `str` after all that is more precise, then `bytes`, for which many a word would pass,
+    then what takes anything.
+    """
+    ordered = sorted(arms, key=_precedence)
+    by_type: dict[type, list[Shape]] = {}
+
+    def convert(value: Any) -> Any:
+        fitting = by_type.get(type(value))
+        if fitting is None:
+            fitting = by_type[type(value)] = [arm for arm in ordered if arm.may_fit(value)] or ordered
+        reasons: list[str] = []
+        for arm in _nearest(fitting, value) if isinstance(value, dict) else fitting:
+            try:
+                return arm.convert(value)
+            except msgspec.ValidationError as error:
+                reasons.append(_AT.sub(r" at \1", str(error)).replace(" at .", " at "))
+        raise ValueError("; or ".join(dict.fromkeys(reasons)))
+
+    return convert
+
+
+def _precedence(arm: Shape) -> int:
+    kind = get_args(arm.kind)[0] if get_origin(arm.kind) is Annotated else arm.kind
+    return len(_IMPRECISE) if not arm.schema else _IMPRECISE.get(kind, 0)
+
+
+_IMPRECISE = {float: 1, str: 2, bytes: 3, bytearray: 3}
+
+
+def _nearest(arms: Sequence[Shape], value: Json) -> list[Shape]:
+    """Put first what would lose the fewest of an object's fields."""
+    return sorted(arms, key=lambda arm: len(value.keys() - arm.fields.keys()) if arm.fields is not None else 0.5)
+
+
+def lookup(members: Iterable[tuple[Any, Any]]) -> Callable[[Any], Any]:
+    """Return a conversion from JSON values to what they stand for; `1`, `1.0` and `true` are three values."""
+    by_value = {(type(value), value): member for value, member in members}
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, list | dict) and (type(value), value) in by_value:
+            return by_value[type(value), value]
+        raise ValueError(f"Invalid enum value {value!r}")
+
+    return convert
+
+
+def is_accepted(kind: Any) -> bool:
+    """Tell whether msgspec agrees to decode a type."""
+    try:
+        msgspec.json.Decoder(kind, dec_hook=decode_hook)
+    except Exception:
+        return False
+    return True
+
+
+def union_of(*kinds: Any) -> Any:
+    """Return the union of types that are known at run time only."""
+    return cast("Any", Union)[kinds]
+
+
+def to_builtins(value: Any) -> Any:
+    """Return a result of an author's as plain JSON values.
+
+    Raises:
+        TypeError: it holds something that JSON has no form for.
+    """
+    return msgspec.to_builtins(value, enc_hook=encode_hook, str_keys=True)
+
+
+def encode_hook(value: Any) -> Any:
+    """Return what msgspec cannot encode in a form that it can, for its `enc_hook`.
+
+    Raises:
+        TypeError: JSON has no form for it.
+    """
+    if hasattr(type(value), "__get_pydantic_core_schema__") and "pydantic" in sys.modules:
+        return _adapter(cast("Hashable", type(value))).dump_python(value, mode="json", by_alias=True)
+    if hasattr(type(value), "__fspath__"):
+        return value.__fspath__()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence | Set):
+        return list(value)
+    return _refuse(value)
+
+
+def _refuse(value: Any) -> NoReturn:
+    raise TypeError(
+        f"{type(value).__module__}.{type(value).__qualname__} cannot be encoded as JSON;"
+        " return a dataclass, a TypedDict, a Struct, a pydantic model or plain values"
+    )
+
+
+@cache
+def _adapter(kind: Hashable) -> Any:
+    return sys.modules["pydantic"].TypeAdapter(kind)

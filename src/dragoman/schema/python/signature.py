@@ -1,0 +1,503 @@
+"""How a function becomes a schema, and a client's arguments become a call.
+
+A function is inspected once. Its parameters become the fields of one Struct, so that binding is a single decoding of
+the JSON arguments. Only when that fails are the arguments looked at again: they are mended where they plainly mean what
+the schema asks for (`"3"` for an integer), and if they still do not fit, everything that is wrong is listed at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from itertools import islice
+from typing import Annotated, Any, NoReturn, Protocol, cast, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import astuple
+
+from dragoman.errors import DefinitionError, DragomanError, InvalidParams
+from dragoman.schema.coerce import coerce
+from dragoman.schema.python import docstrings
+from dragoman.schema.python.annotations import (
+    Unresolved,
+    UnsupportedAnnotation,
+    Walk,
+    caller_names,
+    describe,
+    with_default,
+)
+from dragoman.schema.python.constraints import is_field, read_metadata
+from dragoman.schema.python.shapes import Problem, Shape, decode_hook, is_accepted, problem_of, union_of
+from dragoman.types import Json
+
+__all__ = ["ArgumentsRejected", "Injected", "Parameter", "Problem", "Signature"]
+
+MOST_PROBLEMS = 100
+LARGEST_MENDED = 256 * 1024
+"""In bytes: what is larger is decoded as it is or refused, so that no message takes long to look through."""
+_NO_ARGUMENTS = Raw(b"{}")
+_EMPTY = inspect.Parameter.empty
+_UNBOUND = ("self", "cls")
+_SHAREABLE = (str, int, float, type(None), bytes, tuple, frozenset, Enum)
+_ADDED_BY_HOSTS = frozenset({"sessionId", "action", "chatInput", "toolCallId"})
+"""Arguments that hosts add to every call, however close they are to the name of a parameter."""
+MOST_COMPARED = 100
+LONGEST_COMPARED = 128
+"""How many unknown arguments are compared with the names of parameters, and how long they may be."""
+CLOSE = 0.75
+"""From which ratio of difflib on a name is taken for a misspelled one: `dayz` has 0.75 of `days`."""
+_FAILURES = (ValueError, RecursionError, TypeError)
+"""What msgspec raises: a TypeError only for what cannot be in a set."""
+_objects = msgspec.json.Decoder(dict[str, Raw])
+
+Source = Callable[[Any], Any]
+"""Gives a value for a parameter, made from the call that is served."""
+
+
+MISSING_ARGUMENTS = "missing_required_arguments"
+"""The label of an error that names arguments which are missing."""
+
+
+class ArgumentsRejected(DragomanError):
+    """Arguments that do not fit a function; `problems` lists all that is wrong, in the order of the parameters."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        self.problems = problems
+        missing = ", ".join(problem.path for problem in problems if problem.missing)
+        invalid = "; ".join(str(problem) for problem in problems if not problem.missing)
+        parts = [
+            f"Missing required arguments: {missing}" if missing else "",
+            f"Invalid arguments: {invalid}" if invalid else "",
+        ]
+        super().__init__(". ".join(part for part in parts if part))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.problems,)
+
+    def refusal(self) -> InvalidParams:
+        """Return the error that tells a client so."""
+        error = InvalidParams(str(self))
+        if any(problem.missing for problem in self.problems):
+            error.label = MISSING_ARGUMENTS
+        return error
+
+
+class Parameter(Struct, frozen=True):
+    """A parameter that clients give."""
+
+    name: str
+    required: bool
+    description: str | None
+    schema: Json
+
+
+class SourceOf(Protocol):
+    """Tells which parameters a client does not give."""
+
+    def __call__(self, parameter: inspect.Parameter, *, is_async: bool) -> Source | None:
+        """Return the source of a parameter, whose function may be async; None means that a client gives it.
+
+        Raises:
+            DefinitionError: nothing can be given; the message is the reason.
+        """
+
+
+class Injected(Struct, frozen=True):
+    """A parameter that a source gives: at a position, or by its name."""
+
+    name: str
+    source: Source
+    position: int | None
+
+
+class _Slot(Struct, frozen=True):
+    """A parameter as it is decoded: Python's name and JSON's, its default, and how the function takes it."""
+
+    name: str
+    key: str
+    shape: Shape
+    annotation: Any
+    default: Any
+    by_keyword: bool
+
+
+class Signature:
+    """What a function takes from a client, and gives.
+
+    Example:
+        signature = Signature.of(forecast)
+        signature.input_schema  # {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+        arguments, keywords = signature.bind(Raw(b'{"city": "Oslo"}'), call)
+        forecast(*arguments, **keywords)
+    """
+
+    input_schema: Json
+    parameters: tuple[Parameter, ...]
+    description: str | None
+    injected: tuple[Injected, ...]
+    """The parameters that no client gives."""
+    is_async: bool
+    returns: Any
+    """The return annotation; UNSET where there is none, and an `Unresolved` for a name not known at run time."""
+    takes_any: bool
+    """Whether `**kwargs` collects what no parameter is named after."""
+    tolerated: Collection[str] = ()
+    """Arguments that clients may send although no parameter is named after them."""
+
+    @staticmethod
+    def of(
+        function: Callable[..., Any], *, source_of: SourceOf | None = None, localns: Mapping[str, Any] | None = None
+    ) -> Signature:
+        """Inspect a function; `source_of` tells which parameters a client does not give.
+
+        Local names are looked for in `localns`, or without it where the call into dragoman came from.
+
+        Raises:
+            DefinitionError: a parameter cannot be read from JSON; the message names it and the remedy.
+        """
+        return Signature(_Inspection(function, source_of, caller_names() if localns is None else localns))
+
+    def __init__(self, inspection: _Inspection) -> None:
+        slots, extra = inspection.slots, inspection.extra
+        self.parameters = tuple(inspection.parameters)
+        self.injected = tuple(inspection.injected)
+        self.is_async = inspection.is_async
+        self.description = inspection.documentation.description or None
+        self.returns = inspection.hints.get("return", UNSET)
+        self.takes_any = extra is not None
+        self.input_schema = _input_schema(self.parameters, extra, inspection.walk.definitions)
+        self._defaults = tuple(slot.default for slot in slots)
+        self._named = [(slot.name, index) for index, slot in enumerate(slots) if slot.by_keyword]
+        self._positional = len(slots) - len(self._named)
+        self._is_plain = not (self._named or self.injected)
+        self.name = inspection.name
+        self._keys = {slot.key: None for slot in slots}
+        self._shape = inspection.arguments_shape()
+        self._decode = msgspec.json.Decoder(self._shape.kind, dec_hook=decode_hook).decode
+        self._decode_extra = msgspec.json.Decoder(extra.kind if extra else Any, dec_hook=decode_hook).decode
+        self._reserved = self.input_schema["properties"].keys() | inspection.reserved_names()
+
+    def bind(
+        self, arguments: Raw | UnsetType | None, call: Any = None, *, strict: bool = False
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the positional and keyword arguments to call the function with, for the arguments of a client.
+
+        An argument that no parameter is named after is ignored, unless it is close to the name of a parameter that was
+        not given. `strict` refuses every such argument.
+
+        Raises:
+            ArgumentsRejected: something is missing, misspelled or does not fit.
+        """
+        given = _NO_ARGUMENTS if arguments is None or arguments is UNSET else arguments
+        try:
+            values = astuple(self._decode(given))
+            keywords = self._extras(given) if self.takes_any else {}
+        except _FAILURES as error:
+            values, keywords = self._bind_known(given, error, strict=strict)
+        return (values, keywords) if self._is_plain else self._placed(values, keywords, call)
+
+    def bind_values(self, values: Sequence[Any], call: Any = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments to call the function with, for values by position: as many of them as it takes.
+
+        Raises:
+            TypeError: there are fewer values than the function needs.
+        """
+        given = (*values[: len(self._defaults)], *self._defaults[len(values) :])
+        if any(value is _EMPTY for value in given):
+            raise TypeError(f"{self.name}() needs more values than the {len(values)} that there are")
+        return self._placed(given, {}, call)
+
+    def _placed(
+        self, values: tuple[Any, ...], keywords: dict[str, Any], call: Any
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        for name, index in self._named:
+            keywords[name] = values[index]
+        values = values[: self._positional]
+        for parameter in self.injected:
+            value, position = parameter.source(call), parameter.position
+            if position is None:
+                keywords[parameter.name] = value
+            else:
+                values = (*values[:position], value, *values[position:])
+        return values, keywords
+
+    def _extras(self, arguments: Raw | bytes) -> dict[str, Any]:
+        """Decode what no parameter is named after, be it one that no client may give."""
+        parts = _objects.decode(arguments)
+        return {key: self._decode_extra(part) for key, part in parts.items() if key not in self._reserved}
+
+    def _bind_known(
+        self, arguments: Raw, failure: Exception, *, strict: bool
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Bind without the arguments that no parameter is named after, if there are any."""
+        if self.takes_any:
+            return self._bind_mended(arguments, failure)
+        try:
+            parts = _objects.decode(arguments)
+        except (ValueError, RecursionError):
+            return self._bind_mended(arguments, failure)
+        known = {name: part for name, part in parts.items() if name in self._keys}
+        unknown = [name for name in parts if name not in known and name not in self.tolerated and name != "_meta"]
+        problems = tuple(islice(self._misspelled(unknown, known, strict=strict), MOST_PROBLEMS))
+        if problems:
+            raise ArgumentsRejected((*problems, *self._problems(known)))
+        if unknown:
+            _report_ignored(self.name, unknown)
+        if len(known) == len(parts):
+            return self._bind_mended(arguments, failure)
+        fitting = Raw(msgspec.json.encode(known))
+        try:
+            return astuple(self._decode(fitting)), {}
+        except _FAILURES as error:
+            return self._bind_mended(fitting, error)
+
+    def _problems(self, parts: Mapping[str, Raw]) -> list[Problem]:
+        """Find what else is wrong with arguments, as far as they can be read."""
+        try:
+            value = msgspec.json.decode(msgspec.json.encode(parts))
+        except (ValueError, RecursionError):
+            return []
+        return list(islice(self._shape.problems_within(coerce(value, self.input_schema), ""), MOST_PROBLEMS))
+
+    def _misspelled(self, unknown: list[str], known: Collection[str], *, strict: bool) -> Iterator[Problem]:
+        """Find the arguments that no parameter is named after and that are not to be ignored."""
+        from difflib import get_close_matches
+
+        free = [name for name in self._keys if name not in known]
+        for name in unknown[:MOST_COMPARED]:
+            is_added = name in _ADDED_BY_HOSTS
+            close = [] if is_added or len(name) > LONGEST_COMPARED else get_close_matches(name, free, 1, CLOSE)
+            if close:
+                yield Problem(name, f"there is no such argument; did you mean {close[0]!r}?")
+            elif strict:
+                yield Problem(name, "there is no such argument")
+
+    def _bind_mended(self, arguments: Raw, failure: Exception) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if len(arguments) > LARGEST_MENDED:
+            raise ArgumentsRejected((problem_of(str(failure)),))
+        try:
+            value = msgspec.json.decode(arguments)
+            mended = {} if value is None else coerce(value, self.input_schema)
+            data = msgspec.json.encode(mended)
+        except (ValueError, RecursionError) as error:
+            raise _unreadable_arguments(error) from None
+        try:
+            return astuple(self._decode(data)), self._extras(data) if self.takes_any else {}
+        except _FAILURES as error:
+            found = tuple(islice(self._shape.problems_within(mended, ""), MOST_PROBLEMS))
+            raise ArgumentsRejected(found or (problem_of(str(error)),)) from None
+
+
+class _Inspection:
+    """The reading of one function."""
+
+    def __init__(
+        self, function: Callable[..., Any], source_of: SourceOf | None, local_names: Mapping[str, Any]
+    ) -> None:
+        layers = self._layers = list(_layers(function))
+        self.name = _name_of(function)
+        self.walk = Walk(local_names)
+        self.hints = _hints(layers[-1], local_names, self.name)
+        self.is_async = any(inspect.iscoroutinefunction(layer) for layer in layers)
+        self.documentation = docstrings.parse(_documentation(layers))
+        self.parameters: list[Parameter] = []
+        self.slots: list[_Slot] = []
+        self.injected: list[Injected] = []
+        self.extra: Shape | None = None
+        self._source_of = source_of
+        self._hidden = {name for layer in layers if isinstance(layer, functools.partial) for name in layer.keywords}
+        self._by_keyword = False
+        for parameter in _parameters(function, self.name):
+            self._read(parameter)
+
+    def _read(self, parameter: inspect.Parameter) -> None:
+        annotation = self.hints.get(parameter.name, parameter.annotation)
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            self._refuse(parameter, "arguments of a client have names: take a list, or name each of them")
+        if parameter.name in self._hidden or _is_private(parameter):
+            self._by_keyword = True
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            self.extra = self._shape(parameter, Any if annotation is _EMPTY else annotation)
+        elif (source := self._source(parameter, annotation)) is not None:
+            self._inject(parameter, source)
+        elif annotation is _EMPTY and parameter.name in _UNBOUND and not self.slots:
+            self._refuse(
+                parameter, "it is a method that belongs to no object yet; register the method of an object instead"
+            )
+        else:
+            self._take(parameter, Any if annotation is _EMPTY else annotation)
+
+    def _source(self, parameter: inspect.Parameter, annotation: Any) -> Source | None:
+        try:
+            resolved = parameter.replace(annotation=annotation)
+            return self._source_of(resolved, is_async=self.is_async) if self._source_of else None
+        except DefinitionError as error:
+            self._refuse(parameter, str(error))
+
+    def reserved_names(self) -> set[str]:
+        """Return the names that `**kwargs` must not collect: those of every parameter, given by a client or not."""
+        if self.extra is None:
+            return set()
+        every = [parameter for layer in self._layers for parameter in _parameters(layer, self.name)]
+        return {parameter.name for parameter in every if parameter.kind is not parameter.VAR_KEYWORD}
+
+    def _passed_by_keyword(self, parameter: inspect.Parameter) -> bool:
+        by_keyword = self._by_keyword or parameter.kind is parameter.KEYWORD_ONLY
+        if by_keyword and parameter.kind is parameter.POSITIONAL_ONLY:
+            self._refuse(parameter, "it takes a position, and follows one that no client gives; take it by name")
+        return by_keyword
+
+    def _inject(self, parameter: inspect.Parameter, source: Source) -> None:
+        position = None if self._passed_by_keyword(parameter) else len(self.slots) + len(self.injected)
+        self.injected.append(Injected(parameter.name, source, position))
+
+    def _take(self, parameter: inspect.Parameter, annotation: Any) -> None:
+        default = parameter.default
+        if is_field(default):
+            annotation, default = cast("Any", Annotated)[annotation, default], _EMPTY
+        facts = read_metadata(get_args(annotation)[1:] if get_origin(annotation) is Annotated else ())
+        if default is _EMPTY and facts.default is not UNSET:
+            default = facts.default
+        shape = self._shape(parameter, annotation)
+        if default is None and not shape.accepts(None):
+            annotation = union_of(annotation, None)
+            shape = self._shape(parameter, annotation)
+        key = facts.alias or parameter.name
+        self.slots.append(_Slot(parameter.name, key, shape, annotation, default, self._passed_by_keyword(parameter)))
+        described = self.documentation.parameters.get(parameter.name)
+        schema = shape.schema if default is _EMPTY else with_default(shape.schema, default)
+        if described is not None and "description" not in schema:
+            schema = {**schema, "description": described}
+        self.parameters.append(Parameter(key, default is _EMPTY, schema.get("description"), schema))
+
+    def _shape(self, parameter: inspect.Parameter, annotation: Any) -> Shape:
+        try:
+            return self.walk.shape(annotation)
+        except UnsupportedAnnotation as error:
+            self._refuse(parameter, str(error))
+
+    def _refuse(self, parameter: inspect.Parameter, reason: str) -> NoReturn:
+        raise DefinitionError(f"{self.name}() cannot be served because of its parameter {parameter.name!r}: {reason}")
+
+    def arguments_shape(self) -> Shape:
+        """Return the shape of all arguments: a Struct with a field for each."""
+        fields = []
+        for index, slot in enumerate(self.slots):
+            kind = slot.shape.kind if self.walk.is_rewritten else slot.annotation
+            if not is_accepted(kind):
+                raise DefinitionError(
+                    f"{self.name}() cannot be served because of its parameter {slot.name!r}:"
+                    f" {describe(slot.annotation)} cannot be read from JSON; use a simpler type"
+                )
+            fields.append((f"argument_{index}", kind, *_struct_default(slot.default)))
+        names = {f"argument_{index}": slot.key for index, slot in enumerate(self.slots)}
+        return Shape(
+            # Values are taken out of it at once, so that the garbage collector need not know of it.
+            # Those that no parameter is named after are looked at only if there are any: it fails then.
+            kind=msgspec.defstruct(
+                "Arguments",
+                fields,
+                rename=names,
+                kw_only=True,
+                gc=False,
+                forbid_unknown_fields=self.extra is None,
+            ),
+            schema={"type": "object"},
+            fields={slot.key: slot.shape for slot in self.slots},
+            required=[slot.key for slot in self.slots if slot.default is _EMPTY],
+            item=self.extra,
+        )
+
+
+def _report_ignored(function: str, unknown: list[str]) -> None:
+    import logging
+
+    names = ", ".join(unknown[:MOST_COMPARED])
+    logging.getLogger("dragoman.server").debug("%s() has no parameters for %s; they are ignored", function, names)
+
+
+def _unreadable_arguments(error: Exception) -> ArgumentsRejected:
+    return ArgumentsRejected((Problem("", f"The arguments cannot be read: {error}"),))
+
+
+def _struct_default(default: Any) -> tuple[Any, ...]:
+    """Return a default as a Struct takes it: itself, the very object, even where it is mutable."""
+    if default is _EMPTY:
+        return ()
+    return (default,) if isinstance(default, _SHAREABLE) else (msgspec.field(default_factory=lambda: default),)
+
+
+def _input_schema(parameters: Sequence[Parameter], extra: Shape | None, definitions: Json) -> Json:
+    schema: Json = {"type": "object", "properties": {parameter.name: parameter.schema for parameter in parameters}}
+    if required := [parameter.name for parameter in parameters if parameter.required]:
+        schema["required"] = required
+    if extra is not None and extra.schema:
+        schema["additionalProperties"] = extra.schema
+    if definitions:
+        schema["$defs"] = definitions
+    return schema
+
+
+def _layers(function: Any) -> Iterator[Any]:
+    """Yield a callable and everything that it wraps, down to the function that the author wrote."""
+    while True:
+        yield function
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        elif inspect.ismethod(function):
+            function = function.__func__
+        elif isinstance(function, type):
+            function = function.__init__  # type: ignore[misc]
+        elif not inspect.isroutine(function) and callable(function):
+            function = type(function).__call__
+        else:
+            return
+
+
+def _name_of(function: Any) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
+    name: str = getattr(function, "__qualname__", type(function).__qualname__)
+    return name.rpartition("<locals>.")[2]
+
+
+def _documentation(layers: list[Any]) -> str | None:
+    """Return the outermost docstring of a function; that of a class stands for an object without one."""
+    routines = [layer for layer in layers if inspect.isroutine(layer)]
+    classes = [layer if isinstance(layer, type) else type(layer) for layer in layers if layer not in routines]
+    authored = [*routines, *(kind for kind in classes if kind is not functools.partial)]
+    return next((layer.__doc__ for layer in authored if layer.__doc__), None)
+
+
+def _parameters(function: Any, name: str) -> Iterable[inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters.values()
+    except (TypeError, ValueError) as error:
+        raise DefinitionError(f"{name} cannot be served: {error}; wrap it in a function of your own") from None
+
+
+def _hints(function: Any, local_names: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the annotations of a function; a name that is not known even to its caller stays unresolved."""
+    names: dict[str, Any] = {}
+    while True:
+        try:
+            return get_type_hints(function, localns=names or None, include_extras=True)
+        except NameError as error:
+            if error.name is None or error.name in names:
+                raise _unreadable(name, error) from None
+            names[error.name] = local_names.get(error.name, Unresolved(error.name))
+        except Exception as error:
+            raise _unreadable(name, error) from None
+
+
+def _unreadable(name: str, error: Exception) -> DefinitionError:
+    return DefinitionError(f"The annotations of {name}() cannot be read: {error}")
+
+
+def _is_private(parameter: inspect.Parameter) -> bool:
+    return parameter.name.startswith("_") and parameter.default is not _EMPTY

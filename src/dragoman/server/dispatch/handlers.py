@@ -1,0 +1,279 @@
+"""What the server does for each method: one table from method to function.
+
+A function is given the server and the call. It returns a result that is not sealed, or a coroutine that gives one; a
+page of a list comes as bytes that were sealed before. Where a function of the author's serves the request, the handler
+finds it and sets `call.target` and `call.arguments`. Only the runner calls handlers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+
+from dragoman import types
+from dragoman.errors import (
+    InsufficientScope,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    ResourceNotFound,
+)
+from dragoman.protocol import eras
+from dragoman.protocol.jsonrpc import encode
+from dragoman.protocol.listen import Subscription, honour
+from dragoman.server.binding import Hook
+from dragoman.server.call import Call
+from dragoman.server.capabilities import without_changes
+from dragoman.server.completion import Completers, completion_result
+from dragoman.server.definition import Definition
+from dragoman.server.dispatch.runner import seal
+from dragoman.server.listing import paginate, read_cursor
+from dragoman.server.questions import InputRequired
+from dragoman.server.registry import AnyPrompt
+from dragoman.server.results import resource_result, wire_object
+
+if TYPE_CHECKING:
+    from dragoman.server.server import Server
+
+Handler = Callable[["Server", Call], Any]
+_EMPTY = types.Result()
+
+
+def initialize(server: Server, call: Call) -> Any:
+    """Begin a session."""
+    if call.session.caller is not None:
+        raise InvalidRequest("The session is initialized already")
+    result, caller = eras.initialize(
+        call.request.params, server.offer, _declared(server, call), server.info, server.instructions
+    )
+    call.session.begin(caller)
+    return result
+
+
+def discover(server: Server, call: Call) -> Any:
+    """Say what the server speaks and offers."""
+    return eras.discover(server.offer, _declared(server, call), server.instructions)
+
+
+def _declared(server: Server, call: Call) -> types.ServerCapabilities:
+    server.warn_of_unserved()
+    return without_changes(server.capabilities) if call.channel.is_mute else server.capabilities
+
+
+def acknowledge(_server: Server, _call: Call) -> types.Result:
+    """Answer with nothing."""
+    return _EMPTY
+
+
+def set_level(_server: Server, call: Call) -> types.Result:
+    """Set from which level on this client is sent log messages."""
+    call.session.set_level(call.request.params.level)
+    return _EMPTY
+
+
+def list_page(server: Server, call: Call) -> Any:
+    """Return a page of tools, prompts, resources or templates."""
+    listing = server.registry.listings[call.request.method.name]
+    if call.scopes is not None and listing is server.registry.listings["tools/list"] and server.registry.has_scopes:
+        return _list_permitted(server, call, call.scopes)
+    return listing.page(call.request.params.cursor, call.request.caller.version, partial(seal, server))
+
+
+def _list_permitted(server: Server, call: Call, scopes: frozenset[str]) -> Any:
+    """Return a page of the tools that whoever asks may call."""
+    tools = [tool.definition for tool in list(server.registry.tools.values()) if scopes.issuperset(tool.scopes)]
+    size = server.registry.listings["tools/list"].page_size
+    page = paginate(types.ListToolsResult, tools, read_cursor(call.request.params.cursor), size)
+    if page.cache_scope is None:
+        page.cache_scope = "private"
+    return page
+
+
+def list_resources(server: Server, call: Call) -> Any:
+    """Return a page of resources, as the author's own function lists them if there is one."""
+    return list_page(server, call) if server.resource_lister is None else _list_by_author(server, call)
+
+
+async def _list_by_author(server: Server, call: Call) -> Any:
+    offset = read_cursor(call.request.params.cursor)
+    assert server.resource_lister is not None
+    listed = _listed(await server.resource_lister.invoke(call))
+    page_size = server.registry.listings["resources/list"].page_size
+    page = paginate(types.ListResourcesResult, listed.resources, offset, page_size)
+    assert isinstance(page, types.ListResourcesResult)
+    cursor = page.next_cursor if listed.next_cursor is None else listed.next_cursor
+    return msgspec.structs.replace(listed, resources=page.resources, next_cursor=cursor)
+
+
+def _listed(given: Any) -> types.ListResourcesResult:
+    """Return what an author listed: resources, a whole result, or a dict in the shape of one."""
+    if isinstance(given, dict):
+        result = wire_object({**given, "resources": []}, types.ListResourcesResult, "A list of resources")
+        entries = given.get("resources")
+    elif isinstance(given, types.ListResourcesResult):
+        result, entries = given, given.resources
+    else:
+        result, entries = types.ListResourcesResult([]), given
+    listed: types.ListResourcesResult = msgspec.structs.replace(
+        result, resources=[_listed_resource(entry) for entry in entries or ()]
+    )
+    return listed
+
+
+def _listed_resource(given: Any) -> types.Resource:
+    listed: types.Resource = wire_object(getattr(given, "definition", given), types.Resource, "A listed resource")
+    return listed
+
+
+MOST_COMPARED = 1000
+"""A name that is not known is compared with this many others, and only if it is not longer than a tool's may be."""
+LONGEST_COMPARED = 128
+
+
+def _unknown(kind: str, name: str, known: list[str]) -> InvalidParams:
+    """Return the refusal of a name that is not known, with a hint at the one that was probably meant."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known[:MOST_COMPARED], 1) if len(name) <= LONGEST_COMPARED else []
+    error = InvalidParams(f"Unknown {kind}: {name}" + (f"; did you mean {close[0]}?" if close else ""))
+    error.label = f"{kind}_not_found"
+    return error
+
+
+def call_tool(server: Server, call: Call) -> None:
+    """Call a tool."""
+    params, scopes = call.request.params, call.scopes
+    tool = server.registry.tools.get(params.name)
+    if tool is None:
+        tools = list(server.registry.tools.items())
+        permitted = [name for name, known in tools if scopes is None or scopes.issuperset(known.scopes)]
+        raise _unknown("tool", params.name, permitted)
+    if scopes is not None and not scopes.issuperset(tool.scopes):
+        raise InsufficientScope(tool.scopes)
+    call.target = tool
+
+
+def get_prompt(server: Server, call: Call) -> None:
+    """Fill in a prompt."""
+    params = call.request.params
+    call.target, call.arguments = _prompt(server, params.name), params.arguments
+
+
+def _prompt(server: Server, name: str) -> AnyPrompt:
+    prompt = server.registry.prompts.get(name)
+    if prompt is None:
+        raise _unknown("prompt", name, list(server.registry.prompts))
+    return prompt
+
+
+def read_resource(server: Server, call: Call) -> Any:
+    """Read a resource."""
+    uri = call.request.params.uri
+    if server.resource_reader is not None:
+        return _read_by_author(server.resource_reader, call, uri)
+    call.target = server.registry.resources.get(uri)
+    if call.target is not None:
+        return None
+    for template in list(server.registry.templates.values()):
+        variables = template.match(uri)
+        if variables is not None:
+            call.target, call.arguments = template, variables
+            return None
+    raise ResourceNotFound(uri)
+
+
+async def _read_by_author(reader: Hook, call: Call, uri: str) -> Any:
+    value = await reader.invoke(call, uri)
+    return value if isinstance(value, InputRequired) else resource_result(value, uri, None)
+
+
+async def complete(server: Server, call: Call) -> Any:
+    """Complete an argument of a prompt or a variable of a template."""
+    params: types.CompleteRequestParams = call.request.params
+    completers = _completers(server, params.ref)
+    arguments = (params.context.arguments if params.context else None) or {}
+    completer = completers.find(params.argument.name)
+    if completer is not None:
+        found = await completer.invoke(call, params.argument.value, arguments)
+    elif server.completer is not None:
+        found = await server.completer.invoke(call, params.ref, params.argument, arguments)
+    else:
+        found = None
+    return completion_result(found)
+
+
+def _completers(server: Server, ref: types.PromptReference | types.ResourceTemplateReference) -> Completers:
+    if isinstance(ref, types.PromptReference):
+        return _prompt(server, ref.name).completers
+    for template in list(server.registry.templates.values()):
+        if template.uri_template == ref.uri or template.template.match(ref.uri) is not None:
+            return template.completers
+    if ref.uri not in server.registry.resources:
+        raise InvalidParams(f"Unknown resource or template: {ref.uri}", {"uri": ref.uri})
+    return Completers()
+
+
+async def follow(server: Server, call: Call) -> Any:
+    """Tell this client of a resource's changes from now on; the author's own function may do more."""
+    if call.channel.is_mute:
+        raise MethodNotFound("resources/subscribe is not served here: there is no stream to tell of changes")
+    result = await _told(call, server.subscriber)
+    call.session.follow(call.request.params.uri)
+    return result
+
+
+async def unfollow(server: Server, call: Call) -> Any:
+    """Tell this client of a resource's changes no more."""
+    result = await _told(call, server.unsubscriber)
+    call.session.unfollow(call.request.params.uri)
+    return result
+
+
+async def _told(call: Call, hook: Hook | None) -> types.Result:
+    given = None if hook is None else await hook.invoke(call, call.request.params.uri)
+    meta = given.get("_meta") if isinstance(given, dict) else None
+    return types.Result(meta=meta if isinstance(meta, dict) else None)
+
+
+async def listen(server: Server, call: Call) -> Any:
+    """Tell a stateless client of changes, until it or the connection ends."""
+    subscription = Subscription(call.request.id, honour(call.request.params.notifications, server.capabilities))
+    await call.channel.listen(subscription)
+    return subscription.result()
+
+
+HANDLERS: dict[str, Handler] = {
+    "initialize": initialize,
+    "server/discover": discover,
+    "ping": acknowledge,
+    "logging/setLevel": set_level,
+    "tools/list": list_page,
+    "tools/call": call_tool,
+    "prompts/list": list_page,
+    "prompts/get": get_prompt,
+    "resources/list": list_resources,
+    "resources/templates/list": list_page,
+    "resources/read": read_resource,
+    "resources/subscribe": follow,
+    "resources/unsubscribe": unfollow,
+    "completion/complete": complete,
+    "subscriptions/listen": listen,
+}
+
+
+class CustomMethod(Definition[..., Any]):
+    """A method of the server's own: it takes parameters by name, or all of them as `params`."""
+
+    def handle(self, _server: Server, call: Call) -> None:
+        """Let the function serve a request."""
+        raw = call.request.raw_params
+        takes_all = [parameter.name for parameter in self.signature.parameters] == ["params"]
+        call.target, call.arguments = self, Raw(encode({"params": raw})) if takes_all else raw
+
+    def result(self, call: Call, value: Any) -> Any:  # noqa: ARG002
+        """Return what the function gave: a result, or whatever else can be JSON."""
+        return value if isinstance(value, types.Result) else msgspec.to_builtins(value)

@@ -1,0 +1,304 @@
+"""The one place in which a request becomes an answer, whatever carried it.
+
+A carrier opens a request, makes a `Call` of it and gives it to `run`. The stages are: middleware and hooks (skipped
+when there are none), the handler, questions to the client (`asking.settle`), seal, encode. What fails is refused here,
+and what nobody waits for is given up here. What is known at once is answered at once, as bytes. Anything else is a
+coroutine that gives them; the carrier awaits it where it likes. How a request ended is data of its call: `refusal` is
+the error that it was answered with, and `failure` says what a result stands for that reports an error.
+
+A handler returns a result that is not sealed, bytes that were sealed and kept (`Raw`), or a coroutine that gives
+either. A handler that leads to a function of the author's sets `call.target` and `call.arguments` instead; the runner
+begins the target, and makes a result of what it returns. So no definition finishes in two ways, plain and async.
+
+One coroutine for every request was rejected: most answers are known at once, and a coroutine and its task cost more
+than they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from functools import partial
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+
+from dragoman import types
+from dragoman.errors import InternalError, MethodNotFound, RpcError, ToolError, UrlElicitationRequired, ValidationError
+from dragoman.protocol import eras, jsonrpc
+from dragoman.server.asking import RUN_AGAIN, explanation, settle
+from dragoman.server.call import Call
+from dragoman.server.instrument import chained, observe_refusal, observed
+from dragoman.server.questions import InputRequired
+from dragoman.server.tools import failure
+
+if TYPE_CHECKING:
+    from dragoman.protocol.versions import Version
+    from dragoman.server.server import Server
+
+Answer = bytes | tuple[bytes, Raw, bytes]
+"""A message to send: whole, or in parts if the channel takes those and the result is large; if empty, nothing."""
+LARGE_BYTES = 64 * 1024
+"""From this size on, a result that is encoded already is not copied into its answer."""
+INTERNAL_ERROR = "Internal error occurred"
+NO_ID = ""
+"""Stands for the id of a notification, which has none."""
+
+
+def run(call: Call) -> Answer | Coroutine[Any, Any, Answer]:
+    """Run a request, and return its answer, or a coroutine that gives it.
+
+    Raises:
+        CancelledError: the task that serves it was cancelled, and not because the request was given up.
+    """
+    server = call.server
+    call.settings = settings = server.settings
+    if server.middlewares or settings.is_observed:
+        return _answer_later(call, observed(call, chained(call, partial(_serve, call))))
+    value, error = _begin(call)
+    if type(value) is CoroutineType or call.asking is not None or isinstance(error, UrlElicitationRequired):
+        return _settle(call, value, error)
+    if type(value) is not types.CallToolResult and isinstance(value, InputRequired):
+        return _settle(call, value, error)
+    call.ended = True
+    return _answer(call, value) if error is None else _fail(call, error)
+
+
+async def whole_answer(call: Call) -> bytes:
+    """Run a request to its end, for a carrier that waits for it and takes no parts; return its answer."""
+    answer: Any = run(call)
+    return await answer if type(answer) is CoroutineType else answer  # type: ignore[no-any-return]
+
+
+async def _answer_later(call: Call, outcome: Coroutine[Any, Any, Any]) -> Answer:
+    try:
+        return _answer(call, await outcome)
+    except BaseException as error:
+        return _refuse(call, error)
+    finally:
+        call.ended = True
+
+
+def _begin(call: Call) -> tuple[Any, BaseException | None]:
+    """Call the handler; return what it gives, which may be a coroutine, or what it raises."""
+    server = call.server
+    try:
+        value = server.handlers[call.request.method.name](server, call)
+        target = call.target
+        if target is not None:
+            value = target.begin(call)
+            if type(value) is not CoroutineType:
+                value = target.result(call, value)
+    except BaseException as error:
+        return None, error
+    return value, None
+
+
+async def _serve(call: Call) -> Any:
+    """Return the result of a request, not sealed."""
+    return await _settle(call, *_begin(call), answers=False)
+
+
+async def _settle(call: Call, value: Any, error: BaseException | None, *, answers: bool = True) -> Any:
+    """Wait for a handler, and run it again until nothing is left to be asked; return the answer, or only the result."""
+    while True:
+        if type(value) is CoroutineType:
+            try:
+                value = await value
+                if type(value) is CoroutineType:  # of a `def` that returned what an `async def` gave it
+                    value = await value
+                target = call.target
+                if target is not None:
+                    value = target.result(call, value)
+            except BaseException as raised:
+                value, error = None, raised
+        is_result = type(value) is types.CallToolResult or not isinstance(value, InputRequired)
+        if error is not None or call.asking is not None or not is_result:
+            try:
+                value, error = await settle(call, value, error), None
+            except BaseException as raised:
+                value, error = None, raised
+        if value is RUN_AGAIN:
+            value, error = _begin(call)
+        elif answers:
+            call.ended = True
+            return _answer(call, value) if error is None else _fail(call, error)
+        else:
+            return value if error is None else _failed(call, error)
+
+
+def _failed(call: Call, error: BaseException) -> types.CallToolResult:
+    """Return the result of a tool that failed, for the model to read; any other failure is raised."""
+    if call.request.method.name == "tools/call":
+        said = str(error) if isinstance(error, ToolError) else explanation(call, error)
+        if said is not None:
+            call.failure = ToolError.label
+            return failure(said)
+        if not isinstance(error, RpcError) and not call.is_given_up_by(error):
+            call.server.report(error, call)
+            call.failure = "internal_error"
+            return failure(INTERNAL_ERROR)
+    raise error
+
+
+def _answer(call: Call, result: Any) -> Answer:
+    """Seal a result and encode it."""
+    request, server = call.request, call.server
+    version = request.caller.version
+    try:
+        if type(result) is Raw:
+            if len(result) >= LARGE_BYTES and call.channel.takes_parts:
+                head, tail = jsonrpc.encode_result_around(request.id)
+                return head, result, tail
+        elif result is not call.plain or not eras.carries_plainly[version]:
+            if type(result) is types.CallToolResult:  # which `seal` adds nothing to
+                result = eras.seal(result, version, server.info_bytes)
+            else:
+                result = seal(server, result, version)
+        return jsonrpc.encode_result(request.id, result)
+    except Exception as error:
+        return _fail(call, error)
+
+
+def _fail(call: Call, error: BaseException) -> Answer:
+    """Answer in place of a handler that failed, or of a result that cannot be sent."""
+    try:
+        return _answer(call, _failed(call, error))
+    except BaseException as unanswered:
+        return _refuse(call, unanswered)
+
+
+def seal(server: Server, result: Any, version: Version) -> Any:
+    """Return a result as a version carries it, with the server's cache hints where it has none."""
+    if not isinstance(result, types.Result):
+        return eras.seal_value(result, version, server.info_bytes)
+    if version.stateless and isinstance(result, types.CacheableResult):
+        ttl_ms, cache_scope = server.cache_hints
+        # A copy: an author may give the same result every time.
+        result = msgspec.structs.replace(
+            result,
+            ttl_ms=ttl_ms if result.ttl_ms is None else result.ttl_ms,
+            cache_scope=cache_scope if result.cache_scope is None else result.cache_scope,
+        )
+    return eras.seal(result, version, server.info_bytes)
+
+
+def _refuse(call: Call, error: BaseException) -> bytes:
+    """Answer with an error, or with nothing if nobody wants the outcome."""
+    if call.is_given_up_by(error):
+        return _give_up(call, error)
+    call.refusal = eras.seal_error(_translated(call.server, error, call), call.request.caller.version)
+    return _encoded_error(call.server, call.request.id, call.refusal, call)
+
+
+def _give_up(call: Call, error: BaseException) -> bytes:
+    """Answer nothing, or that the server stopped the request; a cancellation of another's goes on."""
+    if not call.cancelled:
+        raise error
+    from asyncio import CancelledError
+
+    from dragoman.runtime.tasks import uncancelled
+
+    if not uncancelled():
+        raise CancelledError
+    return stopped(call) if call.stopped is not None else b""
+
+
+def stopped(call: Call) -> bytes:
+    """Return the answer to a request that was ended because the server, or its session, ends."""
+    assert call.stopped is not None
+    return refusal(call.server, call.stopped, call.request.id)
+
+
+def refuse(
+    server: Server,
+    error: BaseException,
+    id: types.RequestId | None = None,
+    method: str | None = None,
+    caller: eras.Caller | None = None,
+    *,
+    null_id: bool = False,
+    place: str | None = None,
+) -> bytes | Coroutine[Any, Any, bytes]:
+    """Answer what cannot be served, for which there is no call; hooks are told of it if its method is given."""
+    if isinstance(error, MethodNotFound):
+        server.warn_of_unserved()
+    refused = partial(refusal, server, error, id, null_id=null_id, place=place)
+    if method is None or not server.settings.is_observed:
+        return refused()
+
+    async def refuse_observed() -> bytes:
+        await observe_refusal(server, method, error, caller)
+        return refused()
+
+    return refuse_observed()
+
+
+def refusal(
+    server: Server,
+    error: BaseException,
+    id: types.RequestId | None = None,
+    *,
+    null_id: bool = False,
+    place: str | None = None,
+) -> bytes:
+    """Return an error response. What fails in a `place` of the server's own is reported there and not said."""
+    return _encoded_error(server, id, _translated(server, error, place=place), null_id=null_id)
+
+
+def _translated(
+    server: Server, error: BaseException, call: Call | None = None, *, place: str | None = None
+) -> RpcError:
+    """Return the error to answer with; what was not meant for the client is reported and not said."""
+    said = str(error) if isinstance(error, ToolError) else None if call is None else explanation(call, error)
+    if said is not None:
+        return InternalError(said)
+    if isinstance(error, RpcError) and place is None:
+        return error
+    server.report(error, call, None if place is None else {"place": place})
+    return InternalError("Internal error")
+
+
+def _encoded_error(
+    server: Server, id: types.RequestId | None, error: RpcError, call: Call | None = None, *, null_id: bool = False
+) -> bytes:
+    for sayable in (error, RpcError(error.code, error.message)):
+        try:
+            return jsonrpc.encode_error(id, sayable, null_id=null_id)
+        except ValidationError as misfit:
+            server.report(misfit, call)
+    return jsonrpc.encode_error(id, InternalError("Internal error"), null_id=null_id)
+
+
+def opened_notification(
+    server: Server, message: jsonrpc.Notification, caller: eras.Caller | None
+) -> eras.Request | None:
+    """Return what a notification asks of a method of the server's own; None if it asks nothing that can be served.
+
+    A notification that cannot be opened is reported, because nobody is answered.
+    """
+    if not server.has_method(message.method):
+        return None
+    offer = server.offer
+    # Only requests must say which version they are of.
+    caller = caller or offer.unintroduced or eras.Caller(offer.versions[0])
+    try:
+        return eras.open(jsonrpc.Request(NO_ID, message.method, message.params), offer, caller)
+    except RpcError as error:
+        server.report(error, None, {"notification": message.method})
+        return None
+
+
+async def run_notification(call: Call) -> None:
+    """Run a method of the server's own that nobody is answered for; what it raises is reported."""
+    server = call.server
+    call.settings = settings = server.settings
+    try:
+        chain = chained(call, partial(_serve, call))
+        await (observed(call, chain) if settings.is_observed else chain())
+    except BaseException as error:
+        if not call.is_given_up_by(error):
+            server.report(error, None, {"notification": call.request.method.name})
+    finally:
+        call.ended = True

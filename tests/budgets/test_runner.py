@@ -1,0 +1,71 @@
+"""A request becomes an answer in one place: nothing else calls a handler, seals a result or makes an error of one."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SERVER = Path(__file__).resolve().parents[2] / "src" / "dragoman" / "server"
+RUNNER = "dispatch/runner.py"
+FORWARDS = "http_session.py"
+"""Sends on the answer of a client, which may be an error, to another process."""
+NODES = [
+    (path.relative_to(SERVER).as_posix(), node)
+    for path in sorted(SERVER.rglob("*.py"))
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+]
+
+
+def name_of(node):
+    return getattr(node, "attr", getattr(node, "id", None))
+
+
+def calls(name):
+    """Return the files that call something by its last name."""
+    return {file for file, node in NODES if isinstance(node, ast.Call) and name_of(node.func) == name}
+
+
+def imported(module):
+    """Return what is imported from a module, and by which file."""
+    return {
+        (file, alias.name)
+        for file, node in NODES
+        if isinstance(node, ast.ImportFrom) and (node.module or "").endswith(module)
+        for alias in node.names
+    }
+
+
+def test_only_the_runner_calls_a_handler():
+    tables = {"handlers", "HANDLERS"}
+    subscripts = [(file, node.func) for file, node in NODES if isinstance(node, ast.Call)]
+    called = {file for file, node in subscripts if isinstance(node, ast.Subscript) and name_of(node.value) in tables}
+    assert called == {RUNNER}
+    assert {name for _, name in imported("dispatch.handlers")} == {"HANDLERS", "CustomMethod"}
+
+
+@pytest.mark.parametrize("name", ["seal", "seal_value", "seal_error"])
+def test_only_the_runner_seals(name):
+    of_eras = {
+        file
+        for file, node in NODES
+        if isinstance(node, ast.Attribute) and node.attr == name and name_of(node.value) == "eras"
+    }
+    assert of_eras == {RUNNER}
+    assert name not in {imported_name for _, imported_name in imported("protocol.eras")}
+
+
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [
+        ("explanation", {RUNNER}),
+        ("encode_result", {RUNNER, FORWARDS}),
+        ("encode_error", {RUNNER, FORWARDS}),
+    ],
+)
+def test_only_the_runner_makes_answers_and_errors(name, files):
+    assert calls(name) == files
+
+
+def test_only_the_runner_says_that_something_unexpected_failed():
+    said = {"Internal error", "Internal error occurred"}
+    assert {file for file, node in NODES if isinstance(node, ast.Constant) and node.value in said} == {RUNNER}

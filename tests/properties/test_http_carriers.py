@@ -1,0 +1,183 @@
+"""What `server.run("http")` serves with answers as uvicorn's own connections do, with httptools and without."""
+
+import asyncio
+import contextlib
+import json
+import re
+import socket
+from collections.abc import AsyncIterator, Iterator
+from http.client import HTTPResponse
+from io import BytesIO
+from itertools import product
+from typing import Any
+
+import uvicorn
+
+from dragoman import Context, Server, ToolError
+from dragoman.stores import Memory
+from dragoman.transports.ending import EndingConnection
+from dragoman.transports.h11 import EndingH11
+
+DEADLINE = 30
+ACCEPT = "Accept: application/json, text/event-stream"
+STATELESS = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+CLIENT = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "client", "version": "1"}}
+
+
+def served() -> Server:
+    server = Server("sums", secret="a secret of sixteen")
+
+    @server.tool(inline=True)
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool
+    async def large() -> str:
+        return "é" * 200_000
+
+    @server.tool
+    async def tell(ctx: Context) -> str:
+        for number in range(3):
+            await ctx.report_progress(number)
+            await asyncio.sleep(0)
+        return "told"
+
+    @server.tool
+    def fail() -> None:
+        raise ToolError("It fails")
+
+    return server
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"name": name, "arguments": arguments}
+
+
+MESSAGES: list[tuple[str, dict[str, Any] | None]] = [
+    ("tools/call", call("add", a=1, b=2)),
+    ("tools/call", call("add", a="x")),
+    ("tools/call", call("large")),
+    ("tools/call", {**call("tell"), "_meta": {"progressToken": 1}}),
+    ("tools/call", call("fail")),
+    ("tools/call", call("unknown")),
+    ("tools/list", {}),
+    ("server/discover", {}),
+    ("ping", {}),
+    ("initialize", CLIENT),
+    ("nothing/known", None),
+]
+HEADERS = (
+    (ACCEPT,),
+    ("Accept: application/json",),
+    ("Accept: text/event-stream",),
+    ("Accept: text/html",),
+    (ACCEPT, "Origin: https://evil.example"),
+    (ACCEPT, "Content-Type: text/plain"),
+    (ACCEPT, "Mcp-Session-Id: unknown"),
+    (ACCEPT, "MCP-Protocol-Version: 1999-01-01"),
+    (ACCEPT, "X-Empty:", "X-Padded:   a b  "),
+)
+FRAMINGS = ("length", "chunked")
+
+
+def http(method: str, headers: tuple[str, ...], body: bytes, framing: str = "length", path: str = "/mcp") -> bytes:
+    """Return a request, after which the connection is to be closed."""
+    lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", "Connection: close", *headers]
+    if framing == "chunked":
+        lines.append("Transfer-Encoding: chunked")
+        cut = len(body) // 2
+        body = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:cut], body[cut:]) if part) + b"0\r\n\r\n"
+    elif body:
+        lines.append(f"Content-Length: {len(body)}")
+    return "\r\n".join((*lines, "", "")).encode() + body
+
+
+def requests() -> Iterator[bytes]:
+    """Return many requests: of both eras, well formed and not."""
+    for (method, params), headers, framing, era in product(MESSAGES, HEADERS, FRAMINGS, ("stateless", "handshake")):
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": method, "params": dict(params or {})}
+        typed = (
+            headers
+            if any(line.startswith("Content-Type") for line in headers)
+            else (
+                *headers,
+                "Content-Type: application/json",
+            )
+        )
+        if era == "stateless":
+            message["params"]["_meta"] = {**STATELESS, **message["params"].get("_meta", {})}
+            if not any(line.startswith("MCP-") for line in headers):
+                typed = (*typed, "MCP-Protocol-Version: 2026-07-28", f"Mcp-Method: {method}")
+            if "name" in message["params"]:
+                typed = (*typed, f"Mcp-Name: {message['params']['name']}")
+        yield http("POST", typed, json.dumps(message).encode(), framing)
+    json_only = (ACCEPT, "Content-Type: application/json")
+    for body in (b"", b"{", b"[]", b"null", b"\xff", b'{"jsonrpc":"2.0","id":1,"result":{}}'):
+        yield http("POST", json_only, body)
+    notice = {"jsonrpc": "2.0", "method": "notifications/acme", "params": {"_meta": STATELESS}}
+    stateless = (*json_only, "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: notifications/acme")
+    yield http("POST", stateless, json.dumps(notice).encode())
+    for method, path in product(("GET", "DELETE", "PUT", "OPTIONS", "HEAD"), ("/mcp", "/mcp/", "/mcp?a=%20b", "/no")):
+        yield http(method, (ACCEPT,), b"", path=path)
+    yield http("POST", json_only, b'{"jsonrpc":"2.0","id":1,"method":"ping"}', path="/%6dcp")
+
+
+@contextlib.asynccontextmanager
+async def listening(protocol: Any) -> AsyncIterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        app: Any = served().asgi(store=Memory())
+        config = uvicorn.Config(
+            app, http=protocol, ws="none", log_level="critical", lifespan="off", proxy_headers=False
+        )
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server._serve([bound]))
+        try:
+            yield bound.getsockname()[1]
+        finally:
+            server.should_exit = True
+            await asyncio.wait_for(serving, DEADLINE)
+
+
+class _Bytes:
+    """What a response is read from."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def makefile(self, *_: Any) -> BytesIO:
+        return BytesIO(self._data)
+
+
+async def answer(port: int, request: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+    """Return the status, the headers and the body that come back; what differs each time is left out."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    async with asyncio.timeout(DEADLINE):
+        data = await reader.read()
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+    response = HTTPResponse(_Bytes(data), method=request.split()[0].decode())  # type: ignore[arg-type]
+    response.begin()
+    headers = sorted((name.lower(), value) for name, value in response.getheaders() if name.lower() != "date")
+    body = re.sub(rb"(?m)^id: .*$", b"id:", response.read())
+    return response.status, [pair if pair[0] != "mcp-session-id" else (pair[0], "") for pair in headers], body
+
+
+def test_every_carrier_of_http_answers_alike():
+    async def compare() -> list[int]:
+        statuses = []
+        async with listening(EndingConnection) as ours, listening("httptools") as asgi, listening(EndingH11) as plain:
+            for request in requests():
+                expected = await answer(asgi, request)
+                assert await answer(ours, request) == expected, request
+                assert await answer(plain, request) == expected, request
+                statuses.append(expected[0])
+        return statuses
+
+    statuses = asyncio.run(compare())
+    assert len(statuses) > 400
+    assert {200, 202, 400, 403, 404, 405, 406, 415} <= set(statuses)

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dragoman import types
+from dragoman.errors import DefinitionError
+from dragoman.protocol.extensions import CORE, ExtensionRow, ProtocolTable, check_extension_id, extended
+from dragoman.protocol.listen import CORE_FIELDS, Subscription, SubscriptionField, honour
+from dragoman.protocol.methods import METHODS, Method
+from dragoman.protocol.versions import (
+    V2024_11_05,
+    V2025_03_26,
+    V2025_06_18,
+    V2025_11_25,
+    V2026_07_28,
+    Version,
+)
+from dragoman.types.wire import Wire
+
+ID = "com.example/prices"
+PATH = ("extensions", ID)
+
+
+class GetPriceParams(types.Params):
+    item: str
+
+
+class Quoting(Wire):
+    max_price: int | None = None
+    tags: list[str] = msgspec.field(default_factory=list)
+
+
+class Priced(Wire):
+    price: int | None = None
+
+
+GET = Method(name="prices/get", params=GetPriceParams, result=types.Result, name_from="item", repeatable=True)
+WATCH = SubscriptionField(name="price_items", method="notifications/prices")
+ROW = ExtensionRow(
+    id=ID,
+    since=V2025_11_25,
+    methods=(GET, Method(name="notifications/prices", sender=("server",))),
+    params={"tools/call": Quoting},
+    entries={"tools/list": Priced},
+    result_types={"quote": ("tools/call",)},
+    subscriptions=(WATCH,),
+)
+TABLE = ProtocolTable.of([ROW])
+
+
+def method(table: ProtocolTable, name: str) -> Method:
+    return next(row for row in table.methods if row.name == name)
+
+
+@pytest.mark.parametrize("id", ["com.example/a", "example/a", "io.modelcontextprotocol/ui", "a-b.c1/x.y_z-1"])
+def test_an_id_is_a_name_behind_a_prefix(id: str) -> None:
+    assert check_extension_id(id) == id
+
+
+@pytest.mark.parametrize(
+    "id", ["", "prices", "/prices", "com.example/", "1com/a", "com-/a", "com..example/a", "com.example/-a", "a/b/c", 5]
+)
+def test_another_id_is_refused_with_an_example(id: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"such as 'com\.example/prices'"):
+        check_extension_id(id)
+
+
+def test_a_row_with_such_an_id_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="prefix"):
+        ExtensionRow(id="prices")
+
+
+@pytest.mark.parametrize("result_type", ["complete", "input_required"])
+def test_a_row_takes_no_result_type_of_the_core(result_type: str) -> None:
+    with pytest.raises(DefinitionError, match=result_type):
+        ExtensionRow(id=ID, result_types={result_type: ("tools/call",)})
+
+
+def test_a_row_takes_no_method_of_the_core() -> None:
+    with pytest.raises(DefinitionError, match="'tools/call' belongs to the protocol itself"):
+        ExtensionRow(id=ID, methods=(Method(name="tools/call"),))
+
+
+@pytest.mark.parametrize(
+    ("version", "exists"),
+    [(V2024_11_05, False), (V2025_06_18, False), (V2025_11_25, True), (V2026_07_28, True)],
+)
+def test_an_extension_exists_from_its_version_on(version: Version, exists: bool) -> None:
+    assert ROW.exists_in(version) is exists
+    assert TABLE.exists("prices/get", version) is exists
+
+
+def test_an_extension_may_end_with_a_version() -> None:
+    row = ExtensionRow(id=ID, since=V2025_06_18, until=V2025_11_25)
+    assert [row.exists_in(one) for one in (V2025_03_26, V2025_06_18, V2025_11_25, V2026_07_28)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("own", "of_the_row", "expected"),
+    [
+        (None, None, None),
+        (V2025_11_25, None, V2025_11_25),
+        (None, V2025_11_25, V2025_11_25),
+        (V2025_06_18, V2025_11_25, V2025_06_18),
+    ],
+)
+def test_a_method_ends_with_its_extension(
+    own: Version | None, of_the_row: Version | None, expected: Version | None
+) -> None:
+    row = ExtensionRow(id=ID, until=of_the_row, methods=(Method(name="prices/get", until=own),))
+    assert [one.until for one in row.joined_methods()] == [expected]
+
+
+def test_a_method_needs_the_declaration_of_both_sides() -> None:
+    found = method(TABLE, "prices/get")
+    assert (found.capability, found.declared, found.since) == (PATH, PATH, V2025_11_25)
+
+
+def test_an_extension_may_be_declared_elsewhere() -> None:
+    row = ExtensionRow(id=ID, capability=("tasks",), methods=(GET,))
+    assert method(ProtocolTable.of([row]), "prices/get").capability == ("tasks",)
+
+
+def test_the_core_says_what_its_methods_are() -> None:
+    assert CORE.named_by == {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+    assert CORE.progressing == {"tools/call", "prompts/get", "resources/read"}
+    requests = {row.name for row in METHODS if "client" in row.sender and not row.is_notification}
+    assert CORE.repeatable == requests - {"tools/call"}
+
+
+def test_a_method_of_an_extension_joins_the_core() -> None:
+    assert TABLE.named_by["prices/get"] == "item"
+    assert "prices/get" in TABLE.repeatable
+    assert "prices/get" not in TABLE.progressing
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "expected"),
+    [
+        ("notifications/elicitation/complete", V2025_11_25, True),
+        ("notifications/elicitation/complete", V2025_06_18, False),
+        ("notifications/elicitation/complete", V2026_07_28, False),
+        ("tools/call", V2026_07_28, True),
+        ("tools/cell", V2026_07_28, False),
+    ],
+)
+def test_a_method_exists_where_the_table_says_so(name: str, version: Version, expected: bool) -> None:
+    assert CORE.exists(name, version) is expected
+
+
+def test_two_extensions_with_one_method_are_refused() -> None:
+    with pytest.raises(DefinitionError, match="'prices/get' is added by two"):
+        ProtocolTable.of([ROW, ExtensionRow(id="com.example/other", methods=(GET,))])
+
+
+def test_two_extensions_with_one_kind_of_subscription_are_refused() -> None:
+    with pytest.raises(DefinitionError, match="'price_items' is added by two"):
+        ProtocolTable.of([ROW, ExtensionRow(id="com.example/other", subscriptions=(WATCH,))])
+
+
+def test_parameters_are_added_to_a_method_of_the_core() -> None:
+    params = method(TABLE, "tools/call").decode_params(b'{"name":"buy","maxPrice":5}')
+    assert isinstance(params, types.CallToolRequestParams)
+    assert (params.name, params.max_price, params.tags) == ("buy", 5, [])  # type: ignore[attr-defined]
+
+
+def test_a_method_to_which_nothing_is_added_is_that_of_the_core() -> None:
+    assert method(TABLE, "prompts/get") is method(CORE, "prompts/get")
+    assert method(CORE, "subscriptions/listen").params is types.SubscriptionsListenRequestParams
+
+
+def test_entries_of_a_list_have_the_fields_of_the_extension_where_it_exists() -> None:
+    kind = TABLE.entry_type("tools/list", types.Tool, V2026_07_28)
+    entry = msgspec.json.decode(b'{"name":"buy","inputSchema":{},"price":3}', type=kind)
+    assert isinstance(entry, types.Tool)
+    assert entry.price == 3  # type: ignore[attr-defined]
+    assert TABLE.entry_type("tools/list", types.Tool, V2025_06_18) is types.Tool
+    assert TABLE.entry_type("prompts/list", types.Prompt, V2026_07_28) is types.Prompt
+
+
+def test_the_same_additions_make_the_same_type() -> None:
+    assert extended(types.Tool, Priced) is extended(types.Tool, Priced)
+
+
+def test_a_field_that_exists_is_not_added() -> None:
+    class Again(Wire):
+        title: str | None = None
+
+    with pytest.raises(DefinitionError, match="Tool has a field 'title' already"):
+        extended(types.Tool, Again)
+
+
+def test_a_field_that_is_added_is_optional() -> None:
+    class Needed(Wire):
+        price: int
+
+    with pytest.raises(DefinitionError, match="'price' that is added to Tool must have a default"):
+        extended(types.Tool, Needed)
+
+
+@pytest.mark.parametrize(
+    ("name", "result_type", "version", "found"),
+    [
+        ("tools/call", "quote", V2026_07_28, ROW),
+        ("tools/call", "quote", V2025_06_18, None),
+        ("prompts/get", "quote", V2026_07_28, None),
+        ("tools/call", "task", V2026_07_28, None),
+    ],
+)
+def test_a_result_type_leads_to_its_extension(
+    name: str, result_type: str, version: Version, found: ExtensionRow | None
+) -> None:
+    assert TABLE.answering(name, result_type, version) is found
+
+
+def test_an_extension_is_declared_in_its_versions_and_one_without_a_row_in_all() -> None:
+    given = {ID: {"a": 1}, "com.example/other": {}}
+    assert TABLE.declarable(given, V2026_07_28) == given
+    assert TABLE.declarable(given, V2025_06_18) == {"com.example/other": {}}
+
+
+def test_an_alias_is_declared_where_its_extension_is() -> None:
+    table = ProtocolTable.of([ExtensionRow(id="io.modelcontextprotocol/ui", since=V2025_06_18)])
+    given: dict[str, types.Json] = {"io.modelcontextprotocol/apps": {}}
+    assert table.declarable(given, V2025_03_26) == {}
+    assert table.declarable(given, V2025_06_18) == given
+
+
+def test_one_id_with_two_rows_is_declared_in_the_versions_of_either() -> None:
+    rows = [
+        ExtensionRow(id=ID, capability=("tasks",), since=V2025_11_25, until=V2025_11_25),
+        ExtensionRow(id=ID, since=V2026_07_28),
+    ]
+    table = ProtocolTable.of(rows)
+    assert [bool(table.declarable({ID: {}}, one)) for one in (V2025_06_18, V2025_11_25, V2026_07_28)] == [
+        False,
+        True,
+        True,
+    ]
+
+
+def test_a_subscription_of_an_extension_is_read_honoured_and_served() -> None:
+    fields = TABLE.subscription_fields()
+    assert fields[: len(CORE_FIELDS)] == CORE_FIELDS
+    params = method(TABLE, "subscriptions/listen").decode_params(b'{"notifications":{"priceItems":["tea"]}}')
+    capabilities = types.ServerCapabilities(extensions={ID: {}})
+    honoured = honour(params.notifications, capabilities, fields)
+    subscription = Subscription(1, honoured, fields)
+    assert msgspec.json.decode(subscription.acknowledgement())["params"]["notifications"] == {"priceItems": ["tea"]}
+    assert subscription.offer("notifications/prices", "tea", {"item": "tea", "price": 3})
+    assert subscription.offer("notifications/prices", "tea", {"item": "tea", "price": 4})
+    assert not subscription.offer("notifications/prices", "salt", {"item": "salt"})
+    (message,) = subscription.take()
+    assert msgspec.json.decode(message)["params"]["price"] == 4
+
+
+def test_a_subscription_of_an_extension_that_the_server_did_not_declare_is_not_honoured() -> None:
+    params = method(TABLE, "subscriptions/listen").decode_params(b'{"notifications":{"priceItems":true}}')
+    honoured = honour(params.notifications, types.ServerCapabilities(), TABLE.subscription_fields())
+    assert msgspec.json.encode(honoured) == b"{}"

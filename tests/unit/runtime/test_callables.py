@@ -1,0 +1,77 @@
+"""Calling what an author gave to be called."""
+
+import asyncio
+import functools
+import threading
+from typing import Any
+
+import pytest
+
+from dragoman.runtime.callables import invoke, resolved, starter, then
+
+WORKER = "dragoman-worker"
+
+
+def here(*given: Any) -> Any:
+    return threading.current_thread().name, *given
+
+
+async def here_later(*given: Any) -> Any:
+    return here(*given)
+
+
+class Plain:
+    def __call__(self, *given: Any) -> Any:
+        return here(*given)
+
+
+class Asynchronous:
+    async def __call__(self, *given: Any) -> Any:
+        return here(*given)
+
+
+@functools.wraps(here_later)
+def run_to_its_end(*given: Any) -> Any:
+    return asyncio.run(here_later(*given))
+
+
+@pytest.mark.parametrize("function", [here, Plain(), functools.partial(here), run_to_its_end])
+def test_a_plain_function_is_called_in_a_thread(function):
+    assert asyncio.run(invoke(function, 1, 2)) == (WORKER, 1, 2)
+
+
+@pytest.mark.parametrize(
+    "function", [here_later, Asynchronous(), functools.partial(here_later), lambda *given: here_later(*given)]
+)
+def test_what_is_async_runs_in_the_loop_whoever_hands_it_out(function):
+    assert asyncio.run(invoke(function, 1, 2)) == (threading.current_thread().name, 1, 2)
+
+
+def test_a_plain_function_may_be_called_in_place():
+    assert asyncio.run(invoke(here, 1, in_place=True)) == (threading.current_thread().name, 1)
+    assert starter(here, in_place=True) is here
+
+
+def test_what_a_function_raises_is_raised():
+    async def fail() -> None:
+        raise LookupError("no")
+
+    for function in (fail, lambda: fail(), lambda: {}["no"]):
+        with pytest.raises(LookupError, match="no"):
+            asyncio.run(invoke(function))
+
+
+def test_what_is_no_promise_is_itself():
+    async def promise() -> Any:
+        return here_later(1)
+
+    assert asyncio.run(resolved(3)) == 3
+    assert asyncio.run(resolved(promise())) == (threading.current_thread().name, 1)
+
+
+def test_what_follows_an_outcome_is_made_at_once_or_when_the_outcome_is_there():
+    async def later() -> Any:
+        return 2
+
+    assert then(1, str) == "1"
+    assert asyncio.run(then(later(), str)) == "2"

@@ -1,0 +1,163 @@
+"""The runner without a carrier: what is known at once is bytes, the rest a coroutine; the call says how it ended."""
+
+import asyncio
+import gc
+import json
+from types import CoroutineType
+
+import pytest
+
+import dragoman
+from dragoman import Configuration, Context, InvalidParams, Server, ToolError, prompt
+from dragoman.config import PROCESS
+from dragoman.errors import MethodNotFound
+from dragoman.protocol import eras, jsonrpc
+from dragoman.server.call import Call, Session
+from dragoman.server.dispatch.runner import refuse, run
+
+
+@pytest.fixture(autouse=True)
+def _restored(monkeypatch):
+    monkeypatch.setattr(PROCESS, "configuration", Configuration())
+
+
+def made(server, method="tools/call", name="tool", **arguments):
+    params = jsonrpc.encode({"name": name, "arguments": arguments} if name else {})
+    message = jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"method":"%s","params":%s}' % (method.encode(), params))
+    return Call(eras.open(message, server.offer), Session(), server=server)
+
+
+def with_tool(function, **options):
+    server = Server(configuration=Configuration(exception_reporter=lambda error, info: None))
+    server.tool(name="tool", **options)(function)
+    return server
+
+
+def crash():
+    raise LookupError("secret")
+
+
+def refuse_so():
+    raise ToolError("There is no such city")
+
+
+def refuse_by_code():
+    raise InvalidParams("no")
+
+
+@pytest.mark.parametrize(
+    ("function", "failure", "refusal"),
+    [
+        (lambda: "sunny", None, None),
+        (lambda: float("inf"), None, None),
+        (lambda: "\ud800", "internal_error", None),
+        (crash, "internal_error", None),
+        (refuse_so, "tool_error", None),
+        (refuse_by_code, None, InvalidParams),
+    ],
+)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_inline_tool_is_answered_at_once_and_the_call_says_how_it_ended(function, failure, refusal, is_async):
+    async def later():
+        return function()
+
+    call = made(with_tool(later) if is_async else with_tool(function, inline=True))
+    answer = run(call)
+    assert isinstance(answer, CoroutineType if is_async else bytes)
+    data = json.loads(asyncio.run(answer) if is_async else answer)
+    assert (call.failure, call.ended) == (failure, True)
+    assert type(call.refusal) is (type(None) if refusal is None else refusal)
+    assert ("error" in data) == (refusal is not None)
+    assert b"secret" not in json.dumps(data).encode()
+
+
+def test_a_middleware_makes_a_coroutine_of_every_request():
+    server = with_tool(lambda: "sunny", inline=True)
+
+    @server.middleware
+    async def around(request, call_next):
+        return await call_next()
+
+    assert b"sunny" in asyncio.run(run(made(server)))
+
+
+def test_a_request_that_is_given_up_is_not_answered():
+    async def serve():
+        async def wait(ctx: Context) -> None:
+            call.cancelled = True
+            raise asyncio.CancelledError
+
+        call = made(with_tool(wait))
+        call.task = asyncio.current_task()
+        return await run(call), call.refusal
+
+    assert asyncio.run(serve()) == (b"", None)
+
+
+def test_a_cancellation_by_others_goes_on():
+    async def serve():
+        call = made(with_tool(asyncio.Event().wait))
+        call.task = asyncio.create_task(run(call))
+        await asyncio.sleep(0)
+        call.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call.task
+
+    asyncio.run(serve())
+
+
+def test_what_cannot_be_opened_is_refused_at_once_unless_hooks_are_to_know_of_it():
+    seen, error = [], MethodNotFound("Method not found: x")
+    plain = refuse(Server(), error, 1, "x")
+    assert json.loads(plain)["error"]["code"] == -32601
+    observed = Server(configuration=Configuration(instrumentation_callback=seen.append))
+    assert asyncio.run(refuse(observed, error, 1, "x")) == plain
+    assert [(data["method"], data["error"]) for data in seen] == [("unsupported_method", "method_not_found")]
+
+
+def test_an_error_whose_data_cannot_be_sent_is_said_without_them():
+    reported = []
+    server = Server(configuration=Configuration(exception_reporter=lambda error, info: reported.append(error)))
+    assert json.loads(refuse(server, InvalidParams("no", object())))["error"] == {"code": -32602, "message": "no"}
+    assert json.loads(refuse(server, InvalidParams("\ud800")))["error"]["message"] == "Internal error"
+    assert len(reported) == 3
+
+
+@pytest.mark.parametrize("name", ["tool", "prompt"])
+def test_a_name_that_is_unknown_has_its_own_label(name):
+    call = made(Server(), {"tool": "tools/call", "prompt": "prompts/get"}[name], "nobody")
+    run(call)
+    assert call.refusal.label == f"{name}_not_found"
+
+
+def test_the_offer_follows_what_the_process_and_the_server_configure():
+    server = Server()
+    dragoman.configure(protocol_version="2025-06-18")
+    assert [version.name for version in server.offer.versions] == ["2025-06-18"]
+    server.configuration = Configuration(protocol_version="2026-07-28")
+    assert [version.name for version in server.offer.versions] == ["2026-07-28"]
+    server.configuration.protocol_version = "2025-11-25"
+    assert [version.name for version in server.offer.versions] == ["2025-11-25"]
+
+
+def test_the_offer_of_every_server_follows_a_completion_that_its_prompt_is_given():
+    @prompt
+    def review(tone: str) -> str:
+        return tone
+
+    servers = [Server(prompts=[review]), Server(prompts=[review])]
+    assert all(server.capabilities.completions is None for server in servers)
+    review.complete("tone")(lambda value: ["kind"])
+    assert all(server.capabilities.completions == {} for server in servers)
+    assert all("completion/complete" in server.offer.methods["2025-11-25"] for server in servers)
+
+
+def test_what_is_watched_keeps_no_server_alive():
+    Server()
+    gc.collect()
+    before = len(PROCESS.watchers._methods)
+    servers = [Server() for _ in range(3)]
+    assert len(PROCESS.watchers._methods) == before + 3
+    servers.clear()
+    gc.collect()
+    assert len(PROCESS.watchers._methods) == before

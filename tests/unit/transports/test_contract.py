@@ -1,0 +1,17 @@
+"""What a connection needs of its way out."""
+
+import asyncio
+
+from msgspec import Raw
+
+from dragoman.transports.contract import FunctionSink
+
+
+def test_a_plain_function_takes_every_message_whole_and_at_once():
+    sent = []
+    sink = FunctionSink(sent.append)
+    sink.send(b"whole")
+    sink.send_parts(b'{"result":', Raw(b"[1,2]"), b"}")
+    assert sent == [b"whole", b'{"result":[1,2]}']
+    assert sink.has_room
+    asyncio.run(sink.room())
