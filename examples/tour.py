@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dragoman import Chat, Client, ConnectError, ElicitationRequest, SamplingRequest
+from dragoman import Chat, Client, ConnectError
 from dragoman.chat import ToolCall
+from dragoman.client import ElicitationRequest, SamplingRequest
 from dragoman.testing import ScriptedModel
 
 SERVER = Path(__file__).with_name("travel.py")

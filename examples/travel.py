@@ -57,7 +57,7 @@ async def search(city: str, ctx: Context) -> list[str]:
 async def book(city: str, ctx: Context) -> str:
     """Books a trip, after asking the traveller."""
     answer = await ctx.elicit(f"How shall it be in {city}?", Trip)
-    if not answer.accepted or answer.content is None:
+    if not answer.accepted:
         return "Nothing was booked."
     return f"Booked {answer.content.nights} {answer.content.comfort} nights in {city}."
 

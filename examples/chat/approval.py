@@ -7,8 +7,9 @@ import sys
 
 from model import SERVER, model
 
-from dragoman import Approval, Chat, Client, Policy
-from dragoman.chat import ToolCall
+from dragoman import Chat, Client
+from dragoman.chat import Policy, ToolCall
+from dragoman.client import Approval
 
 CALLS = [ToolCall("1", "forecast", {"city": "Oslo"}), ToolCall("2", "book", {"city": "Oslo"})]
 

@@ -5,7 +5,8 @@ python examples/chat/sampling.py
 
 from model import SERVER, model
 
-from dragoman import Chat, Client, DragomanError, SamplingRequest
+from dragoman import Chat, Client, DragomanError
+from dragoman.client import SamplingRequest
 
 
 def guard(request: SamplingRequest) -> bool:

@@ -5,8 +5,8 @@ python examples/chat/steps.py
 
 from model import SERVER, model
 
-from dragoman import Chat, Client, Policy
-from dragoman.chat import ToolCall
+from dragoman import Chat, Client
+from dragoman.chat import Policy, ToolCall
 
 CALLS = [ToolCall("1", "forecast", {"city": "Oslo"}), ToolCall("2", "search", {"city": "Oslo"})]
 

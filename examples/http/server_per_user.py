@@ -13,8 +13,8 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.requests import HTTPConnection
 from starlette.routing import Mount
 
-import dragoman
-from dragoman import Context, HttpRequest, Server, tool
+from dragoman import Context, Server, tool
+from dragoman.server import HttpRequest, asgi
 
 
 @tool
@@ -46,7 +46,7 @@ def build(request: HttpRequest) -> Server:
 
 
 app = Starlette(
-    routes=[Mount("/", dragoman.asgi(build))],
+    routes=[Mount("/", asgi(build))],
     middleware=[Middleware(AuthenticationMiddleware, backend=ByToken())],
 )
 

@@ -17,6 +17,8 @@ DragomanError
     ConnectError                    there is no connection, and nothing was sent
     ServerCrashed(exit_code, ...)   the server's process ended
     SessionExpired                  the server does not know the session any more
+    ResumptionRefused(status)       the server does not take a stream up again
+    TooLarge                        a message has more bytes than are accepted
     HttpError(status, body)         an HTTP server answered with a status that is no answer
     AuthError                       the server does not let this client in
       AuthRequired(challenge)       it wants credentials
@@ -30,12 +32,15 @@ DragomanError
   ModelError(status, retry_after)   a language model cannot be asked, or did not answer to the end
   RoundLimit                        a language model called tools for too many rounds
   ToolError(message, result)        what went wrong in a tool, for the model to read
+    NotAccepted(action)             the user declined or cancelled a question, so that it has no answer
+  Rejected                          a client's model is not asked what a server wants to ask it
   Cancelled                         the client gave the request up; nothing is answered
   InputNeeded(requests, state)      the server needs answers that this client cannot give by itself
   ConfigError(file, server, field)  a configuration says nothing that can be used; also a ValueError
   ValidationError(path)             a value does not fit its type or schema
   NotFound(kind, name)              the server has nothing of that name; also a LookupError
   PaginationLimit                   a list has more pages than are read, or repeats itself
+  NotPrivate                        a folder or a file may be touched by others; also a PermissionError
   CapabilityNotAvailable            the server does not declare what was asked of it
   DefinitionError                   a tool, prompt, resource or template that cannot be served; also a ValueError
     ToolNotUnique                   two tools have one name
@@ -47,7 +52,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 
 class DragomanError(Exception):
@@ -66,24 +71,22 @@ class RpcError(DragomanError):
     label: str = "rpc_error"
     """What the hooks of a server are told of a request that ended so: one of few names."""
 
-    def __init__(self, code: int, message: str, data: Any | UnsetType = UNSET) -> None:
+    def __init__(self, code: int, message: str, data: object = UNSET) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
-        self.data = data
+        self.data: Any = data
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.code, self.message, self.data, self.__dict__)
 
     @staticmethod
-    def of(code: int, message: str, data: Any | UnsetType = UNSET) -> RpcError:
+    def of(code: int, message: str, data: object = UNSET) -> RpcError:
         """Return the most precise class for an error that a peer sent."""
         return _rebuild(_BY_CODE.get(code, RpcError), code, message, data, {})
 
 
-def _rebuild(
-    kind: type[RpcError], code: int, message: str, data: Any | UnsetType, attributes: dict[str, Any]
-) -> RpcError:
+def _rebuild(kind: type[RpcError], code: int, message: str, data: object, attributes: dict[str, Any]) -> RpcError:
     error = kind.__new__(kind)
     RpcError.__init__(error, code, message, data)
     error.__dict__.update(attributes)
@@ -93,7 +96,7 @@ def _rebuild(
 class _CodedError(RpcError):
     CODE: ClassVar[int]
 
-    def __init__(self, message: str, data: Any | UnsetType = UNSET) -> None:
+    def __init__(self, message: str, data: object = UNSET) -> None:
         super().__init__(self.CODE, message, data)
 
 
@@ -164,7 +167,7 @@ class UrlElicitationRequired(RpcError):
 
     def __init__(
         self,
-        elicitations: Sequence[Any],
+        elicitations: Sequence[object],
         message: str = "The user must visit a URL before this request can be served",
     ) -> None:
         super().__init__(self.CODE, message, {"elicitations": list(elicitations)})
@@ -227,6 +230,21 @@ class ServerCrashed(TransportError):
 
 class SessionExpired(TransportError):
     """The server does not know the session any more."""
+
+
+class ResumptionRefused(TransportError):
+    """The server does not take a stream up again; whether the request was served is not known."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.args[0], self.status)
+
+
+class TooLarge(TransportError):
+    """A message has more bytes than are accepted."""
 
 
 class HttpError(TransportError):
@@ -337,12 +355,34 @@ class ToolError(DragomanError):
 
     label = "tool_error"
 
-    def __init__(self, message: str, result: Any = None) -> None:
+    def __init__(self, message: str, result: object = None) -> None:
         super().__init__(message)
-        self.result = result
+        self.result: Any = result
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.args[0], self.result)
+
+
+class NotAccepted(ToolError):
+    """The user declined or cancelled a question, and its `content` was read; `action` says which of the two."""
+
+    def __init__(self, action: str) -> None:
+        super().__init__(f"The user did not accept: {action}")
+        self.action = action
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.action,)
+
+
+class Rejected(DragomanError):
+    """Raise it in a sampling handler to refuse the request; the server is told the message.
+
+    Example:
+        raise Rejected("Not while I am in a meeting")
+    """
+
+    def __init__(self, message: str = "Sampling request was rejected") -> None:
+        super().__init__(message)
 
 
 class Cancelled(DragomanError):
@@ -410,6 +450,10 @@ class NotFound(DragomanError, LookupError):
 
 class PaginationLimit(DragomanError):
     """A list has more pages than are read, or comes back to a page that was read before."""
+
+
+class NotPrivate(DragomanError, PermissionError):
+    """A folder or a file of this user may be touched by somebody else."""
 
 
 class CapabilityNotAvailable(DragomanError):

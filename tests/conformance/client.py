@@ -15,7 +15,8 @@ from typing import Any
 
 from authorization import oauth_for
 
-from dragoman import AsyncClient, ElicitationRequest, SamplingRequest
+from dragoman import AsyncClient
+from dragoman.client import ElicitationRequest, SamplingRequest
 
 Scenario = Callable[[AsyncClient], Awaitable[None]]
 SCENARIOS: dict[str, Scenario] = {}

@@ -195,7 +195,7 @@ async def test_elicitation(message: str, ctx: Context) -> str:
         "required": ["username", "email"],
     }
     answer = await ctx.elicit(message, form)
-    return f"User response: {answer.action} {answer.content}"
+    return f"User response: {answer.action} {answer.content if answer.accepted else None}"
 
 
 @server.tool
@@ -212,7 +212,7 @@ async def test_elicitation_sep1034_defaults(ctx: Context) -> str:
         },
     }
     answer = await ctx.elicit("Please review and update the form fields with defaults", form)
-    return f"Elicitation completed: action={answer.action}, content={answer.content}"
+    return f"Elicitation completed: action={answer.action}, content={answer.content if answer.accepted else None}"
 
 
 @server.tool
@@ -235,7 +235,7 @@ async def test_elicitation_sep1330_enums(ctx: Context) -> str:
         },
     }
     answer = await ctx.elicit("Please select options from the enum fields", form)
-    return f"Elicitation completed: action={answer.action}, content={answer.content}"
+    return f"Elicitation completed: action={answer.action}, content={answer.content if answer.accepted else None}"
 
 
 @server.tool
@@ -250,7 +250,7 @@ async def test_streaming_elicitation(ctx: Context) -> str:
     """Tells, asks, and tells again."""
     await ctx.report_progress(1, total=2)
     answer = await ctx.elicit("What is your name?", NAME_FORM, key="user_name")
-    return f"{answer.action} {answer.content}"
+    return f"{answer.action} {answer.content if answer.accepted else None}"
 
 
 # The same, where the suite looks at the names of what is asked and at the state that travels.

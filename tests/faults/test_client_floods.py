@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from dragoman import AsyncClient, Client, Decline, Elicitation, InputNeeded, Sampling, Timeout, TransportError
-from dragoman.client import http
+from dragoman import AsyncClient, Client, InputNeeded, Timeout, TransportError
+from dragoman.client import Decline, Elicitation, Sampling, http
 from dragoman.transports.process import Process
 from scenarios.client_peer import DEADLINE, NEWEST, STATELESS, Script, Web, descriptors, scenario, tasks, until
 from scenarios.scripted_server import ScriptedServer

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from dragoman import AsyncClient, HttpError, TransportError
+from dragoman import AsyncClient, TransportError
 from dragoman.client import lifeline
-from dragoman.errors import ConnectError
+from dragoman.errors import ConnectError, HttpError
 from scenarios.client_peer import NEWEST, STATELESS, Web, discovered, initialized, result, said, scenario, until
 
 PEERS = Path(__file__).parents[2] / ".venv" / "peers"

@@ -63,14 +63,14 @@ class Confirmation:
 async def book(city: str, ctx: Context) -> str:
     """Asks the user."""
     answer = await ctx.elicit(f"Really {city}?", Confirmation)
-    return f"{answer.action} {answer.content}"
+    return f"{answer.action} {answer.content if answer.accepted else None}"
 
 
 @server.tool
 def book_blocking(city: str, ctx: BlockingContext) -> str:
     """Asks the user, from a worker thread."""
     answer = ctx.elicit(f"Really {city}?", Confirmation)
-    return f"{answer.action} {answer.content}"
+    return f"{answer.action} {answer.content if answer.accepted else None}"
 
 
 @server.tool

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from dragoman import AsyncChat, AsyncClient, Policy
+from dragoman import AsyncChat, AsyncClient
+from dragoman.chat import Policy
 from dragoman.testing import ScriptedModel
 from scenarios.chat_checks import DEADLINE, assert_valid, call
 from scenarios.chat_server import Town

@@ -52,7 +52,7 @@ def add_questions(server: Server) -> None:
     @server.tool
     async def visit(ctx: Context) -> str:
         answer = await ctx.elicit_url("Please log in", "https://example.com/login?who=me", "login-1")
-        return f"{answer.action} {answer.content}"
+        return f"{answer.action} {answer.content if answer.accepted else None}"
 
     @server.tool
     async def reason(ctx: Context) -> str:

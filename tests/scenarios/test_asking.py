@@ -4,6 +4,7 @@ import asyncio
 import functools
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -47,10 +48,15 @@ def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., No
 every_era = pytest.mark.parametrize("era", ERAS)
 
 
+class Colour(Enum):
+    RED = "red"
+    GREEN = "green"
+
+
 class User:
     """Answers what a server asks: names in the order given, counts by counting, roots and models always alike."""
 
-    def __init__(self, *names: str, action: str = "accept") -> None:
+    def __init__(self, *names: Any, action: str = "accept") -> None:
         self.names = list(names) or ["Ada", "Grace", "Edith"]
         self.action = action
         self.asked: list[str] = []
@@ -66,7 +72,8 @@ class User:
         if self.action != "accept" or params.get("mode") == "url":
             return {"action": self.action}
         fields = params["requestedSchema"]["properties"]
-        return {"action": "accept", "content": {"name": self.names.pop(0)} if "name" in fields else {"count": 7}}
+        asked_for = next((name for name in ("name", "value") if name in fields), None)
+        return {"action": "accept", "content": {asked_for: self.names.pop(0)} if asked_for else {"count": 7}}
 
 
 async def converse(peer: WirePeer, user: User, method: str, params: types.Json) -> types.Json:
@@ -391,6 +398,34 @@ async def test_a_step_runs_once_however_often_its_handler_does(era, is_blocking)
 
 
 @every_era
+@pytest.mark.parametrize("is_blocking", [False, True], ids=["async", "blocking"])
+@scenario
+async def test_a_step_keeps_its_type(era, is_blocking):
+    async def handler(ctx: Context) -> str:
+        name = await ctx.step("name", lambda: Name("Ada"), result_type=Name)
+        await ctx.elicit("Go on?", Count)
+        return name.name
+
+    def blocking_handler(ctx: BlockingContext) -> str:
+        name = ctx.step("name", lambda: Name("Ada"), result_type=Name)
+        ctx.elicit("Go on?", Count)
+        return name.name
+
+    assert text(await outcome(blocking_handler if is_blocking else handler, era)) == "Ada"
+
+
+@every_era
+@scenario
+async def test_a_step_that_json_has_no_type_for_is_refused_with_the_remedy(era):
+    async def handler(ctx: Context) -> str:
+        with pytest.raises(TypeError, match=r"step\('name', \.\.\., result_type=Name\)"):
+            await ctx.step("name", lambda: Name("Ada"))
+        return "refused"
+
+    assert text(await outcome(handler, era)) == "refused"
+
+
+@every_era
 @pytest.mark.covers("MRT-02")
 @scenario
 async def test_several_questions_are_asked_at_once_and_answered_by_name(era):
@@ -512,6 +547,31 @@ async def test_a_stateless_request_that_asks_is_answered_with_what_is_required()
 async def test_a_user_may_decline_or_cancel(era, action):
     async def handler(ctx: Context) -> str:
         answer = await ctx.elicit("Who?", Name)
-        return f"{answer.action} {answer.accepted} {answer.content}"
+        return f"{answer.action} {answer.accepted}"
 
-    assert text(await outcome(handler, era, User(action=action))) == f"{action} False None"
+    assert text(await outcome(handler, era, User(action=action))) == f"{action} False"
+
+
+@every_era
+@pytest.mark.covers("ELI-01")
+@scenario
+async def test_a_tool_that_reads_what_was_not_accepted_tells_the_model_so(era):
+    async def handler(ctx: Context) -> str:
+        return (await ctx.elicit("Who?", Name)).content.name
+
+    assert text(await outcome(handler, era, User(action="decline"))) == "The user did not accept: decline"
+
+
+@every_era
+@pytest.mark.covers("ELI-06")
+@pytest.mark.parametrize(
+    ("kind", "given", "value"),
+    [(str, "Ada", "Ada"), (int, 3, 3), (float, 0.5, 0.5), (bool, True, True), (Colour, "red", Colour.RED)],
+    ids=["str", "int", "float", "bool", "enum"],
+)
+@scenario
+async def test_a_single_field_is_asked_for_as_a_form_of_it(era, kind, given, value):
+    async def handler(ctx: Context) -> str:
+        return repr((await ctx.elicit("Which?", kind)).content)
+
+    assert text(await outcome(handler, era, User(given))) == repr(value)

@@ -10,13 +10,13 @@ from dragoman import (
     Elicit,
     InputRequired,
     ListRoots,
-    MissingCapability,
     RpcError,
     Sample,
     Server,
     UrlElicitationRequired,
     types,
 )
+from dragoman.errors import MissingCapability
 from dragoman.testing.wire import WirePeer
 from scenarios.test_asking import CAPABILITIES, DEADLINE, Name, User, converse, every_era, outcome, scenario, text
 

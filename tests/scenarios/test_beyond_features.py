@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from dragoman import Accept, AsyncClient, InputNeeded, InvalidParams, Sampling, ToolError, ValidationError, types
+from dragoman import AsyncClient, InputNeeded, InvalidParams, ToolError, ValidationError, types
+from dragoman.client import Accept, Sampling
 from dragoman.errors import RpcError, Timeout, TransportError
 from scenarios.beyond_server import ODD_URI, make
 from scenarios.client_peer import DEADLINE, scenario, until

@@ -12,8 +12,9 @@ from contextlib import nullcontext
 import pytest
 
 from chat.provider import Provider, Say
-from dragoman import AsyncChat, AsyncClient, Chat, Client, ModelError, NotFound, RoundLimit
+from dragoman import AsyncChat, AsyncClient, Chat, Client, ModelError, NotFound
 from dragoman.chat import ChatOptions, Media, Message, Text, Usage
+from dragoman.errors import RoundLimit
 from dragoman.runtime.portal import portal
 from dragoman.testing import ScriptedModel
 from scenarios.chat_checks import DEADLINE, ERAS, PLACES, assert_valid, call, reach

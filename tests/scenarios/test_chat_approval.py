@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from dragoman import AsyncChat, AsyncClient, Chat, Client, NotFound, Policy
+from dragoman import AsyncChat, AsyncClient, Chat, Client, NotFound
+from dragoman.chat import Policy
 from dragoman.errors import DragomanError
 from dragoman.testing import ScriptedModel
 from scenarios.chat_checks import DEADLINE, ERAS, assert_valid, call

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from chat.provider import Fail, Provider, Say
-from dragoman import AsyncChat, AsyncClient, Chat, Client, Policy, Server, types
-from dragoman.chat import AnyLlm, Delta, ToolCall, ToolCallDelta, Usage
+from dragoman import AsyncChat, AsyncClient, Chat, Client, Server, types
+from dragoman.chat import AnyLlm, Delta, Policy, ToolCall, ToolCallDelta, Usage
 from dragoman.client.bound import AsyncBoundTool
 from dragoman.errors import DragomanError, ModelError
 from dragoman.testing import ScriptedModel

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from dragoman import AsyncChat, AsyncClient, AsyncClients, Chat, Client, Clients, Policy, Server, types
-from dragoman.chat import Media, ToolCall
+from dragoman import AsyncChat, AsyncClient, AsyncClients, Chat, Client, Clients, Server, types
+from dragoman.chat import Media, Policy, ToolCall
 from dragoman.testing import ScriptedModel
 from scenarios.chat_checks import DEADLINE, ERAS, assert_valid, call
 from scenarios.http_peer import scenario

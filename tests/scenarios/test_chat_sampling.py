@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from chat.provider import Provider, Say
-from dragoman import AsyncChat, AsyncClient, Chat, Client, Context, SamplingRequest, types
+from dragoman import AsyncChat, AsyncClient, Chat, Client, Context, types
 from dragoman.chat import Message, ToolCall, Usage
+from dragoman.client import SamplingRequest
 from dragoman.errors import DragomanError
 from dragoman.testing import ScriptedModel
 from scenarios.chat_checks import ERAS, PLACES, call, reach

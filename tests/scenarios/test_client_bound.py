@@ -6,7 +6,8 @@ import queue
 
 import pytest
 
-from dragoman import AsyncClient, CapabilityNotAvailable, Client, NotFound, RpcError, Server, ValidationError, types
+from dragoman import AsyncClient, Client, NotFound, RpcError, Server, ValidationError, types
+from dragoman.errors import CapabilityNotAvailable
 from scenarios.http_peer import scenario
 from scenarios.scripted_server import DEADLINE, ScriptedServer, page, served
 

@@ -28,8 +28,8 @@ from dragoman import (
     ServerCrashed,
     Timeout,
     ToolError,
-    register_transport,
 )
+from dragoman.client import register_transport
 from dragoman.client.group import AsyncGroupTool
 from dragoman.client.group_blocking import GroupTool
 from dragoman.runtime.portal import portal
@@ -823,7 +823,7 @@ def test_the_tools_of_both_faces_say_the_same_of_themselves(name):
 
 
 def test_both_faces_are_made_in_the_same_way():
-    assert inspect.signature(AsyncClients) == inspect.signature(Clients)
+    assert str(inspect.signature(AsyncClients)).replace("Async", "") == str(inspect.signature(Clients))
 
 
 @pytest.mark.covers("CSR-07")

@@ -9,7 +9,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from dragoman import AsyncClient, Network
+from dragoman import AsyncClient
+from dragoman.client import Network
 from dragoman.errors import ConnectError, TransportError
 from dragoman.transports import http
 from scenarios.http_peer import DEADLINE, scenario

@@ -9,8 +9,10 @@ import pytest
 from yarl import URL
 
 from auth.world import world
-from dragoman import AsyncClient, AuthError, Client, InsecureUrl, Network, Server
+from dragoman import AsyncClient, AuthError, Client, Server
 from dragoman.auth import ClientCredentials, MemoryStorage
+from dragoman.client import Network
+from dragoman.errors import InsecureUrl
 from scenarios.http_peer import scenario
 from scenarios.raw_http import answering, reply
 

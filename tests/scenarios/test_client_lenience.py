@@ -4,7 +4,8 @@ import logging
 
 import pytest
 
-from dragoman import AsyncClient, Client, Context, Notification, Server, ValidationError
+from dragoman import AsyncClient, Client, Context, Server, ValidationError
+from dragoman.client import Notification
 from scenarios.http_peer import scenario
 from scenarios.scripted_server import ScriptedServer
 

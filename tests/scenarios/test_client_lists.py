@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from dragoman import AsyncClient, MethodNotFound, NotFound, PaginationLimit, RpcError, Server, ValidationError
+from dragoman import AsyncClient, NotFound, RpcError, Server, ValidationError
+from dragoman.errors import MethodNotFound, PaginationLimit
 from scenarios.http_peer import scenario
 from scenarios.scripted_server import DEADLINE, EVERYTHING, HOLD, ScriptedServer, page, served
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from dragoman import AsyncClient, HeaderMismatch, MissingCapability, Server, Timeout, TransportError, UnsupportedVersion
+from dragoman import AsyncClient, Server, Timeout, TransportError
 from dragoman.client import opening
-from dragoman.errors import ServerCrashed
+from dragoman.errors import HeaderMismatch, MissingCapability, ServerCrashed, UnsupportedVersion
 from scenarios.client_peer import BATCHING, NEWEST, OLDER, STATELESS, Script, scenario, until
 
 INITIALIZE = """

@@ -5,17 +5,9 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from dragoman import (
-    AsyncClient,
-    AuthRequired,
-    HeaderMismatch,
-    HttpError,
-    MissingCapability,
-    Timeout,
-    UnsupportedVersion,
-)
+from dragoman import AsyncClient, AuthRequired, Timeout
 from dragoman.client import opening
-from dragoman.errors import ConnectError
+from dragoman.errors import ConnectError, HeaderMismatch, HttpError, MissingCapability, UnsupportedVersion
 from scenarios.client_peer import NEWEST, OLDER, STATELESS, Web, discovered, error, initialized, result, said, scenario
 
 

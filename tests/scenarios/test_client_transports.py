@@ -5,17 +5,10 @@ import threading
 
 import pytest
 
-from dragoman import (
-    AsyncClient,
-    InvalidParams,
-    MethodNotFound,
-    Server,
-    ServerCrashed,
-    TransportError,
-    register_transport,
-)
+from dragoman import AsyncClient, InvalidParams, Server, ServerCrashed, TransportError
+from dragoman.client import register_transport
 from dragoman.client import target as targets
-from dragoman.errors import ConnectError
+from dragoman.errors import ConnectError, MethodNotFound
 from dragoman.transports.memory import Memory
 from scenarios.client_peer import NEWEST, STATELESS, scenario, until
 

@@ -32,7 +32,7 @@ ASKING = """
             },
             "required": ["name", "age", "meal"],
         })
-        return f"{answer.action} {answer.content and sorted(answer.content.items())}"
+        return f"{answer.action} {answer.accepted and sorted(answer.content.items())}"
 
     @server.tool
     async def visit(ctx: Context) -> str:
@@ -129,7 +129,7 @@ def test_the_end_of_the_input_declines(asking, tmp_path):
         terminal.until("name: ")
         terminal.type("\x04")
         terminal.until("Declined.")
-        assert terminal.end() == (0, "decline None\n")
+        assert terminal.end() == (0, "decline False\n")
 
 
 @pytest.mark.covers("CMD-06")

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman import Context, HttpRequest, Server
+from dragoman import Context, Server
+from dragoman.server import HttpRequest
 from dragoman.server.http import HttpService
 from dragoman.server.sessions import Sessions
 from dragoman.server.workers import Workers

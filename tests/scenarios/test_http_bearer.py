@@ -9,9 +9,10 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from auth.issuer import RESOURCE, issuing
-from dragoman import AsyncClient, Context, HttpRequest, Server
+from dragoman import AsyncClient, Context, Server
 from dragoman.auth import Bearer, ClientCredentials, Identity, Introspection, Jwt
 from dragoman.errors import AuthRequired, InsufficientScope
+from dragoman.server import HttpRequest
 from dragoman.stores import Memory
 from dragoman.transports.asgi import AsgiApp
 from scenarios.http_peer import BATCHING, NEWEST, SECRET, STATELESS, Exchange, HttpPeer, live, scenario

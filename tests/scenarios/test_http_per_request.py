@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-import dragoman
-from dragoman import Context, HttpRequest, Server, configure, tool
+from dragoman import Context, Server, configure, tool
 from dragoman.config import PROCESS
+from dragoman.server import HttpRequest, asgi
 from scenarios.http_peer import DEADLINE, NEWEST, SECRET, STATELESS, HttpPeer, live, scenario
 
 VERSIONS = [STATELESS, NEWEST]
@@ -48,7 +48,7 @@ class Builder:
 @pytest.mark.parametrize("version", VERSIONS)
 @scenario
 async def test_each_request_is_served_by_its_own_server_in_both_eras(factory, version):
-    peer = HttpPeer(dragoman.asgi(factory), version)
+    peer = HttpPeer(asgi(factory), version)
     for user in ("Ada", "Grace"):
         answer = await peer.call("whoami", headers={"x-user": user}).end()
         assert answer.status == 200
@@ -58,7 +58,7 @@ async def test_each_request_is_served_by_its_own_server_in_both_eras(factory, ve
 @pytest.mark.covers("SHT-03", "SHT-24")
 @scenario
 async def test_an_earlier_client_is_given_no_session():
-    peer = HttpPeer(dragoman.asgi(of_user), NEWEST)
+    peer = HttpPeer(asgi(of_user), NEWEST)
     assert (await peer.initialize()).status == 200
     assert peer.session is None
     assert (await peer.send("GET").end()).status == 405
@@ -76,7 +76,7 @@ async def test_the_function_is_given_what_the_request_says():
         threads.append(threading.current_thread())
         return of_user(request)
 
-    peer = HttpPeer(dragoman.asgi(build, path="/tools"), STATELESS)
+    peer = HttpPeer(asgi(build, path="/tools"), STATELESS)
     await peer.start("tools/list", headers={"x-user": "Ada"}, path="/tools/").end()
     (request,) = requests
     assert threads != [threading.current_thread()]
@@ -95,14 +95,12 @@ async def test_nothing_is_built_for_a_request_that_is_not_served():
         built.append(request)
         return of_user(request)
 
-    peer = HttpPeer(dragoman.asgi(build), STATELESS)
+    peer = HttpPeer(asgi(build), STATELESS)
     assert (await peer.start("tools/list", path="/elsewhere").end()).status == 404
     assert (await peer.start("tools/list", headers={"origin": "https://evil.example"}).end()).status == 403
     assert (await peer.start("tools/list", headers={"host": "evil.example"}).end()).status == 421
     assert not built
-    allowing = HttpPeer(
-        dragoman.asgi(build, allowed_hosts=["a.example"], allowed_origins=["https://b.example"]), STATELESS
-    )
+    allowing = HttpPeer(asgi(build, allowed_hosts=["a.example"], allowed_origins=["https://b.example"]), STATELESS)
     served = await allowing.start("tools/list", headers={"host": "a.example", "origin": "https://b.example"}).end()
     assert served.status == 200
 
@@ -128,7 +126,7 @@ def returning_no_server(request: HttpRequest) -> Any:
 async def test_a_function_that_fails_is_logged_and_answered_with_500_and_the_next_request_is_served(
     factory, version, caplog
 ):
-    peer = HttpPeer(dragoman.asgi(factory), version)
+    peer = HttpPeer(asgi(factory), version)
     with caplog.at_level(logging.ERROR, "dragoman.server"):
         failed = await peer.call("whoami").end()
     assert failed.status == 500
@@ -147,7 +145,7 @@ async def test_a_function_that_fails_is_told_to_the_reporter_of_the_process():
     before = PROCESS.configuration
     configure(exception_reporter=lambda error, info: reports.append((type(error), info)))
     try:
-        await HttpPeer(dragoman.asgi(failing), STATELESS).call("whoami").end()
+        await HttpPeer(asgi(failing), STATELESS).call("whoami").end()
     finally:
         PROCESS.configuration = before
     assert reports == [(LookupError, {"place": "the function that builds the server of a request"})]
@@ -156,7 +154,7 @@ async def test_a_function_that_fails_is_told_to_the_reporter_of_the_process():
 @pytest.mark.covers("SHT-03")
 @scenario
 async def test_what_is_said_on_the_way_is_streamed():
-    exchange = await HttpPeer(dragoman.asgi(of_user), STATELESS).call("steps", token="t").end()
+    exchange = await HttpPeer(asgi(of_user), STATELESS).call("steps", token="t").end()
     assert exchange.headers["content-type"] == "text/event-stream"
     assert exchange.said[0]["method"] == "notifications/progress"
     assert exchange.said[1]["result"]["content"][0]["text"] == "there"
@@ -171,7 +169,7 @@ async def test_subscriptions_of_many_servers_are_told_of_changes_and_end_with_th
         servers.append(of_user(request))
         return servers[-1]
 
-    app = dragoman.asgi(build)
+    app = asgi(build)
     peer = HttpPeer(app, STATELESS)
     exchanges = [peer.start("subscriptions/listen", LISTEN) for _ in range(3)]
     for exchange in exchanges:
@@ -200,7 +198,7 @@ async def test_a_client_that_leaves_cancels_its_request():
             cancelled.set()
         return ""
 
-    app = dragoman.asgi(lambda request: Server(tools=[wait]))
+    app = asgi(lambda request: Server(tools=[wait]))
     exchange = HttpPeer(app, STATELESS).call("wait")
     await asyncio.wait_for(began.wait(), DEADLINE)
     exchange.leave()

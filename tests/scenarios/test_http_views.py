@@ -15,7 +15,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 import pytest
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
-from dragoman import BlockingContext, Configuration, Context, DragomanError, HttpReply, Server
+from dragoman import BlockingContext, Configuration, Context, DragomanError, Server
+from dragoman.server import HttpReply
 from scenarios.http_peer import BOTH, DEADLINE, NEWEST, SECRET, STATELESS, scenario
 
 PREFIX = "io.modelcontextprotocol/"

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from dragoman import BlockingContext, Context, DefinitionError, Prompt, Resource, Server, prompt, types
+from dragoman import BlockingContext, Context, DefinitionError, Prompt, Resource, Server, prompt, resource, types
 from dragoman.testing import WirePeer
 
 ERAS = pytest.mark.parametrize("era", ["handshake", "stateless", "none"])
@@ -270,3 +270,12 @@ def test_a_completer_that_fails_is_reported_and_says_nothing_of_why(caplog):
 
     assert complete(server, REVIEW, "code")["error"] == {"code": -32603, "message": "Internal error"}
     assert len(caplog.records) == 1
+
+
+def test_a_fixed_resource_has_nothing_to_complete():
+    @resource("config://app")
+    def config() -> str:
+        return ""
+
+    with pytest.raises(DefinitionError, match="'config://app' has no variable 'name' to complete: its URI is fixed"):
+        config.complete("name")

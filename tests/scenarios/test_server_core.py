@@ -11,7 +11,6 @@ from dragoman import (
     BlockingContext,
     Context,
     DefinitionError,
-    MethodAlreadyDefined,
     Prompt,
     Resource,
     ResourceTemplate,
@@ -19,6 +18,7 @@ from dragoman import (
     Tool,
     types,
 )
+from dragoman.errors import MethodAlreadyDefined
 from dragoman.testing import WirePeer
 
 DEADLINE = 30

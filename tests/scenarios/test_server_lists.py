@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from dragoman import DefinitionError, Prompt, Resource, ResourceTemplate, Server, Tool, ToolNotUnique
+from dragoman import DefinitionError, Prompt, Resource, ResourceTemplate, Server, Tool
+from dragoman.errors import ToolNotUnique
 from dragoman.testing import WirePeer
 
 ERAS = pytest.mark.parametrize("era", ["handshake", "stateless", "none"])

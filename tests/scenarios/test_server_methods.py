@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from dragoman import BlockingContext, Context, DefinitionError, MethodAlreadyDefined, RpcError, Server, types
+from dragoman import BlockingContext, Context, DefinitionError, RpcError, Server, types
+from dragoman.errors import MethodAlreadyDefined
 from dragoman.protocol.methods import METHODS
 from dragoman.testing.wire import WirePeer
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from dragoman import Context, DefinitionError, InputSchema, Server, Tool, ToolNotUnique, tool, types
+from dragoman import Context, DefinitionError, Server, Tool, tool, types
 from dragoman.config import Configuration
+from dragoman.errors import ToolNotUnique
+from dragoman.server import InputSchema
 from dragoman.testing.wire import WirePeer
 
 VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]

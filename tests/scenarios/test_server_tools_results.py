@@ -10,20 +10,9 @@ from typing import Any, NewType
 import pytest
 from pydantic import BaseModel
 
-from dragoman import (
-    Audio,
-    Image,
-    InvalidParams,
-    OutputSchema,
-    RpcError,
-    Server,
-    Tool,
-    ToolError,
-    ToolResult,
-    tool,
-    types,
-)
+from dragoman import Audio, Image, InvalidParams, RpcError, Server, Tool, ToolError, ToolResult, tool, types
 from dragoman.config import Configuration
+from dragoman.server import OutputSchema
 from dragoman.testing.wire import WirePeer
 
 VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]

@@ -9,18 +9,10 @@ from typing import Any
 
 import pytest
 
-from dragoman import (
-    BlockingContext,
-    Context,
-    LogHandler,
-    MethodNotFound,
-    RpcError,
-    Server,
-    TransportError,
-    ValidationError,
-    types,
-)
+from dragoman import BlockingContext, Context, RpcError, Server, TransportError, ValidationError, types
 from dragoman.config import Configuration
+from dragoman.errors import MethodNotFound
+from dragoman.server import LogHandler
 from dragoman.testing import WirePeer
 
 DEADLINE = 30

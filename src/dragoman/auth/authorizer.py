@@ -32,6 +32,7 @@ from msgspec import Struct
 
 from dragoman.auth.addresses import canonical, covers, require_secure
 from dragoman.auth.challenges import INSUFFICIENT_SCOPE, Challenge, asked, nonce_wanted, schemes, values
+from dragoman.auth.contract import Drawers, TokenStorage
 from dragoman.auth.discovery import discover
 from dragoman.auth.fetching import Fetcher
 from dragoman.auth.records import Authority, Tokens
@@ -80,7 +81,7 @@ class Authorizer(ABC):
         identity: str,
         *,
         scope: str | None = None,
-        storage: Any = None,
+        storage: TokenStorage | Drawers | None = None,
         issuer: str | None = None,
         dpop: bool = False,
         http_client_factory: SessionFactory | None = None,

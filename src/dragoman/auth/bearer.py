@@ -86,6 +86,9 @@ class Bearer:
             resource_name,
         )
 
+    def __repr__(self) -> str:
+        return f"<Bearer of {self.resource}>"
+
     @property
     def metadata_path(self) -> str:
         """Where RFC 9728 wants the metadata to be served, on the host of the resource."""

@@ -42,6 +42,14 @@ class Authorization(Protocol):
         """End what is under way."""
 
 
+@runtime_checkable
+class Drawers(Protocol):
+    """Keeps what must outlive a process for many servers."""
+
+    def drawer(self, key: str, /) -> TokenStorage:
+        """Return the storage of one server."""
+
+
 class TokenStorage(Protocol):
     """Keeps what must outlive a process, for one user and one server: plain or async methods, values of JSON.
 

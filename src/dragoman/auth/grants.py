@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from dragoman.auth.addresses import require_secure
 from dragoman.auth.authorizer import Authorizer, required_text, spelled_scope
+from dragoman.auth.contract import Drawers, TokenStorage
 from dragoman.auth.fetching import Fetcher, text
 from dragoman.auth.records import Authority, Tokens
 from dragoman.auth.registration import bind_to_issuer
@@ -48,7 +49,7 @@ class GrantOptions(TypedDict, total=False):
 
     scope: str | Iterable[str] | None
     """What to ask for."""
-    storage: Any
+    storage: TokenStorage | Drawers | None
     """Where it is kept which authorization server the credentials belong to; a file of the user's by default."""
     issuer: str | None
     """The only authorization server that gets the credentials."""
@@ -116,7 +117,7 @@ class ClientCredentials(_Grant):
         client_secret: str | None = None,
         *,
         token_endpoint_auth_method: str = BASIC,
-        private_key: Any = None,
+        private_key: object = None,
         signing_algorithm: str | None = None,
         **options: Unpack[GrantOptions],
     ) -> None:
@@ -129,7 +130,9 @@ class ClientCredentials(_Grant):
         return {"grant_type": "client_credentials"}
 
 
-def _credential(client_id: str, secret: str | None, method: str, private_key: Any, algorithm: str | None) -> Credential:
+def _credential(
+    client_id: str, secret: str | None, method: str, private_key: object, algorithm: str | None
+) -> Credential:
     if method == SIGNED:
         if secret is not None:
             raise InvalidCredentials("With private_key_jwt there is no client_secret; leave it out")
@@ -215,6 +218,9 @@ class TokenExchange:
         self._scope = spelled_scope(scope)
         self._subject_token_type = subject_token_type
         self._make_session = http_client_factory
+
+    def __repr__(self) -> str:
+        return f"<TokenExchange at {self._url}>"
 
     async def __call__(self, audience: str, resource: str) -> str:
         """Return an assertion for an authorization server and a resource.

@@ -22,6 +22,10 @@ class Identity(Struct, frozen=True):
     claims: dict[str, Any] = field(default_factory=dict)
     """What else the token says."""
 
+    def __repr__(self) -> str:
+        # Not the claims, which say more of a person than a log should.
+        return f"<Identity {self.principal!r}: {' '.join(sorted(self.scopes)) or 'no scopes'}>"
+
     def __post_init__(self) -> None:
         given: Any = self.scopes
         if not isinstance(given, frozenset):

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from dragoman.auth.addresses import require_client_metadata_url, require_redirect_uri
 from dragoman.auth.authorizer import Authorizer, spelled_scope
+from dragoman.auth.contract import Drawers, TokenStorage
 from dragoman.auth.discovery import require_named
 from dragoman.auth.fetching import Fetcher
 from dragoman.auth.interaction import CallbackHandler, RedirectHandler, interact
@@ -64,7 +65,7 @@ class OAuth(Authorizer):
         redirect_handler: RedirectHandler | None = None,
         callback_handler: CallbackHandler | None = None,
         scope: str | Iterable[str] | None = None,
-        storage: Any = None,
+        storage: TokenStorage | Drawers | None = None,
         client_id_metadata_document_url: str | None = None,
         client_id: str | None = None,
         client_secret: str | None = None,

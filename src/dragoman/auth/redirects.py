@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 
 from msgspec import UNSET, Struct, UnsetType
@@ -63,7 +63,7 @@ class AuthorizationResponse(Struct, frozen=True):
         return AuthorizationResponse(code=one("code"), state=one("state"), iss=one("iss"), error=one("error"))
 
     @staticmethod
-    def of(given: Any) -> AuthorizationResponse:
+    def of(given: object) -> AuthorizationResponse:
         """Return what a callback handler gave: a response, `(code, state)`, `(code, state, iss)`, or the URL.
 
         Raises:

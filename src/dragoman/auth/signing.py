@@ -47,7 +47,7 @@ class AssertionSigner:
         AuthError: joserfc is not installed.
     """
 
-    def __init__(self, client_id: str, private_key: Any, algorithm: str | None) -> None:
+    def __init__(self, client_id: str, private_key: object, algorithm: str | None) -> None:
         if algorithm not in ALGORITHMS:
             raise InvalidCredentials(f"signing_algorithm must be one of {', '.join(ALGORITHMS)}")
         require_joserfc("Signing")

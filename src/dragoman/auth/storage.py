@@ -21,20 +21,13 @@ from typing import Any
 
 import msgspec
 
-from dragoman.auth.contract import TokenStorage
+from dragoman.auth.contract import Drawers, TokenStorage
 from dragoman.auth.records import ClientInformation, Tokens
-from dragoman.errors import AuthError
+from dragoman.errors import AuthError, NotPrivate
 from dragoman.runtime.backoff import backoff
 from dragoman.runtime.callables import resolved
 from dragoman.runtime.keys import state_folder
-from dragoman.runtime.private import (
-    WRITTEN_BY_OTHERS,
-    NotPrivate,
-    open_private,
-    private_folder,
-    require_private,
-    written_beside,
-)
+from dragoman.runtime.private import WRITTEN_BY_OTHERS, open_private, private_folder, require_private, written_beside
 
 LOCK_SECONDS = 330.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.2
@@ -44,9 +37,8 @@ _logger = logging.getLogger("dragoman.auth")
 class Keeper:
     """The drawer of one server in a storage, with records in place of plain JSON."""
 
-    def __init__(self, storage: Any, key: str) -> None:
-        drawer = getattr(storage, "drawer", None)
-        self._storage: TokenStorage = storage if drawer is None else drawer(key)
+    def __init__(self, storage: TokenStorage | Drawers, key: str) -> None:
+        self._storage: TokenStorage = storage.drawer(key) if isinstance(storage, Drawers) else storage
 
     async def tokens(self) -> Tokens | None:
         """Return the tokens that are kept."""
@@ -79,6 +71,9 @@ class MemoryStorage:
 
     def __init__(self) -> None:
         self._drawers: dict[str, _MemoryDrawer] = {}
+
+    def __repr__(self) -> str:
+        return f"<MemoryStorage of {len(self._drawers)} logins>"
 
     def drawer(self, key: str) -> _MemoryDrawer:
         """Return what is kept for one server and client."""
@@ -117,6 +112,9 @@ class FileStorage:
     def __init__(self, folder: str | Path | None = None, *, account: str = "") -> None:
         self._folder = None if folder is None else Path(folder)
         self._account = account
+
+    def __repr__(self) -> str:
+        return f"<FileStorage in {self._folder or state_folder() / 'auth'}>"
 
     def drawer(self, key: str) -> FileDrawer:
         """Return what is kept for one server and client."""

@@ -77,6 +77,9 @@ class Jwt:
         self._keys = IssuerKeys(issuer, jwks_url)
         require_joserfc("Verifying tokens")
 
+    def __repr__(self) -> str:
+        return f"<Jwt of {self.issuer}>"
+
     async def verify(self, token: str, audience: str) -> Identity | None:
         """Return whom a token belongs to; None if it is no good.
 
@@ -253,6 +256,9 @@ class Introspection:
         self._authorization = client_authorization(client_id, client_secret)
         self._answers: OrderedDict[bytes, tuple[float, Identity | BadToken]] = OrderedDict()
         self._inquiries: WeakKeyDictionary[asyncio.AbstractEventLoop, _Inquiries] = WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"<Introspection at {self._url}>"
 
     async def verify(self, token: str, audience: str) -> Identity | None:
         """Return whom a token belongs to; None if it is no good.

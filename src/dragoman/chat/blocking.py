@@ -12,26 +12,31 @@ import asyncio
 import atexit
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import aclosing, suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dragoman.chat.chat import AsyncChat
 from dragoman.chat.outcomes import Chunk, PendingCall, Reply
-from dragoman.client.blocking import BoundTool
+from dragoman.client.blocking import BoundPrompt, BoundResource, BoundResourceTemplate, BoundTool, Client
 from dragoman.client.bound import AsyncBoundTool
 from dragoman.runtime.blocking import blocking
 from dragoman.runtime.offload import offload
 from dragoman.runtime.portal import existing_portal, outcome, portal
 
 if TYPE_CHECKING:
-    from typing import Self, Unpack
+    from typing import Self, TypeAlias, Unpack
 
     from dragoman.chat.messages import Message, Model, ToolCall, Usage
     from dragoman.chat.options import ChatOptions
     from dragoman.chat.outcomes import ToolResult
-    from dragoman.client.sampling import SamplerOptions, Sampling
+    from dragoman.chat.rendering import Attachments
+    from dragoman.client.group_blocking import Clients
+    from dragoman.client.sampling import PreferredModel, SamplerOptions, Sampling
+
+    ToolSource: TypeAlias = BoundTool | Client | Clients
+    """A tool, or what has tools."""
 
 T = TypeVar("T")
 MOST_AHEAD = 100
@@ -100,7 +105,7 @@ class Chat:
         self._chat.with_instructions(text)
         return self
 
-    def with_tools(self, *tools: Any) -> Self:
+    def with_tools(self, *tools: ToolSource) -> Self:
         """Let the model call tools, or all tools of clients.
 
         Example:
@@ -112,7 +117,9 @@ class Chat:
         self._chat.with_tools(*[_Source(tool) for tool in tools])
         return self
 
-    def with_resource(self, resource: Any, arguments: Mapping[str, Any] | None = None) -> Self:
+    def with_resource(
+        self, resource: BoundResource | BoundResourceTemplate, arguments: Mapping[str, Any] | None = None
+    ) -> Self:
         """Show the model a resource, or the one that a template gives for some arguments.
 
         Raises:
@@ -121,7 +128,7 @@ class Chat:
         self._chat.with_resource(self._asynchronous(resource), arguments)
         return self
 
-    def with_resources(self, *resources: Any) -> Self:
+    def with_resources(self, *resources: BoundResource) -> Self:
         """Show the model several resources.
 
         Raises:
@@ -130,7 +137,9 @@ class Chat:
         self._chat.with_resources(*[self._asynchronous(resource) for resource in resources])
         return self
 
-    def with_resource_template(self, template: Any, arguments: Mapping[str, Any] | None = None) -> Self:
+    def with_resource_template(
+        self, template: BoundResourceTemplate, arguments: Mapping[str, Any] | None = None
+    ) -> Self:
         """Show the model the resource that a template gives for some arguments.
 
         Raises:
@@ -138,7 +147,7 @@ class Chat:
         """
         return self.with_resource(template, arguments)
 
-    def with_prompt(self, prompt: Any, arguments: Mapping[str, Any] | None = None) -> Self:
+    def with_prompt(self, prompt: BoundPrompt, arguments: Mapping[str, Any] | None = None) -> Self:
         """Add the messages of a prompt to the conversation.
 
         Raises:
@@ -150,7 +159,7 @@ class Chat:
     ask = blocking(AsyncChat.ask)
     step = blocking(AsyncChat.step)
 
-    def ask_prompt(self, prompt: Any, arguments: Mapping[str, Any] | None = None) -> Reply:
+    def ask_prompt(self, prompt: BoundPrompt, arguments: Mapping[str, Any] | None = None) -> Reply:
         """Add the messages of a prompt, and let the model answer.
 
         Raises:
@@ -158,7 +167,7 @@ class Chat:
         """
         return self._drive(AsyncChat.ask_prompt, self._asynchronous(prompt), arguments)
 
-    def stream(self, text: str | None = None, attachments: Iterable[Any] = ()) -> Generator[Chunk, None, None]:
+    def stream(self, text: str | None = None, attachments: Attachments = ()) -> Generator[Chunk, None, None]:
         """Say something to the model, and yield what comes of it piece by piece.
 
         Example:
@@ -194,30 +203,30 @@ class Chat:
         return self._chat.usage
 
     @property
-    def on_tool_call(self) -> Callable[[ToolCall], Any] | None:
+    def on_tool_call(self) -> Callable[[ToolCall], object] | None:
         """Is told of each call that is made."""
         return self._chat.on_tool_call
 
     @on_tool_call.setter
-    def on_tool_call(self, function: Callable[[ToolCall], Any] | None) -> None:
+    def on_tool_call(self, function: Callable[[ToolCall], object] | None) -> None:
         self._chat.on_tool_call = function
 
     @property
-    def on_tool_result(self) -> Callable[[ToolResult], Any] | None:
+    def on_tool_result(self) -> Callable[[ToolResult], object] | None:
         """Is told of what came of each call."""
         return self._chat.on_tool_result
 
     @on_tool_result.setter
-    def on_tool_result(self, function: Callable[[ToolResult], Any] | None) -> None:
+    def on_tool_result(self, function: Callable[[ToolResult], object] | None) -> None:
         self._chat.on_tool_result = function
 
     @property
-    def on_message(self) -> Callable[[Message], Any] | None:
+    def on_message(self) -> Callable[[Message], object] | None:
         """Is told of each message, in the order of the conversation."""
         return self._chat.on_message
 
     @on_message.setter
-    def on_message(self, function: Callable[[Message], Any] | None) -> None:
+    def on_message(self, function: Callable[[Message], object] | None) -> None:
         self._chat.on_message = function
 
     @property
@@ -241,7 +250,9 @@ class Chat:
         """
         return self._chat.deny(pending, reason)
 
-    def sampler(self, **options: Unpack[SamplerOptions]) -> Sampling:
+    def sampler(
+        self, *, preferred_model: PreferredModel | Model | None = None, **options: Unpack[SamplerOptions]
+    ) -> Sampling:
         """Return a handler by which models answer what servers ask of them, apart from this conversation.
 
         Example:
@@ -255,7 +266,7 @@ class Chat:
             TypeError: something is of the wrong kind.
             ValueError: `max_concurrent` is less than 1.
         """
-        return self._chat.sampler(**options)
+        return self._chat.sampler(preferred_model=preferred_model, **options)
 
     def close(self) -> None:
         """Close the connections to providers of models that were given by their names; the next turn opens them anew.
@@ -327,7 +338,7 @@ class _Source:
 class _Reading:
     """A stream on its way from the loop to a thread."""
 
-    def __init__(self, chat: AsyncChat, text: str | None, attachments: Iterable[Any]) -> None:
+    def __init__(self, chat: AsyncChat, text: str | None, attachments: Attachments) -> None:
         self._chat, self._text, self._attachments = chat, text, attachments
         self._portal = portal()
         self._pieces: SimpleQueue[Any] = SimpleQueue()

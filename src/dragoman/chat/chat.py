@@ -23,13 +23,13 @@ from dragoman.chat.messages import Message, Model, ModelOptions, Part, Text, Too
 from dragoman.chat.observers import Observers
 from dragoman.chat.options import ChatOptions, check
 from dragoman.chat.outcomes import Chunk, PendingCall, Reply, Step, ToolResult
-from dragoman.chat.rendering import attachment, prompt_messages, resource_message, separated
+from dragoman.chat.rendering import Attachments, attachment, prompt_messages, resource_message, separated
 from dragoman.chat.sampler import Models, sample
-from dragoman.chat.toolbox import KnownTool, Toolbox
+from dragoman.chat.toolbox import AsyncToolSource, KnownTool, Toolbox
 from dragoman.chat.turns import Turns
 from dragoman.client.approval import Approval
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate
-from dragoman.client.sampling import SamplerOptions, Sampling, SamplingRequest
+from dragoman.client.sampling import PreferredModel, SamplerOptions, Sampling, SamplingRequest
 from dragoman.errors import NotFound, RoundLimit
 from dragoman.runtime.offload import offload
 
@@ -109,7 +109,7 @@ class AsyncChat:
         self.messages[:] = [Message.system(text), *(message for message in self.messages if message.role != "system")]
         return self
 
-    def with_tools(self, *tools: Any) -> Self:
+    def with_tools(self, *tools: AsyncToolSource) -> Self:
         """Let the model call tools, or all tools of clients.
 
         Example:
@@ -121,7 +121,9 @@ class AsyncChat:
         self._toolbox.add(tools)
         return self
 
-    def with_resource(self, resource: Any, arguments: Mapping[str, Any] | None = None) -> Self:
+    def with_resource(
+        self, resource: AsyncBoundResource | AsyncBoundResourceTemplate, arguments: Mapping[str, Any] | None = None
+    ) -> Self:
         """Show the model a resource, or the one that a template gives for some arguments.
 
         Raises:
@@ -135,7 +137,7 @@ class AsyncChat:
         self._to_add.append(lambda: _shown(resource, given))
         return self
 
-    def with_resources(self, *resources: Any) -> Self:
+    def with_resources(self, *resources: AsyncBoundResource) -> Self:
         """Show the model several resources.
 
         Raises:
@@ -145,7 +147,9 @@ class AsyncChat:
             self.with_resource(resource)
         return self
 
-    def with_resource_template(self, template: Any, arguments: Mapping[str, Any] | None = None) -> Self:
+    def with_resource_template(
+        self, template: AsyncBoundResourceTemplate, arguments: Mapping[str, Any] | None = None
+    ) -> Self:
         """Show the model the resource that a template gives for some arguments.
 
         Raises:
@@ -153,7 +157,7 @@ class AsyncChat:
         """
         return self.with_resource(template, arguments)
 
-    def with_prompt(self, prompt: Any, arguments: Mapping[str, Any] | None = None) -> Self:
+    def with_prompt(self, prompt: AsyncBoundPrompt, arguments: Mapping[str, Any] | None = None) -> Self:
         """Add the messages of a prompt to the conversation.
 
         Raises:
@@ -171,7 +175,7 @@ class AsyncChat:
 
     # Turns.
 
-    async def ask(self, text: str | None = None, attachments: Iterable[Any] = ()) -> Reply:
+    async def ask(self, text: str | None = None, attachments: Attachments = ()) -> Reply:
         """Say something to the model, let it use its tools, and return what came of it.
 
         Example:
@@ -193,7 +197,7 @@ class AsyncChat:
         used = Usage(self.usage.input_tokens - spent.input_tokens, self.usage.output_tokens - spent.output_tokens)
         return Reply(self._said[-1].text if self._said else "", self._said, results, used)
 
-    async def ask_prompt(self, prompt: Any, arguments: Mapping[str, Any] | None = None) -> Reply:
+    async def ask_prompt(self, prompt: AsyncBoundPrompt, arguments: Mapping[str, Any] | None = None) -> Reply:
         """Add the messages of a prompt, and let the model answer.
 
         Raises:
@@ -201,7 +205,7 @@ class AsyncChat:
         """
         return await self.with_prompt(prompt, arguments).ask()
 
-    async def stream(self, text: str | None = None, attachments: Iterable[Any] = ()) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, text: str | None = None, attachments: Attachments = ()) -> AsyncGenerator[Chunk, None]:
         """Say something to the model, and yield what comes of it piece by piece.
 
         Example:
@@ -229,7 +233,7 @@ class AsyncChat:
             finally:
                 self._settle()
 
-    async def _talk(self, text: str | None, attachments: Iterable[Any]) -> AsyncGenerator[Chunk, None]:
+    async def _talk(self, text: str | None, attachments: Attachments) -> AsyncGenerator[Chunk, None]:
         await self._begin(text, attachments)
         for _ in range(self._max_rounds):
             async with aclosing(self._answer()) as chunks:
@@ -244,7 +248,7 @@ class AsyncChat:
             " and max_rounds allows more"
         )
 
-    async def step(self, text: str | None = None, attachments: Iterable[Any] = ()) -> Step:
+    async def step(self, text: str | None = None, attachments: Attachments = ()) -> Step:
         """Go one step: let the model answer once, or call what it wanted to be called.
 
         Example:
@@ -309,7 +313,7 @@ class AsyncChat:
 
     # The pieces of a turn.
 
-    async def _begin(self, text: str | None, attachments: Iterable[Any]) -> None:
+    async def _begin(self, text: str | None, attachments: Attachments) -> None:
         given = [attachments] if isinstance(attachments, str | bytes | Path) else list(attachments)
         parts: list[Part] = [await offload(attachment, one) for one in given]
         self._said = []
@@ -389,7 +393,9 @@ class AsyncChat:
 
     # Sampling.
 
-    def sampler(self, **options: Unpack[SamplerOptions]) -> Sampling:
+    def sampler(
+        self, *, preferred_model: PreferredModel | Model | None = None, **options: Unpack[SamplerOptions]
+    ) -> Sampling:
         """Return a handler by which models answer what servers ask of them, apart from this conversation.
 
         Example:
@@ -403,14 +409,13 @@ class AsyncChat:
             TypeError: something is of the wrong kind.
             ValueError: `max_concurrent` is less than 1.
         """
-        preferred = options.get("preferred_model")
-        if callable(getattr(preferred, "generate", None)):
-            options["preferred_model"] = self._models.add(cast("Model", preferred))
+        is_model = callable(getattr(preferred_model, "generate", None))
+        chosen = self._models.add(cast("Model", preferred_model)) if is_model else preferred_model
 
         async def complete(request: SamplingRequest) -> types.CreateMessageResult:
             return await sample(request, self._models.named(request.model), self._options, self._spend)
 
-        return Sampling(complete, **options)
+        return Sampling(complete, preferred_model=cast("PreferredModel | None", chosen), **options)
 
     def _spend(self, usage: Usage) -> None:
         self.usage += usage

@@ -29,6 +29,9 @@ class Media(Struct, frozen=True, tag="media"):
     mime_type: str
     name: str | None = None
 
+    def __repr__(self) -> str:
+        return f"<Media {self.mime_type}: {len(self.data)} characters of base64>"
+
 
 Part = Text | Media
 
@@ -137,6 +140,12 @@ class ModelOptions(Struct, frozen=True):
     tool_choice: Literal["auto", "none", "required"] | None = None
     extra: dict[str, Any] = field(default_factory=dict)
     """Whatever else the provider takes."""
+
+    def __repr__(self) -> str:
+        # Of what else the provider takes only the names: headers may hold a key.
+        told = {name: getattr(self, name) for name in ("temperature", "max_tokens", "stop", "tool_choice")}
+        said = [f"{name}={value!r}" for name, value in told.items() if value is not None]
+        return f"ModelOptions({', '.join([*said, *(f'{name}=...' for name in self.extra)])})"
 
 
 class Model(Protocol):

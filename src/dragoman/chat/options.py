@@ -9,6 +9,7 @@ from dragoman.chat.links import LinkMode
 from dragoman.chat.messages import Message, ToolCall
 from dragoman.chat.outcomes import ToolResult
 from dragoman.chat.policy import Policy
+from dragoman.client.approval import ApprovalHandler
 from dragoman.client.calling import handler
 from dragoman.runtime.hints import did_you_mean
 
@@ -28,7 +29,7 @@ class ChatOptions(TypedDict, total=False):
     """Whatever else the provider takes."""
     policy: Policy | None
     """Which tools may be called; all of them, without it."""
-    on_approval: Any
+    on_approval: ApprovalHandler | None
     """Decides about calls that the policy has a person asked about: a function of an `Approval`, plain or async.
     Without it they are not made."""
     approval_timeout: float | None
@@ -43,12 +44,12 @@ class ChatOptions(TypedDict, total=False):
     "name": the model is told of the links."""
     tool_timeout: float | None
     """How many seconds a call may go without a sign of life; the client's own limit, without it."""
-    on_tool_call: Callable[[ToolCall], Any] | None
+    on_tool_call: Callable[[ToolCall], object] | None
     """Is told of each call that is made. Observers are told in order, one at a time, while the turn goes on; the turn
     ends when they were told."""
-    on_tool_result: Callable[[ToolResult], Any] | None
+    on_tool_result: Callable[[ToolResult], object] | None
     """Is told of what came of each call."""
-    on_message: Callable[[Message], Any] | None
+    on_message: Callable[[Message], object] | None
     """Is told of each message, in the order of the conversation."""
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Literal
 
 from dragoman import types
+from dragoman.client.bound import AsyncBoundTool
 from dragoman.client.calling import call
 from dragoman.schema.naming import matches
 
 Verdict = Literal["allow", "ask", "deny"]
-Rule = str | Callable[..., Any]
+Rule = str | Callable[[AsyncBoundTool, types.Json], bool | Awaitable[bool]]
+"""A pattern for names, or a function of a tool and its arguments."""
 _logger = logging.getLogger("dragoman.chat")
 
 
@@ -51,7 +53,13 @@ class Policy:
         self._default = default
         self._annotations = annotations
 
-    async def judge(self, names: Iterable[str], tool: Any, arguments: types.Json, *, trusted: bool) -> Verdict:
+    def __repr__(self) -> str:
+        rules = [f"{verdict} {len(rules)}" for verdict, rules in self._rules if rules]
+        return f"<Policy: {', '.join([*rules, f'else {self._default}'])}>"
+
+    async def judge(
+        self, names: Iterable[str], tool: AsyncBoundTool, arguments: types.Json, *, trusted: bool
+    ) -> Verdict:
         """Return what is to be done about a call; `names` are those that the tool goes by."""
         known = list(names)
         for verdict, rules in self._rules:
@@ -81,7 +89,7 @@ def _rules(given: Rule | Iterable[Rule]) -> list[Rule]:
     return rules
 
 
-async def _fits(rule: Rule, names: list[str], tool: Any, arguments: types.Json) -> bool:
+async def _fits(rule: Rule, names: list[str], tool: AsyncBoundTool, arguments: types.Json) -> bool:
     if isinstance(rule, str):
         return matches([rule], *names)
     return bool(await call(rule, tool, copy.deepcopy(arguments)))

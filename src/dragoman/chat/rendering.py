@@ -126,7 +126,13 @@ def cut(text: str, most: int) -> str:
     return f"{text[:head]}\n{note}\n{text[len(text) - tail :]}"
 
 
-def attachment(given: Any) -> Part:
+Attachment = str | Path | tuple[bytes, str] | types.ContentBlock | types.ResourceContents | Part
+"""What a user attaches: a path, bytes with their MIME type, content of a server, or a part of a message."""
+Attachments = Iterable[Attachment] | str | Path
+"""Several, or one path."""
+
+
+def attachment(given: object) -> Part:
     """Return what a user attaches: a path, bytes with a kind, a content block, or a part of a message.
 
     Example:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from dragoman.chat.messages import ToolCall, ToolSpec
 from dragoman.client.bound import AsyncBoundTool
-from dragoman.client.client import AsyncClient
 from dragoman.errors import DragomanError
 from dragoman.schema.coerce import restore
 from dragoman.schema.naming import tool_names
 
-Source = AsyncBoundTool | AsyncClient | Any
+
+class HasTools(Protocol):
+    """A client, or a group of clients."""
+
+    async def tools(self) -> Sequence[AsyncBoundTool]:
+        """Return the tools that there are."""
+
+
+AsyncToolSource = AsyncBoundTool | HasTools
+"""A tool, or what has tools."""
 _logger = logging.getLogger("dragoman.chat")
 
 
@@ -48,12 +56,12 @@ class Toolbox:
     """
 
     def __init__(self) -> None:
-        self._sources: list[Source] = []
+        self._sources: list[AsyncToolSource] = []
         self._last: dict[int, Sequence[AsyncBoundTool]] = {}
         self.size: int | None = 0
         """How many tools there were when they were last listed; None if something was added since."""
 
-    def add(self, sources: Iterable[Source]) -> None:
+    def add(self, sources: Iterable[AsyncToolSource]) -> None:
         """Let the model call these tools, or all tools of these clients.
 
         Raises:
@@ -83,7 +91,7 @@ class Toolbox:
         names = tool_names((tool.server, getattr(tool, "qualified_name", tool.name)) for tool in tools)
         return {name: KnownTool(name, tool) for name, tool in zip(names, tools, strict=True)}
 
-    async def _tools_of(self, place: int, source: Source) -> Sequence[AsyncBoundTool]:
+    async def _tools_of(self, place: int, source: AsyncToolSource) -> Sequence[AsyncBoundTool]:
         if isinstance(source, AsyncBoundTool):
             return [source]
         try:

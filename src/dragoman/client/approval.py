@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any
 
 from dragoman import types
-from dragoman.client.calling import LOGGER, call, handler
+from dragoman.client.calling import LOGGER, AnsweredBy, call, handler
 from dragoman.errors import ToolError
 from dragoman.runtime.tasks import look_at
 
@@ -111,7 +111,11 @@ class Approval:
         return f"<Approval of {self._name!r} with {self._arguments!r}>"
 
 
-async def decide(on_approval: Any, approval: Approval, timeout: float | None = None) -> None:
+ApprovalHandler = AnsweredBy[Approval, bool | Approval | None]
+"""Says before a tool call whether it may be made: True, False, or the approval itself to decide later."""
+
+
+async def decide(on_approval: ApprovalHandler, approval: Approval, timeout: float | None = None) -> None:
     """Return if a tool call is approved; `approval.arguments` are what may be sent.
 
     `on_approval(approval)` is a function, plain or async, or an object that can be called or has an `execute` method.
@@ -150,7 +154,7 @@ class Approvals:
         """Those that wait, the oldest first."""
         return [approval for approval in list(self._waiting.values()) if not approval.decided]
 
-    async def decide(self, on_approval: Any, approval: Approval, timeout: float | None) -> None:
+    async def decide(self, on_approval: ApprovalHandler, approval: Approval, timeout: float | None) -> None:
         """Return if a tool call is approved, as `decide` does; meanwhile it is among those that wait."""
         self._waiting[approval.id] = approval
         try:

@@ -21,6 +21,7 @@ from dragoman.client.bound import (
     AsyncBoundResource,
     AsyncBoundResourceTemplate,
     AsyncBoundTool,
+    Bound,
     PromptView,
     ResourceTemplateView,
     ResourceView,
@@ -28,8 +29,8 @@ from dragoman.client.bound import (
 )
 from dragoman.client.client import AsyncClient, ToolLike
 from dragoman.client.face import Face
-from dragoman.client.options import ClientOptions
-from dragoman.client.results import CallResult
+from dragoman.client.options import CallOptions, ClientOptions
+from dragoman.client.results import CallResult, Structured
 from dragoman.client.target import Target
 from dragoman.errors import DragomanError
 from dragoman.runtime.blocking import begun, blocking
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 P = ParamSpec("P")
+Twin = TypeVar("Twin", bound=Bound[Any])
 EXIT_SECONDS = 3.0
 _making = threading.Lock()
 
@@ -60,6 +62,9 @@ class Call(Generic[R]):
     async def _run(self, work: Coroutine[Any, Any, R]) -> R:
         self._task = asyncio.current_task()
         return await work
+
+    def __repr__(self) -> str:
+        return f"<Call: {'ended' if self.done else 'under way'}>"
 
     @property
     def done(self) -> bool:
@@ -245,15 +250,21 @@ class Client(Face):
         return self._living()
 
     def start_call(
-        self, tool: ToolLike, arguments: Mapping[str, Any] | None = None, **options: Any
-    ) -> Call[CallResult]:
+        self,
+        tool: ToolLike,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        result_type: type[Structured] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Call[CallResult[Structured]]:
         """Begin to call a tool, with the options of `call_tool`, and return at once.
 
         Example:
             call = client.start_call("slow", {"n": 3})
             result = call.result()
         """
-        return self.submit(self.call_tool, tool, arguments, **options)
+        method: Callable[..., CallResult[Structured]] = self.call_tool
+        return self.submit(method, tool, arguments, result_type=result_type, **options)
 
     def submit(self, method: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Begin any request of this client, or of a tool, prompt or resource of it, and return at once.
@@ -273,16 +284,16 @@ class Client(Face):
         return Call(twin(owner.asynchronous, *args, **kwargs))
 
 
-class _Driven:
+class _Driven(Generic[Twin]):
     """What drives the twin of something bound."""
 
-    def __init__(self, client: Client, twin: Any) -> None:
+    def __init__(self, client: Client, twin: Twin) -> None:
         self._driver = client
         self._twin = twin
         self.definition = twin.definition
 
     @property
-    def asynchronous(self) -> Any:
+    def asynchronous(self) -> Twin:
         """Its asynchronous twin, for what runs on the loop of all blocking clients."""
         living = self._driver._living()
         if self._twin._client is not living:
@@ -293,7 +304,7 @@ class _Driven:
         return self._driver._run(begun(method, self.asynchronous, *args, **kwargs))
 
 
-class BoundTool(_Driven, ToolView):
+class BoundTool(_Driven[AsyncBoundTool], ToolView):
     """A tool of a server.
 
     Example:
@@ -304,13 +315,12 @@ class BoundTool(_Driven, ToolView):
     @property
     def server(self) -> str | None:
         """The name of its server: the client's `server_name`."""
-        found: str | None = self._twin.server
-        return found
+        return self._twin.server
 
     @property
     def is_trusted(self) -> bool:
         """Whether the server's hints about it are believed."""
-        return bool(self._twin.is_trusted)
+        return self._twin.is_trusted
 
     def is_same_as(self, other: BoundTool) -> bool:
         """Tell whether two are one tool of one client."""
@@ -320,7 +330,7 @@ class BoundTool(_Driven, ToolView):
     call = blocking(AsyncBoundTool.call)
 
 
-class BoundPrompt(_Driven, PromptView):
+class BoundPrompt(_Driven[AsyncBoundPrompt], PromptView):
     """A prompt of a server.
 
     Example:
@@ -332,7 +342,7 @@ class BoundPrompt(_Driven, PromptView):
     complete = blocking(AsyncBoundPrompt.complete)
 
 
-class BoundResource(_Driven, ResourceView):
+class BoundResource(_Driven[AsyncBoundResource], ResourceView):
     """A resource of a server; what it holds is kept until the server says that it changed.
 
     Example:
@@ -350,7 +360,7 @@ class BoundResource(_Driven, ResourceView):
         self._twin.forget()
 
 
-class BoundResourceTemplate(_Driven, ResourceTemplateView):
+class BoundResourceTemplate(_Driven[AsyncBoundResourceTemplate], ResourceTemplateView):
     """A family of resources of a server.
 
     Example:

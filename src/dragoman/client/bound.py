@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from dragoman import types
-from dragoman.client.results import CallResult
+from dragoman.client.results import CallResult, Structured
 from dragoman.errors import ValidationError
 from dragoman.protocol.uritemplate import UriTemplate
 
 if TYPE_CHECKING:
-    from typing import Self
+    from typing import Self, Unpack
 
     from dragoman.client.client import AsyncClient
+    from dragoman.client.options import CallOptions
 
 D = TypeVar("D", bound=types.Tool | types.Prompt | types.Resource | types.ResourceTemplate)
 
@@ -143,13 +144,20 @@ class AsyncBoundTool(Bound[types.Tool], ToolView):
         """Tell whether two are one tool of one client."""
         return self._client is other._client and self.name == other.name
 
-    async def __call__(self, /, **arguments: Any) -> CallResult:
+    async def __call__(self, /, **arguments: object) -> CallResult:
         """Call the tool; options are given to `call`."""
         return await self.call(arguments)
 
-    async def call(self, /, arguments: Mapping[str, Any] | None = None, **options: Any) -> CallResult:
+    async def call(
+        self,
+        /,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        result_type: type[Structured] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> CallResult[Structured]:
         """Call the tool with the options of `call_tool`."""
-        return await self._client.call_tool(self, arguments, **options)
+        return await self._client.call_tool(self, arguments, result_type=result_type, **options)
 
 
 class PromptView(View[types.Prompt]):
@@ -169,7 +177,7 @@ class AsyncBoundPrompt(Bound[types.Prompt], PromptView):
         messages = (await greet.fetch(name="Jo")).messages
     """
 
-    async def fetch(self, /, **arguments: Any) -> types.GetPromptResult:
+    async def fetch(self, /, **arguments: object) -> types.GetPromptResult:
         """Return the prompt with its arguments filled in.
 
         Raises:
@@ -244,7 +252,7 @@ class AsyncBoundResource(Bound[types.Resource], ResourceView):
         """Return what the resource holds: text, or bytes."""
         return joined(await self.contents(refresh=refresh))
 
-    async def subscribe(self, on_update: Callable[[str], Any] | None = None) -> None:
+    async def subscribe(self, on_update: Callable[[str], object] | None = None) -> None:
         """Be told when the resource changes; what was read of it is then read anew."""
         self._client._core.watch(self.uri, self)
         await self._client.subscribe(self.uri, on_update)
@@ -272,7 +280,7 @@ class ResourceTemplateView(View[types.ResourceTemplate]):
         """What such a resource is."""
         return self.definition.mime_type
 
-    def uri(self, /, **arguments: Any) -> str:
+    def uri(self, /, **arguments: object) -> str:
         """Return the address for some arguments; one of the query that is left out, or None, is left out there too.
 
         Raises:
@@ -289,7 +297,7 @@ class ResourceTemplateView(View[types.ResourceTemplate]):
             raise TypeError(f"{self.uri_template} needs {_named(missing)}")
         return template.expand({name: _as_value(value) for name, value in arguments.items()})
 
-    def include(self, chat: C, /, **arguments: Any) -> C:
+    def include(self, chat: C, /, **arguments: object) -> C:
         """Add the resource for some arguments to a chat, as `chat.with_resource` does, and return the chat.
 
         Example:
@@ -310,11 +318,11 @@ class AsyncBoundResourceTemplate(Bound[types.ResourceTemplate], ResourceTemplate
         print(await logs.fetch(date="2026-07-28"))
     """
 
-    async def contents(self, /, **arguments: Any) -> list[types.ResourceContents]:
+    async def contents(self, /, **arguments: object) -> list[types.ResourceContents]:
         """Return all that the resource for some arguments holds."""
         return (await self._client.read_resource(self.uri(**arguments))).contents
 
-    async def fetch(self, /, **arguments: Any) -> str | bytes:
+    async def fetch(self, /, **arguments: object) -> str | bytes:
         """Return what the resource for some arguments holds: text, or bytes."""
         return joined(await self.contents(**arguments))
 

@@ -11,11 +11,11 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from dragoman.config import is_async
 from dragoman.runtime.callables import invoke
@@ -24,6 +24,25 @@ from dragoman.runtime.tasks import is_being_cancelled
 LOGGER = logging.getLogger("dragoman.client")
 
 Handler = Callable[..., Any]
+Asked = TypeVar("Asked")
+Asked_contra = TypeVar("Asked_contra", contravariant=True)
+Answer = TypeVar("Answer")
+Answer_co = TypeVar("Answer_co", covariant=True)
+
+
+class Executes(Protocol[Asked_contra, Answer_co]):
+    """An object that answers by its method `execute`."""
+
+    def execute(self, asked: Asked_contra, /) -> Answer_co:
+        """Answer what is asked."""
+
+
+# A Future is of exactly one type, so that one of a part of the answers would not do.
+AnsweredBy = (
+    Callable[[Asked], Answer | Awaitable[Answer] | Future[Any]]
+    | Executes[Asked, Answer | Awaitable[Answer] | Future[Any]]
+)
+"""What a user gives to answer a question: a function, plain or async, or an object that does the same."""
 
 
 class HandlerGaveUp(Exception):
@@ -44,6 +63,11 @@ def handler(given: Any, name: str) -> Handler:
             f"{name} must be a function, a callable object or an object with an execute method, not {given!r}"
         )
     return execute
+
+
+def name_of(function: Handler) -> str:
+    """Return what a function is called, as it is shown to whoever looks for a mistake."""
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
 async def call(function: Handler, *args: Any) -> Any:

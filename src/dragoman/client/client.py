@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 import msgspec
 from msgspec import UNSET, Raw
 
 from dragoman import types
-from dragoman.client.approval import Approval, Approvals
+from dragoman.client.approval import Approval, ApprovalHandler, Approvals
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
 from dragoman.client.catalog import KnownTool
 from dragoman.client.connection import OnProgress, Options
@@ -22,7 +22,7 @@ from dragoman.client.handlers import HANDLER_OPTIONS, Handlers
 from dragoman.client.lists import MOST_PAGES, Lists, find
 from dragoman.client.opening import Speech, Way
 from dragoman.client.options import ClientOptions, check, credentials_of, misplaced
-from dragoman.client.results import CallResult, unwrap
+from dragoman.client.results import CallResult, Structured, unwrap
 from dragoman.client.roots import Roots
 from dragoman.client.serving import MAX_SERVER_REQUESTS
 from dragoman.client.target import Surroundings, Target, way_to
@@ -40,7 +40,17 @@ from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 if TYPE_CHECKING:
     from typing import Never, Self, Unpack
 
-ToolLike = str | types.Tool | AsyncBoundTool | Any
+
+class Named(Protocol):
+    """A tool, of whatever kind, with its name."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+
+ToolLike = str | Named
+"""A tool to call: its name, a definition, or a tool that a client found."""
 
 
 class AsyncClient(Face):
@@ -66,7 +76,7 @@ class AsyncClient(Face):
         self._looking: asyncio.Task[None] | None = None
         self._strict = bool(given.get("strict"))
         self.trusted = bool(given.get("trusted"))
-        self._on_approval = given.get("on_approval")
+        self._on_approval: ApprovalHandler | None = given.get("on_approval")
         self._approval_timeout = given.get("approval_timeout")
         self._approvals = Approvals()
         credentials = credentials_of(given.get("headers"), given.get("auth"))
@@ -198,6 +208,7 @@ class AsyncClient(Face):
         tool: ToolLike,
         arguments: Mapping[str, Any] | None = None,
         *,
+        result_type: type[Structured] | None = None,
         timeout: float | None = None,
         total_timeout: float | None = None,
         on_progress: OnProgress | None = None,
@@ -209,12 +220,13 @@ class AsyncClient(Face):
         input_responses: Mapping[str, Any] | None = None,
         request_state: str | None = None,
         **unknown: Never,
-    ) -> CallResult:
+    ) -> CallResult[Structured]:
         """Call a tool and return its result.
 
         Example:
             result = await client.call_tool("forecast", {"city": "Oslo"}, on_progress=print, timeout=5)
 
+        `result_type` is what the structured content is read as: a dataclass, TypedDict, Struct or pydantic model.
         `idempotent` lets it be repeated after a break; `input_responses` and `request_state` take up `InputNeeded`.
 
         Raises:
@@ -222,23 +234,16 @@ class AsyncClient(Face):
             RpcError: the server refused the call.
             Timeout: nothing was heard of it in time.
             TransportError: the connection was lost, and the call may have run.
-            ValidationError: the structured content does not fit its schema, and the client is strict.
+            ValidationError: the structured content does not fit its schema, and the client is strict; or it is no
+                `result_type`.
         """
         name, given = tool if isinstance(tool, str) else str(tool.name), dict(arguments or {})
         params: dict[str, Any] = {"name": name, "arguments": given}
         if unknown or input_responses is not None or request_state is not None:
             params |= _taken_up(input_responses, request_state, unknown)
         if self._on_approval is not None:
-            params["arguments"] = await self._approved(name, given)
-        options = Options(
-            timeout=timeout,
-            total_timeout=total_timeout,
-            on_progress=on_progress,
-            progress_token=progress_token,
-            headers=headers,
-            meta=meta,
-            is_safe=idempotent,
-        )
+            params["arguments"] = await self._approved(self._on_approval, name, given)
+        options = Options(timeout, total_timeout, on_progress, progress_token, headers, meta, is_safe=idempotent)
         try:
             result = await self._call(name, params, options)
         except HeaderMismatch:
@@ -252,16 +257,18 @@ class AsyncClient(Face):
         outcome = CallResult.of(result)
         if types.ResourceLink in map(type, outcome.content):
             self._core.note_links(outcome.content)
-        return self._failed(outcome) if outcome.is_error and raise_on_error else outcome
+        if outcome.is_error and raise_on_error:
+            self._failed(outcome)
+        return outcome if result_type is None else outcome.of_type(result_type)
 
     def _failed(self, outcome: CallResult) -> NoReturn:
         raise ToolError(self._core.with_advice(outcome.failure), outcome)
 
-    async def _approved(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    async def _approved(self, decider: ApprovalHandler, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Let the author decide about a call, and return the arguments that were approved."""
         known = self._core.catalog.tools.get(name)
         approval = Approval(name, arguments, tool=None if known is None else known.tool, server=self.server_name)
-        await self._approvals.decide(self._on_approval, approval, self._approval_timeout)
+        await self._approvals.decide(decider, approval, self._approval_timeout)
         return dict(approval.arguments)
 
     def _call(self, name: str, params: dict[str, Any], options: Options) -> Coroutine[Any, Any, types.CallToolResult]:
@@ -436,7 +443,7 @@ class AsyncClient(Face):
         options = Options(timeout=timeout, headers=headers, meta=meta)
         return await self._core.request("resources/read", params, types.ReadResourceResult, options)
 
-    async def subscribe(self, uri: str, on_update: Callable[[str], Any] | None = None) -> None:
+    async def subscribe(self, uri: str, on_update: Callable[[str], object] | None = None) -> None:
         """Be told when a resource changes: `on_update`, and the client's `on_resource_updated`, get its URI.
 
         Raises:

@@ -49,7 +49,8 @@ ConnectionLife = Literal["alive", "lost", "closed"]
 CONNECTION_LIFE: Transitions[ConnectionLife, Literal["lose", "close"]] = Transitions(
     {"alive": {"lose": "lost", "close": "closed"}, "lost": {"close": "closed"}, "closed": {"close": "closed"}}
 )
-OnProgress = Callable[..., Any]
+OnProgress = Callable[[float, float | None, str | None], object]
+"""Gets progress, total and message."""
 _PROGRESSING = frozenset(method.name for method in METHODS if method.progresses)
 _ANSWER_BEGINS = re.compile(rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15})\s*,\s*"(?:result|error)"')
 _RESULT_BEGINS = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:result|error)"')
@@ -58,7 +59,7 @@ _SENT, _TAKEN = object(), object()
 _logger = logging.getLogger("dragoman.client")
 
 
-class Options(Struct, kw_only=True):
+class Options(Struct):
     """How one request is sent, and how long it is waited for; None is as the client has it."""
 
     timeout: float | None = None

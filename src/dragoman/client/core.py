@@ -63,13 +63,13 @@ _logger = logging.getLogger("dragoman.client")
 class Watchers(msgspec.Struct, kw_only=True):
     """The author's functions that are told of things."""
 
-    on_log: Callable[[LogMessage], Any] | None = None
+    on_log: Callable[[LogMessage], object] | None = None
     log_level: types.LoggingLevel = "warning"
     on_progress: OnProgress | None = None
-    on_notification: Callable[[Notification], Any] | None = None
-    on_list_changed: Callable[[str], Any] | None = None
-    on_resource_updated: Callable[[str], Any] | None = None
-    on_reconnect: Callable[[], Any] | None = None
+    on_notification: Callable[[Notification], object] | None = None
+    on_list_changed: Callable[[str], object] | None = None
+    on_resource_updated: Callable[[str], object] | None = None
+    on_reconnect: Callable[[], object] | None = None
 
 
 class Watcher(Protocol):
@@ -409,7 +409,7 @@ class Core:
             except TransportError as error:
                 _logger.info("%s could not be sent: %s", method, error)
 
-    async def follow(self, uri: str, on_update: Callable[[str], Any] | None = None) -> None:
+    async def follow(self, uri: str, on_update: Callable[[str], object] | None = None) -> None:
         """Let the server tell when a resource changes."""
         connection = await self.start()
         self.followed.add(uri)

@@ -12,13 +12,13 @@ import dataclasses
 from collections.abc import Mapping
 from contextlib import suppress
 from copy import deepcopy
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
-from dragoman.client.calling import LOGGER, Places, handler
+from dragoman.client.calling import LOGGER, AnsweredBy, Places, handler, name_of
 from dragoman.errors import InsecureUrl, InvalidParams, ValidationError
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.urls import host_of, is_http_url
@@ -40,7 +40,7 @@ class Accept(Struct, frozen=True):
         return Accept({"city": "Oslo"})
     """
 
-    content: Any = None
+    content: Filled | None = None
 
 
 class Decline(Struct, frozen=True):
@@ -57,6 +57,23 @@ class Cancel(Struct, frozen=True):
     Example:
         return Cancel()
     """
+
+
+class DumpsModel(Protocol):
+    """A pydantic model, or what dumps itself as one does."""
+
+    def model_dump(self, *, mode: str, by_alias: bool) -> dict[str, Any]:
+        """Return what was filled in."""
+
+
+class HasFields(Protocol):
+    """A dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+Filled = Mapping[str, Any] | Struct | HasFields | DumpsModel
+"""What was filled in, by the names of the fields."""
 
 
 class ElicitationRequest:
@@ -140,6 +157,12 @@ class ElicitationRequest:
         return f"<ElicitationRequest {self.mode} {self.message!r}>"
 
 
+ElicitationHandler = AnsweredBy[
+    ElicitationRequest, Filled | Accept | Decline | Cancel | types.ElicitResult | bool | None
+]
+"""Asks the user for a server: returns what was filled in, or whether the user accepts."""
+
+
 class Elicitation:
     """A handler of elicitations and what it can do; a bare function is as good where the defaults will do.
 
@@ -160,7 +183,7 @@ class Elicitation:
 
     def __init__(
         self,
-        ask: Any,
+        ask: ElicitationHandler,
         *,
         handles_url: bool | None = None,
         timeout: float | None = None,
@@ -171,6 +194,9 @@ class Elicitation:
         said = getattr(ask, "handles_url", True) if handles_url is None else handles_url
         self.handles_url = bool(said)
         self.timeout = timeout
+
+    def __repr__(self) -> str:
+        return f"<Elicitation by {name_of(self._ask)}{'' if self.handles_url else ', without pages'}>"
 
     def capability(self) -> types.ElicitationCapability:
         """Return what is declared to servers."""

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from dragoman import types
-from dragoman.client.approval import Approval
+from dragoman.client.approval import Approval, ApprovalHandler
+from dragoman.client.connection import OnProgress
 from dragoman.client.core import Core, Watchers
-from dragoman.client.handlers import Handlers
+from dragoman.client.elicitation import Elicitation, ElicitationHandler
+from dragoman.client.handlers import Handlers, RequestHandlers
 from dragoman.client.lifeline import Status
+from dragoman.client.notifications import LogMessage, Notification
 from dragoman.client.options import check_value
 from dragoman.client.roots import Roots
+from dragoman.client.sampling import Sampling, SamplingHandler
 from dragoman.errors import DragomanError
 
 if TYPE_CHECKING:
     from dragoman.client.client import AsyncClient
 
 
-class _Function:
+Function = TypeVar("Function")
+
+
+class _Function(Generic[Function]):
     """A function of the author's, which may be set at any time.
 
     `is_told` marks one that a server is told of when a session starts: it cannot be set while there is a session.
@@ -31,13 +39,13 @@ class _Function:
         self._name = name
 
     @overload
-    def __get__(self, face: None, owner: type) -> _Function: ...
+    def __get__(self, face: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, face: Face, owner: type) -> Any: ...
+    def __get__(self, face: Face, owner: type) -> Function | None: ...
     def __get__(self, face: Face | None, owner: type) -> Any:
         return self if face is None else getattr(self._keeper(face._inside()), self._name)
 
-    def __set__(self, face: Face, given: Any) -> None:
+    def __set__(self, face: Face, given: Function | None) -> None:
         core = face._inside()
         connection = core.lifeline.current
         if self._is_told and connection is not None and not connection.version.stateless:
@@ -159,32 +167,32 @@ class Face(Blocks, ABC):
         server = "" if self.server_info is None else f" of {self.server_info.name!r}"
         return f"<{type(self).__name__}{server}: {', '.join(told)}>"
 
-    on_log = _Function()
+    on_log = _Function[Callable[[LogMessage], object]]()
     """Gets each log message of the server; `set_log_level` says which are sent."""
-    on_progress = _Function()
+    on_progress = _Function[OnProgress]()
     """Gets progress, total and message of every request that has no `on_progress` of its own."""
-    on_notification = _Function()
+    on_notification = _Function[Callable[[Notification], object]]()
     """Gets every notification of the server."""
-    on_list_changed = _Function()
+    on_list_changed = _Function[Callable[[str], object]]()
     """Gets "tools", "prompts", "resources" or "resource_templates"."""
-    on_resource_updated = _Function()
+    on_resource_updated = _Function[Callable[[str], object]]()
     """Gets the URI of each resource that was subscribed to and changed."""
-    on_reconnect = _Function()
+    on_reconnect = _Function[Callable[[], object]]()
     """Called after a connection that was lost was made again."""
-    on_sampling = _Function(is_told=True)
+    on_sampling = _Function[Sampling | SamplingHandler](is_told=True)
     """Asks the model for the server; to be set before a session starts."""
-    on_elicitation = _Function(is_told=True)
+    on_elicitation = _Function[Elicitation | ElicitationHandler](is_told=True)
     """Asks the user for the server; to be set before a session starts."""
-    on_request = _Function()
+    on_request = _Function[RequestHandlers]()
     """Answers other requests of the server: functions by method."""
 
     @property
-    def on_approval(self) -> Any:
+    def on_approval(self) -> ApprovalHandler | None:
         """Says before each tool call whether it may be made."""
         return self._living()._on_approval
 
     @on_approval.setter
-    def on_approval(self, given: Any) -> None:
+    def on_approval(self, given: ApprovalHandler | None) -> None:
         self._living()._on_approval = given
         self._was_given("on_approval", given)
 

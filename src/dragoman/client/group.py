@@ -17,18 +17,18 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, runtime_checkable
 
 from dragoman import types
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
 from dragoman.client.catalog import Kind
-from dragoman.client.client import AsyncClient
+from dragoman.client.client import AsyncClient, ToolLike
 from dragoman.client.config import load
 from dragoman.client.expansion import Inputs
 from dragoman.client.face import Blocks
 from dragoman.client.members import F, Member, Members, Servers, ServerStatus
-from dragoman.client.options import ClientOptions
-from dragoman.client.results import CallResult
+from dragoman.client.options import CallOptions, ClientOptions
+from dragoman.client.results import CallResult, Structured
 from dragoman.client.target import Target
 from dragoman.errors import ConfigError, ConnectError, DragomanError, NotFound, Timeout
 from dragoman.runtime.tasks import runs_here
@@ -38,6 +38,23 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
 _logger = logging.getLogger("dragoman.client")
+
+
+@runtime_checkable
+class Qualified(Protocol):
+    """A tool of a group, blocking or not."""
+
+    @property
+    def name(self) -> str:
+        """Its name at its server."""
+
+    @property
+    def server(self) -> str:
+        """The name of its server in the group."""
+
+    @property
+    def qualified_name(self) -> str:
+        """The name that no other tool of the group has."""
 
 
 class AsyncGroupTool(AsyncBoundTool):
@@ -119,7 +136,7 @@ class AsyncClients(Group[AsyncClient]):
     """
 
     def __init__(
-        self, servers: Servers = (), *, required: Iterable[str] = (), **options: Unpack[ClientOptions]
+        self, servers: Servers[AsyncClient] = (), *, required: Iterable[str] = (), **options: Unpack[ClientOptions]
     ) -> None:
         self._begin(Members(AsyncClient, servers, required, cast("dict[str, Any]", options)))
 
@@ -266,7 +283,7 @@ class AsyncClients(Group[AsyncClient]):
         await self.stop()
 
     @asynccontextmanager
-    async def lifespan(self, app: Any = None) -> AsyncIterator[None]:  # noqa: ARG002
+    async def lifespan(self, app: object = None) -> AsyncIterator[None]:  # noqa: ARG002
         """Connect while a web application runs.
 
         Example:
@@ -308,8 +325,14 @@ class AsyncClients(Group[AsyncClient]):
         return await self._found(name)
 
     async def call_tool(
-        self, /, tool: str | AsyncGroupTool | Any, arguments: Mapping[str, Any] | None = None, **options: Any
-    ) -> CallResult:
+        self,
+        /,
+        tool: ToolLike,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        result_type: type[Structured] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> CallResult[Structured]:
         """Call a tool, by one of the names that `tool` takes, with the options of a client's `call_tool`.
 
         Example:
@@ -319,11 +342,11 @@ class AsyncClients(Group[AsyncClient]):
             NotFound: there is none of that name, or several servers have it.
             ToolError: the tool failed; and whatever else a client's `call_tool` raises.
         """
-        if not isinstance(tool, str) and hasattr(tool, "qualified_name"):
+        if not isinstance(tool, str) and isinstance(tool, Qualified):
             member, own_name = self._members[tool.server], tool.name
         else:
             member, own_name = await self._route(tool if isinstance(tool, str) else tool.name)
-        return await member.client.call_tool(own_name, arguments, **options)
+        return await member.client.call_tool(own_name, arguments, result_type=result_type, **options)
 
     async def prompts(self, *, refresh: bool = False) -> list[AsyncBoundPrompt]:
         """Return the prompts of every server that is ready."""

@@ -61,7 +61,7 @@ class Clients(Group[Client]):
     """
 
     def __init__(
-        self, servers: Servers = (), *, required: Iterable[str] = (), **options: Unpack[ClientOptions]
+        self, servers: Servers[Client] = (), *, required: Iterable[str] = (), **options: Unpack[ClientOptions]
     ) -> None:
         self._members = Members(Client, servers, required, cast("dict[str, Any]", options))
         self._twin = AsyncClients._over(self._members)
@@ -141,7 +141,7 @@ class Clients(Group[Client]):
         self.stop()
 
     @asynccontextmanager
-    async def lifespan(self, app: Any = None) -> AsyncIterator[None]:  # noqa: ARG002
+    async def lifespan(self, app: object = None) -> AsyncIterator[None]:  # noqa: ARG002
         """Connect while a web application runs.
 
         Example:

@@ -15,13 +15,15 @@ import msgspec
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.client.calling import Handler, Places, handler
-from dragoman.client.elicitation import Elicitation
+from dragoman.client.calling import AnsweredBy, Handler, Places, handler
+from dragoman.client.elicitation import Elicitation, ElicitationHandler
 from dragoman.client.roots import Roots
-from dragoman.client.sampling import Sampling
+from dragoman.client.sampling import Sampling, SamplingHandler
 from dragoman.errors import InvalidParams, MethodNotFound
 
 HANDLER_OPTIONS = ("on_sampling", "on_elicitation", "on_request", "capabilities", "extensions")
+RequestHandlers = Mapping[str, AnsweredBy[types.Json, object]]
+"""What answers further methods, by their names."""
 MAX_CONCURRENT = 8
 """How many requests of further methods are worked on at a time; the others wait."""
 MOST_QUOTED = 100
@@ -48,10 +50,10 @@ class Handlers:
     def __init__(
         self,
         *,
-        on_sampling: Any = None,
-        on_elicitation: Any = None,
+        on_sampling: Sampling | SamplingHandler | None = None,
+        on_elicitation: Elicitation | ElicitationHandler | None = None,
         roots: Roots | None = None,
-        on_request: Mapping[str, Any] | None = None,
+        on_request: RequestHandlers | None = None,
         capabilities: types.ClientCapabilities | Mapping[str, Any] | None = None,
         extensions: Mapping[str, types.Json] | None = None,
         server: str | None = None,
@@ -72,32 +74,32 @@ class Handlers:
             self.server = None if info is None else info.name
 
     @property
-    def on_sampling(self) -> Any:
+    def on_sampling(self) -> Sampling | SamplingHandler | None:
         """Who asks the model."""
         return self._on_sampling
 
     @on_sampling.setter
-    def on_sampling(self, given: Any) -> None:
+    def on_sampling(self, given: Sampling | SamplingHandler | None) -> None:
         self._sampling = given if given is None or isinstance(given, Sampling) else Sampling(given)
         self._on_sampling = given
 
     @property
-    def on_elicitation(self) -> Any:
+    def on_elicitation(self) -> Elicitation | ElicitationHandler | None:
         """Who asks the user."""
         return self._on_elicitation
 
     @on_elicitation.setter
-    def on_elicitation(self, given: Any) -> None:
+    def on_elicitation(self, given: Elicitation | ElicitationHandler | None) -> None:
         self._elicitation = given if given is None or isinstance(given, Elicitation) else Elicitation(given)
         self._on_elicitation = given
 
     @property
-    def on_request(self) -> Mapping[str, Any] | None:
+    def on_request(self) -> RequestHandlers | None:
         """Who answers further methods."""
         return self._on_request
 
     @on_request.setter
-    def on_request(self, given: Mapping[str, Any] | None) -> None:
+    def on_request(self, given: RequestHandlers | None) -> None:
         if given is not None and not isinstance(given, Mapping):
             raise TypeError(f"on_request must be functions by the names of methods, not {given!r}")
         self._requests = {method: handler(one, f"on_request[{method!r}]") for method, one in (given or {}).items()}

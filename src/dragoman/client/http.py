@@ -19,7 +19,7 @@ from multidict import CIMultiDict
 
 from dragoman.client.credentials import Credentials, auth_required
 from dragoman.client.link import Outgoing
-from dragoman.errors import HttpError, MethodNotFound, RpcError, SessionExpired, TransportError
+from dragoman.errors import HttpError, MethodNotFound, ResumptionRefused, RpcError, SessionExpired, TransportError
 from dragoman.protocol import headers, jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.sse import EventDecoder
@@ -35,7 +35,6 @@ from dragoman.transports.http import (
     SSE,
     Answer,
     HttpClient,
-    ResumptionRefused,
     pause,
 )
 

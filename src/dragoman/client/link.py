@@ -7,7 +7,7 @@ its request, so that `send` returns when the request is answered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn, Protocol
 
@@ -107,6 +107,13 @@ class DuplexLink:
         await self.transport.close()
 
 
+class SendsRequests(Protocol):
+    """A transport of one method, plain or async, that takes a request as a dict and returns the response as one."""
+
+    def send_request(self, request: types.Json, /) -> types.Json | Awaitable[types.Json]:
+        """Send a request, and return the response."""
+
+
 class OneMethodLink:
     """A link over an object with nothing but `send_request(request) -> response`, plain or async.
 
@@ -115,7 +122,7 @@ class OneMethodLink:
 
     is_http = False
 
-    def __init__(self, transport: Any) -> None:
+    def __init__(self, transport: SendsRequests) -> None:
         self.version: Version | None = None
         self.transport = transport
         self._receive: Receive | None = None

@@ -7,7 +7,7 @@ configuration whenever it is used.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from dragoman.client.client import AsyncClient
@@ -22,7 +22,8 @@ from dragoman.errors import AuthError, ConfigError
 from dragoman.schema.naming import matches
 
 F = TypeVar("F", bound=Face)
-Servers = Mapping[str, Target] | Iterable[Any]
+Servers = Mapping[str, Target | ServerEntry | F] | Sequence[F | ServerEntry]
+"""The servers of a group: what each is pointed at by its name, or clients."""
 BACKGROUND_SECONDS = 300.0
 """How long a server of a group may take to connect while nobody waits for it."""
 ServerStatus = Literal["new", "connecting", "ready", "lost", "failed", "needs_auth", "disabled", "stopped"]
@@ -78,7 +79,7 @@ class Members(Generic[F]):
     """
 
     def __init__(
-        self, kind: Callable[..., F], servers: Servers, required: Iterable[str], options: Mapping[str, Any]
+        self, kind: Callable[..., F], servers: Servers[F], required: Iterable[str], options: Mapping[str, Any]
     ) -> None:
         check(options)
         self._kind = kind
@@ -204,7 +205,7 @@ def _unusable(entry: ServerEntry, cause: Exception) -> ConfigError:
     return ConfigError(message, entry.file, entry.name, "type")
 
 
-def _named(servers: Servers) -> Iterator[tuple[str, Any]]:
+def _named(servers: Servers[Any]) -> Iterator[tuple[str, Any]]:
     if isinstance(servers, Mapping):
         yield from servers.items()
         return

@@ -8,13 +8,46 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from dragoman import types
 from dragoman.auth.contract import Authorization
+from dragoman.client.approval import ApprovalHandler
+from dragoman.client.connection import OnProgress
 from dragoman.client.credentials import Credentials, Headers
+from dragoman.client.elicitation import Elicitation, ElicitationHandler
+from dragoman.client.handlers import RequestHandlers
+from dragoman.client.link import SendsRequests
 from dragoman.client.notifications import LEVELS, LogMessage, Notification
 from dragoman.client.opening import Mode
+from dragoman.client.roots import RootLike
+from dragoman.client.sampling import Sampling, SamplingHandler
 from dragoman.runtime.hints import did_you_mean, refuse_unknown
+from dragoman.transports.contract import Transport
 
 if TYPE_CHECKING:
     from dragoman.runtime.network import Network
+
+
+class CallOptions(TypedDict, total=False):
+    """The options of a call of a tool."""
+
+    timeout: float | None
+    """Seconds that it may go without a sign of life; without it, as the client was told."""
+    total_timeout: float | None
+    """Seconds that it may take in all."""
+    on_progress: OnProgress | None
+    """Gets progress, total and message."""
+    progress_token: types.ProgressToken | None
+    """Names the call in notifications of progress; one is made up without it."""
+    headers: Mapping[str, str] | None
+    """Sent with this call alone, over HTTP."""
+    meta: Mapping[str, Any] | None
+    """Sent as `_meta`."""
+    raise_on_error: bool
+    """Raise a `ToolError` if the tool failed (True)."""
+    idempotent: bool | None
+    """Whether the call may be repeated after the connection broke."""
+    input_responses: Mapping[str, Any] | None
+    """The answers to what an `InputNeeded` asked for."""
+    request_state: str | None
+    """The state of that `InputNeeded`."""
 
 
 class ClientOptions(TypedDict, total=False):
@@ -34,35 +67,35 @@ class ClientOptions(TypedDict, total=False):
     """"auto" asks the server; "handshake" and "stateless" know better."""
     protocol_version: str | None
     """Speak this version alone."""
-    on_sampling: Any
+    on_sampling: Sampling | SamplingHandler | None
     """Asks the model for the server: gets a `SamplingRequest`, returns text or a result; False rejects."""
-    on_elicitation: Any
+    on_elicitation: Elicitation | ElicitationHandler | None
     """Asks the user for the server: gets an `ElicitationRequest`, returns content, `Decline()` or `Cancel()`."""
-    roots: Iterable[Any]
+    roots: Iterable[RootLike] | RootLike
     """The folders that the server may work in."""
-    on_request: Mapping[str, Any] | None
+    on_request: RequestHandlers | None
     """Answers other requests of the server: functions by method, which get the parameters and return the result."""
     capabilities: types.ClientCapabilities | Mapping[str, Any] | None
     """Declared besides what the handlers stand for; False hides one. A `ClientCapabilities` is declared as it is."""
     extensions: Mapping[str, types.Json] | None
     """Extensions that are declared: settings by id."""
-    on_approval: Any
+    on_approval: ApprovalHandler | None
     """Says before each tool call whether it may be made: gets an `Approval`."""
     approval_timeout: float | None
     """Seconds after which a call that nobody approved is denied; without end by default."""
-    on_log: Callable[[LogMessage], Any] | None
+    on_log: Callable[[LogMessage], object] | None
     """Gets each log message of the server; without it they go to the logger `dragoman.client.server`."""
     log_level: types.LoggingLevel
     """From which level on log messages are asked for ("warning"), if there is an `on_log`."""
-    on_progress: Callable[..., Any] | None
+    on_progress: OnProgress | None
     """Gets progress, total and message of every request that has no `on_progress` of its own."""
-    on_notification: Callable[[Notification], Any] | None
+    on_notification: Callable[[Notification], object] | None
     """Gets every notification of the server."""
-    on_list_changed: Callable[[str], Any] | None
+    on_list_changed: Callable[[str], object] | None
     """Gets "tools", "prompts", "resources" or "resource_templates"."""
-    on_resource_updated: Callable[[str], Any] | None
+    on_resource_updated: Callable[[str], object] | None
     """Gets the URI of each resource that was subscribed to and changed."""
-    on_reconnect: Callable[[], Any] | None
+    on_reconnect: Callable[[], object] | None
     """Called after a connection that was lost was made again."""
     strict: bool
     """Raise where structured content does not fit its schema, instead of warning."""
@@ -74,7 +107,7 @@ class ClientOptions(TypedDict, total=False):
     """How the client introduces itself."""
     version: str | None
     """Which version of itself it names."""
-    transport: Any
+    transport: str | Transport | SendsRequests | None
     """A transport, or the name of one."""
     network: Network | None
     """Proxies, certificates, a session of your own."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Raw, Struct, structs
 
 from dragoman import types
 from dragoman.errors import ToolError, TransportError, ValidationError
@@ -14,6 +14,14 @@ from dragoman.types import Dropped, decode
 from dragoman.types.decoding import decoders
 
 R = TypeVar("R", bound=types.Result)
+T = TypeVar("T")
+if TYPE_CHECKING:
+    # The default lets `CallResult` and a call without `result_type` stand for one of any type.
+    import typing_extensions
+
+    Structured = typing_extensions.TypeVar("Structured", default=Any)
+else:
+    Structured = TypeVar("Structured")
 _logger = logging.getLogger("dragoman.client")
 COMPLETE, INPUT_REQUIRED = "complete", "input_required"
 
@@ -77,7 +85,7 @@ def _input_required(raw: Raw) -> types.InputRequiredResult | None:
     return needed if needed.result_type == INPUT_REQUIRED else None
 
 
-class CallResult(Struct, frozen=True):
+class CallResult(Struct, Generic[Structured], frozen=True):
     """What a tool gave back.
 
     Example:
@@ -86,19 +94,35 @@ class CallResult(Struct, frozen=True):
     """
 
     content: list[types.ContentBlock]
-    structured: Any = None
-    """The structured content; None if there is none."""
+    structured: Structured = None  # type: ignore[assignment]  # a call with a `result_type` has structured content
+    """The structured content, of the call's `result_type` if there is one; None if there is none."""
     is_error: bool = False
     meta: types.Json | None = None
     has_structured: bool = False
 
-    @classmethod
-    def of(cls, result: types.CallToolResult) -> CallResult:
+    @staticmethod
+    def of(result: types.CallToolResult) -> CallResult[Any]:
         """Return the result of a call."""
         structured = result.structured_content
         if structured is UNSET:
-            return cls(result.content, None, bool(result.is_error), result.meta)
-        return cls(result.content, structured, bool(result.is_error), result.meta, has_structured=True)
+            return CallResult(result.content, None, bool(result.is_error), result.meta)
+        return CallResult(result.content, structured, bool(result.is_error), result.meta, has_structured=True)
+
+    def of_type(self, kind: type[T]) -> CallResult[T]:
+        """Return the result with its structured content as a type has it; a failure is returned as it is.
+
+        Raises:
+            ValidationError: there is no structured content, or it does not fit the type.
+        """
+        result: CallResult[Any] = self
+        if self.is_error:
+            return result
+        if not self.has_structured:
+            raise ValidationError(f"The result has no structured content, which should be a {_name(kind)}")
+        try:
+            return structs.replace(result, structured=_converted(self.structured, kind))
+        except ValueError as error:
+            raise ValidationError(f"The structured content is no {_name(kind)}: {error}") from error
 
     @property
     def text(self) -> str:
@@ -123,3 +147,13 @@ class CallResult(Struct, frozen=True):
 
     def __str__(self) -> str:
         return self.text
+
+
+def _converted(value: Any, kind: type[T]) -> T:
+    validate = getattr(kind, "model_validate", None)
+    made: T = msgspec.convert(value, kind) if validate is None else validate(value)
+    return made
+
+
+def _name(kind: Any) -> str:
+    return str(getattr(kind, "__name__", kind))

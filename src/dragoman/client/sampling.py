@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64decode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from dragoman import types
-from dragoman.client.calling import LOGGER, Place, Places, handler
-from dragoman.errors import DragomanError, InternalError, InvalidParams, RpcError, ValidationError
+from dragoman.client.calling import LOGGER, AnsweredBy, Place, Places, handler, name_of
+from dragoman.errors import InternalError, InvalidParams, Rejected, RpcError, ValidationError
 from dragoman.protocol import jsonrpc
 from dragoman.schema.naming import matches
 
@@ -28,17 +28,6 @@ _MEDIA = frozenset(
     {"image/png", "image/jpeg", "image/gif", "image/webp", "audio/wav", "audio/x-wav", "audio/wave", "audio/mpeg"}
 )
 """Types of media that a model is shown as they are, or not at all."""
-
-
-class Rejected(DragomanError):
-    """Raise it in a sampling handler to refuse the request; the server is told the message.
-
-    Example:
-        raise Rejected("Not while I am in a meeting")
-    """
-
-    def __init__(self, message: str = REJECTED) -> None:
-        super().__init__(message)
 
 
 class SamplingRequest(Struct, kw_only=True):
@@ -87,6 +76,16 @@ class SamplingRequest(Struct, kw_only=True):
         return [hint.name for hint in hints or () if hint.name]
 
 
+Part = str | types.SamplingMessageContentBlock | types.Json
+Said = Part | types.CreateMessageResult | Sequence[Part] | Literal[False]
+SamplingHandler = AnsweredBy[SamplingRequest, Said]
+"""Asks the model for a server: returns the text of the answer, a result, or content blocks; False rejects."""
+Guard = AnsweredBy[SamplingRequest, bool]
+"""Tells whether a model may be asked."""
+PreferredModel = str | AnsweredBy[types.ModelPreferences, str]
+"""The name of a model, or what chooses one by the server's preferences."""
+
+
 class _Guarded(SamplingRequest, kw_only=True):
     """A request as a guard sees it: no text that the model is told is left out."""
 
@@ -97,10 +96,9 @@ class _Guarded(SamplingRequest, kw_only=True):
 
 
 class SamplerOptions(TypedDict, total=False):
-    """The options of a `Sampling` whose requests a chat answers; `preferred_model` may be a model too."""
+    """The options of a `Sampling` whose requests a chat answers."""
 
-    guard: Any
-    preferred_model: Any
+    guard: Guard | None
     allow_models: str | Iterable[str] | None
     tools: bool
     timeout: float | None
@@ -131,10 +129,10 @@ class Sampling:
 
     def __init__(
         self,
-        complete: Any,
+        complete: SamplingHandler,
         *,
-        guard: Any = None,
-        preferred_model: Any = None,
+        guard: Guard | None = None,
+        preferred_model: PreferredModel | None = None,
         allow_models: str | Iterable[str] | None = None,
         tools: bool = False,
         context: bool = False,
@@ -145,13 +143,16 @@ class Sampling:
         self._complete = handler(complete, "on_sampling")
         self._guard = None if guard is None else handler(guard, "guard")
         is_named = preferred_model is None or isinstance(preferred_model, str)
-        self._model_name: str | None = preferred_model if is_named else None
+        self._model_name = preferred_model if isinstance(preferred_model, str) else None
         self._model_for = None if is_named else handler(preferred_model, "preferred_model")
         given = [allow_models] if isinstance(allow_models, str) else allow_models
         self._allowed = None if given is None else list(given)
         self.tools = tools
         self.context = context
         self.timeout = timeout
+
+    def __repr__(self) -> str:
+        return f"<Sampling by {name_of(self._complete)}{' with tools' if self.tools else ''}>"
 
     def capability(self) -> types.SamplingCapability:
         """Return what is declared to servers."""

@@ -10,19 +10,35 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from dragoman.client.credentials import Credentials, Headers, auth_required
-from dragoman.client.link import DuplexLink, Link, OneMethodLink
+from dragoman.client.link import DuplexLink, Link, OneMethodLink, SendsRequests
 from dragoman.client.opening import Way
 from dragoman.errors import ConnectError
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
+from dragoman.transports.contract import Transport
+from dragoman.transports.memory import Connection
 
-Target = str | Path | Sequence[str] | Mapping[str, Any] | Any
+
+class Connects(Protocol):
+    """A server of this process."""
+
+    def connect(self, send: Callable[[bytes], None], /) -> Connection:
+        """Serve one connection."""
+
+    def handle_json(self, body: bytes, /) -> bytes | None:
+        """Answer one message."""
+
+
+Target = str | PathLike[str] | Sequence[str] | Mapping[str, Any] | Connects | Transport | SendsRequests
+"""What a client is pointed at: a URL, a command line, its words, a script, an entry of a configuration file, a server
+of this process, or a transport."""
 
 _INTERPRETERS = {".py": sys.executable, ".js": "node", ".mjs": "node", ".cjs": "node"}
 _registered: dict[str, Callable[..., Any]] = {}
@@ -31,7 +47,7 @@ _NAMES = (*_HTTP_NAMES, "sse", "stdio")
 _KIND_KEYS = ("transport", "type", "transport_type")
 
 
-def register_transport(name: str, transport: Callable[..., Any]) -> None:
+def register_transport(name: str, transport: Callable[..., Transport | SendsRequests]) -> None:
     """Let `Client(target, transport=name)` and configuration files use a transport of your own.
 
     Example:

@@ -1,6 +1,7 @@
 """Packages whose names are imported when they are first used.
 
-Type checkers read the names from imports under `TYPE_CHECKING`. A module-level `__getattr__` would make them accept any
+Every package with public names uses this one mechanism, so that a server does not load what only clients need. Type
+checkers read the names from imports under `TYPE_CHECKING`. A module-level `__getattr__` would make them accept any
 name, so a package sets what `lazy` returns only where they do not look.
 """
 
@@ -15,15 +16,17 @@ def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object
     """Return `__getattr__`, `__dir__` and `__all__` of a package; `homes` has the names of each module below it.
 
     Example:
-        __getattr__, __dir__, __all__ = lazy(__name__, {"contract": "Bus EventLog State Store"})
+        __getattr__, __dir__, __all__ = lazy(__name__, {"contract": "Bus Store", ".runtime.network": "Network"})
+
+    A module that begins with a dot is below the package above, as in a relative import.
     """
-    home_of = {name: f"{package}.{home}" for home, names in homes.items() for name in names.split()}
+    home_of = {name: f".{home}" for home, names in homes.items() for name in names.split()}
     namespace = vars(sys.modules[package])
 
     def get(name: str) -> object:
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = namespace[name] = getattr(import_module(home_of[name]), name)
+        found = namespace[name] = getattr(import_module(home_of[name], package), name)
         return found
 
     return get, lambda: sorted({*namespace, *home_of}), sorted(home_of)

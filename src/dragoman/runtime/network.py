@@ -49,6 +49,11 @@ class Network(Struct, kw_only=True):
     session_factory: SessionFactory | None = None
     """Makes a session for each connection, on the loop that uses it. The client closes it."""
 
+    def __repr__(self) -> str:
+        # Only which are given: the address of a proxy may hold a password.
+        given = [name for name in ("proxy", "ssl", "session", "session_factory") if getattr(self, name) is not None]
+        return f"<Network with {', '.join(given) or 'nothing of its own'}>"
+
     def __post_init__(self) -> None:
         if self.session is not None and self.session_factory is not None:
             raise ValueError("Give Network a session or a session_factory, not both")

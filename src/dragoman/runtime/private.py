@@ -13,13 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dragoman.errors import NotPrivate
+
 TOUCHED_BY_OTHERS = 0o077
 WRITTEN_BY_OTHERS = 0o022
 _NO_LINKS_NO_WAITING = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-
-
-class NotPrivate(PermissionError):
-    """A folder or a file may be touched by somebody else."""
 
 
 def private_folder(path: Path, forbidden: int = TOUCHED_BY_OTHERS) -> Path:

@@ -137,7 +137,7 @@ class InputSchema(_Schema):
         if document.get("type") != "object":
             raise DefinitionError('The root of an input schema must be an object: add "type": "object"')
 
-    def validate(self, value: Any) -> None:
+    def validate(self, value: object) -> None:
         """Compare arguments with the schema.
 
         Raises:
@@ -145,7 +145,7 @@ class InputSchema(_Schema):
         """
         refuse(violations(self._validator, value))
 
-    def missing(self, value: Any) -> list[str]:
+    def missing(self, value: object) -> list[str]:
         """Return the names of the required arguments that are not there."""
         given = value if isinstance(value, dict) else {}
         return [name for name in self.document.get("required", ()) if name not in given]
@@ -170,14 +170,14 @@ class OutputSchema(_Schema):
         if document.keys() & _OF_OBJECTS and not document.keys() & _ROOTS:
             super().__init__({"type": "object", **document})
 
-    def misfit(self, value: Any) -> ValidationError | None:
+    def misfit(self, value: object) -> ValidationError | None:
         """Return how plain JSON values do not fit, without the values themselves, or None if they fit."""
         if self._validator.is_valid(value):
             return None
         [found, *_] = violations(_author_compiled(self.document, MASK), value, 1)
         return ValidationError(f"{found.path}: {found.message}", found.path)
 
-    def validate_result(self, value: Any) -> None:
+    def validate_result(self, value: object) -> None:
         """Compare a result, as plain JSON values, with the schema.
 
         Raises:

@@ -29,6 +29,7 @@ from dragoman.errors import (
 from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import encode
 from dragoman.runtime.callables import invoke
+from dragoman.schema.python.annotations import Codec
 from dragoman.server.call import Call
 from dragoman.server.questions import (
     Capability,
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from dragoman.protocol.rounds import Rounds
 
 TIMEOUT = 600.0
+_JSON = frozenset({dict, list, str, int, float, bool, type(None)})
+"""The types that come back from JSON as they were."""
 Answers = Mapping[str, Any]
 
 
@@ -184,23 +187,38 @@ class Asking:
             self._stopping = True
             task.cancel()
 
-    async def step(self, name: str, run: Callable[[], Any]) -> Any:
+    async def step(self, name: str, run: Callable[[], Any], kind: type[Any] | None = None) -> Any:
         """Run something once for the whole request, however often the handler runs."""
         raw = self.recorded_step(name)
         if raw is None:
-            raw = self.record_step(name, await invoke(run, in_place=True))
-        return msgspec.json.decode(raw)
+            raw = self.record_step(name, await invoke(run, in_place=True), kind)
+        return self.step_value(raw, kind)
 
     def recorded_step(self, name: str) -> Raw | None:
         """Return what a step gave in an earlier run."""
         return self.rounds.step(name) if self._stateless else self._steps.get(name)
 
-    def record_step(self, name: str, value: Any) -> Raw:
+    def step_value(self, raw: Raw, kind: type[Any] | None) -> Any:
+        """Return what a step gave, of its type.
+
+        Raises:
+            ValidationError: it does not fit the type.
+        """
+        value = msgspec.json.decode(raw)
+        return value if kind is None else Codec(kind, "The result_type of a step").convert(value)
+
+    def record_step(self, name: str, value: Any, kind: type[Any] | None = None) -> Raw:
         """Keep what a step gave.
 
         Raises:
             ValidationError: it cannot be JSON.
+            TypeError: it would come back as something else, because nobody says of which type it is.
         """
+        if kind is None and type(value) not in _JSON:
+            raise TypeError(
+                f"The step {name!r} gave a {type(value).__name__}, which JSON does not have: say which type it is read"
+                f" back as, step({name!r}, ..., result_type={type(value).__name__})"
+            )
         raw = Raw(encode(value))
         if self._stateless:
             self.rounds.record(name, raw)

@@ -15,7 +15,7 @@ from dragoman.server.results import wire_object
 
 MOST_VALUES = 100
 
-Completer = TypeVar("Completer", bound=Callable[..., Any])
+Completer = TypeVar("Completer", bound=Callable[..., object])
 
 
 class Completers:

@@ -7,7 +7,7 @@ through `asking`, which makes it the same in both eras.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
@@ -44,6 +44,9 @@ class RequestFacts:
 
     def __init__(self, call: Call) -> None:
         self._call = call
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._call.request.method.name}, request {self.request_id!r}>"
 
     @property
     def request_id(self) -> types.RequestId:
@@ -102,7 +105,7 @@ class RequestFacts:
         """Why the client gave the request up, if it did and said so."""
         return self._call.cancel_reason
 
-    def on_cancel(self, callback: Callable[[], Any]) -> Callable[[], None]:
+    def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call a function when the client gives the request up, and at once if it already did.
 
         Example:
@@ -163,7 +166,7 @@ class RequestFacts:
         call.channel.notify("notifications/progress", trim(params, call.request.caller.version))
         return True
 
-    def _tell_log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> bool:
+    def _tell_log(self, level: types.LoggingLevel, data: object, logger: str | None) -> bool:
         call, caller = self._call, self._call.request.caller
         threshold = caller.log_level if caller.version.stateless else call.session.log_level
         if call.ended or call.cancelled or not is_wanted(call.server, level, threshold):
@@ -200,7 +203,7 @@ class Context(RequestFacts):
         if self._tell_progress(progress, total, message):
             await self._room()
 
-    async def log(self, level: types.LoggingLevel, data: Any, logger: str | None = None) -> None:
+    async def log(self, level: types.LoggingLevel, data: object, logger: str | None = None) -> None:
         """Send a log message to the client of this request, if it wants messages of that level.
 
         Raises:
@@ -210,35 +213,35 @@ class Context(RequestFacts):
         if self._tell_log(level, data, logger):
             await self._room()
 
-    async def debug(self, data: Any, logger: str | None = None) -> None:
+    async def debug(self, data: object, logger: str | None = None) -> None:
         """Log at level debug."""
         await self.log("debug", data, logger)
 
-    async def info(self, data: Any, logger: str | None = None) -> None:
+    async def info(self, data: object, logger: str | None = None) -> None:
         """Log at level info."""
         await self.log("info", data, logger)
 
-    async def notice(self, data: Any, logger: str | None = None) -> None:
+    async def notice(self, data: object, logger: str | None = None) -> None:
         """Log at level notice."""
         await self.log("notice", data, logger)
 
-    async def warning(self, data: Any, logger: str | None = None) -> None:
+    async def warning(self, data: object, logger: str | None = None) -> None:
         """Log at level warning."""
         await self.log("warning", data, logger)
 
-    async def error(self, data: Any, logger: str | None = None) -> None:
+    async def error(self, data: object, logger: str | None = None) -> None:
         """Log at level error."""
         await self.log("error", data, logger)
 
-    async def critical(self, data: Any, logger: str | None = None) -> None:
+    async def critical(self, data: object, logger: str | None = None) -> None:
         """Log at level critical."""
         await self.log("critical", data, logger)
 
-    async def alert(self, data: Any, logger: str | None = None) -> None:
+    async def alert(self, data: object, logger: str | None = None) -> None:
         """Log at level alert."""
         await self.log("alert", data, logger)
 
-    async def emergency(self, data: Any, logger: str | None = None) -> None:
+    async def emergency(self, data: object, logger: str | None = None) -> None:
         """Log at level emergency."""
         await self.log("emergency", data, logger)
 
@@ -287,6 +290,11 @@ class Context(RequestFacts):
     ) -> ElicitResult[dict[str, Any]]: ...
     async def elicit(self, message: str, schema: Any, *, key: str | None = None, timeout: float = TIMEOUT) -> Any:
         """Ask the user to fill in a form: a dataclass, TypedDict, Struct, pydantic model, or a flat JSON Schema.
+
+        Example:
+            name = await ctx.elicit("What is your name?", str)
+
+        The type of a single field, such as `str`, `int`, `bool` or an Enum, asks for that alone.
 
         In the stateless era the handler runs again from its start when the answer is there; `step` keeps what must
         happen once. `key` names the question where its order may change from run to run.
@@ -360,12 +368,25 @@ class Context(RequestFacts):
         answers = await self._asking.ask(asked, timeout=timeout, parks=self._parks)
         return dict(zip(questions, answers, strict=True))
 
-    async def step(self, name: str, run: Callable[[], Any]) -> Any:
-        """Do something once for the whole request, however often the handler runs, and return what it gave as JSON.
+    @overload
+    async def step(self, name: str, run: Callable[[], Awaitable[T]], *, result_type: type[T] | None = None) -> T: ...
+    @overload
+    async def step(self, name: str, run: Callable[[], T], *, result_type: type[T] | None = None) -> T: ...
+    async def step(self, name: str, run: Callable[[], Any], *, result_type: type[Any] | None = None) -> Any:
+        """Do something once for the whole request, however often the handler runs, and return what it gave.
 
-        In the stateless era the value travels through the client, signed but readable: record a handle, not a secret.
+        Example:
+            booking = await ctx.step("book", lambda: book(city), result_type=Booking)
+
+        The value is recorded as JSON. A value of a type of your own, such as a dataclass, is read back by
+        `result_type`. In the stateless era the value travels through the client, signed but readable: record a handle,
+        not a secret.
+
+        Raises:
+            ValidationError: the value cannot be JSON, or does not fit `result_type`.
+            TypeError: JSON has no such type, and there is no `result_type`.
         """
-        return await self._asking.step(name, run)
+        return await self._asking.step(name, run, result_type)
 
     async def _room(self) -> None:
         if self._waits:
@@ -407,11 +428,14 @@ class BlockingContext(RequestFacts):
     list_roots = blocking(Context.list_roots)
     ask = blocking(Context.ask)
 
-    def step(self, name: str, run: Callable[[], Any]) -> Any:
+    def step(self, name: str, run: Callable[[], T], *, result_type: type[T] | None = None) -> T:
         """Do something once for the whole request, as `Context.step` does; it runs in this thread."""
         asking = self._asking
         raw = asking.recorded_step(name)
-        return msgspec.json.decode(asking.record_step(name, run()) if raw is None else raw)
+        if raw is None:
+            raw = asking.record_step(name, run(), result_type)
+        value: T = asking.step_value(raw, result_type)
+        return value
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         context = Context(self._call)

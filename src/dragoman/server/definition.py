@@ -157,7 +157,7 @@ class Definition(Generic[Parameters, Returned]):
     def _refusal(self, call: Call, rejected: ArgumentsRejected) -> RpcError:  # noqa: ARG002
         return rejected.refusal()
 
-    def result(self, call: Call, value: Any) -> Any:  # noqa: ARG002
+    def result(self, call: Call, value: object) -> object:  # noqa: ARG002
         """Return what the function gave as a result, which is not sealed; a subclass says how."""
         return value
 
@@ -176,7 +176,17 @@ def _name_of(function: Any) -> str:
 Defined = TypeVar("Defined")
 
 
-def decorated(make: Callable[..., Defined], given: Callable[..., Any] | str | None, options: dict[str, Any]) -> Any:
+def options_among(names: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
+    """Return the options of a kind that a decorator has among its local names.
+
+    A decorator has each option as a parameter, so that `help` lists them; this passes them on without a second list.
+    """
+    return {option: names[option] for option in kind.__annotations__}
+
+
+def decorated(
+    make: Callable[..., Defined], given: Callable[P, R] | str | None, options: dict[str, Any]
+) -> Defined | Callable[[Callable[P, R]], Defined]:
     """Return what a decorator gives: a definition of a function, or a decorator; a string names what it defines.
 
     Raises:

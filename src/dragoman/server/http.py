@@ -26,6 +26,7 @@ from dragoman.errors import (
     InvalidRequest,
     ParseError,
     RpcError,
+    TooLarge,
     UnsupportedVersion,
 )
 from dragoman.protocol import eras, headers, jsonrpc, sse
@@ -62,7 +63,6 @@ from dragoman.transports.exchange import (
     JSON_HEADERS,
     Exchange,
     Gone,
-    TooLarge,
     TooSlow,
 )
 

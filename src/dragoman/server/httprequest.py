@@ -47,6 +47,10 @@ class HttpRequest(Struct, frozen=True, eq=False):
     scope: Mapping[str, Any]
     """The ASGI scope, in which middleware leaves what it found out: `scope["user"]`, `scope["session"]`."""
 
+    def __repr__(self) -> str:
+        # Neither headers nor scope: both hold credentials.
+        return f"<HttpRequest {self.method} {self.path}>"
+
     @staticmethod
     def of(scope: Mapping[str, Any]) -> HttpRequest:
         """Return the request of an ASGI scope."""

@@ -23,10 +23,10 @@ from dragoman.schema.compile import OutputSchema
 from dragoman.schema.python.annotations import Codec, Unresolved
 from dragoman.schema.python.shapes import encode_hook, union_of
 from dragoman.server.questions import InputRequired
-from dragoman.server.results import Audio, Image, ToolResult, content_blocks, holds_content, is_block, is_content
+from dragoman.server.results import Audio, File, Image, ToolResult, content_blocks, holds_content, is_block, is_content
 from dragoman.types.content import Block
 
-_CONTENT = (Image, Audio, Block, types.ResourceContents, types.UnknownContent)
+_CONTENT = (Image, Audio, File, Block, types.ResourceContents, types.UnknownContent)
 _FULL = (ToolResult, types.Result, InputRequired)
 _SEQUENCES = (list, tuple, Sequence)
 _PLAIN = frozenset((str, int, float, bool, dict))

@@ -36,7 +36,7 @@ def asgi(
     """Return an ASGI application that serves each request by the server that `factory` returns for it.
 
     Example:
-        app = dragoman.asgi(lambda request: Server("mine", tools=tools_of(request.scope["user"])))
+        app = asgi(lambda request: Server("mine", tools=tools_of(request.scope["user"])))
 
     A plain function is called in a thread, an asynchronous one in the loop. Sessions are not kept, as with
     `server.asgi(stateless=True)`. What the function raises is reported, and answered with status 500.

@@ -14,7 +14,16 @@ from dragoman.schema.python.shapes import Problem
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.call import Call
 from dragoman.server.completion import Completable, Completers
-from dragoman.server.definition import Definition, DefinitionOptions, P, Parameters, R, Returned, decorated
+from dragoman.server.definition import (
+    Definition,
+    DefinitionOptions,
+    P,
+    Parameters,
+    R,
+    Returned,
+    decorated,
+    options_among,
+)
 from dragoman.server.questions import InputRequired
 from dragoman.server.results import prompt_result, wire_objects
 
@@ -74,7 +83,7 @@ class Prompt(Completable, Definition[Parameters, Returned]):
         self._refuse_missing(call.arguments)
         return super().begin(call)
 
-    def result(self, call: Call, value: Any) -> Any:  # noqa: ARG002
+    def result(self, call: Call, value: object) -> object:  # noqa: ARG002
         """Return what the function said as a result, or as the questions that it asks."""
         return value if isinstance(value, InputRequired) else prompt_result(value, self.description)
 
@@ -104,7 +113,18 @@ def prompt(function: Callable[P, R], /) -> Prompt[P, R]: ...
 def prompt(
     given_name: str | None = None, /, **options: Unpack[PromptOptions]
 ) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
-def prompt(function: Callable[..., Any] | str | None = None, /, **options: Any) -> Any:
+def prompt(
+    given: Callable[P, R] | str | None = None,
+    /,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    arguments: Iterable[types.PromptArgument | types.Json] | None = None,
+    meta: types.Json | None = None,
+    icons: Iterable[types.Icon | types.Json] = (),
+    inline: bool = False,
+) -> Prompt[P, R] | Callable[[Callable[P, R]], Prompt[P, R]]:
     """Make a prompt of a function, for any server.
 
     Example:
@@ -115,4 +135,4 @@ def prompt(function: Callable[..., Any] | str | None = None, /, **options: Any) 
     Raises:
         DefinitionError: the function cannot be a prompt; the message says why.
     """
-    return decorated(Prompt.define, function, options)
+    return decorated(Prompt[P, R].define, given, options_among(locals(), PromptOptions))

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, Unpack, cast
 
 from msgspec import MsgspecError, Raw, Struct, convert, to_builtins
 
 from dragoman import types
-from dragoman.errors import DefinitionError, InvalidParams, UrlElicitationRequired, ValidationError
+from dragoman.errors import DefinitionError, InvalidParams, NotAccepted, UrlElicitationRequired, ValidationError
 from dragoman.schema.forms import filled_in, form_schema
 from dragoman.schema.python.annotations import Codec
 from dragoman.server.results import wire_object
@@ -25,40 +25,81 @@ Capability = tuple[str, ...]
 Messages = str | types.SamplingMessage | types.Json | Iterable[types.SamplingMessage | types.Json]
 
 
-class ElicitResult(Struct, Generic[T], frozen=True):
-    """What the user did with a question: `action` is accept, decline or cancel; `content` is there when accepted."""
+class ElicitResult(Generic[T]):
+    """What the user did with a question.
 
-    action: Literal["accept", "decline", "cancel"]
-    content: T | None = None
+    Example:
+        answer = await ctx.elicit("How long?", Stay)
+        if answer.accepted:
+            book(answer.content.nights)
+
+    `content` is what was filled in; it raises `NotAccepted` if the user declined or cancelled.
+    """
+
+    __slots__ = ("_content", "action")
+
+    def __init__(self, action: Literal["accept", "decline", "cancel"], content: T | None = None) -> None:
+        self.action: Literal["accept", "decline", "cancel"] = action
+        self._content = content
 
     @property
     def accepted(self) -> bool:
         """Whether the user accepted."""
         return self.action == "accept"
 
+    @property
+    def content(self) -> T:
+        """What the user filled in.
 
-class Elicit:
+        Raises:
+            NotAccepted: the user declined or cancelled. A tool that does not catch it tells the model so.
+        """
+        if self.action != "accept":
+            raise NotAccepted(self.action)
+        return cast("T", self._content)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ElicitResult) and (self.action, self._content) == (other.action, other._content)
+
+    __hash__ = None  # type: ignore[assignment]  # what was filled in may be a dict
+
+    def __repr__(self) -> str:
+        return f"ElicitResult(action={self.action!r}, content={self._content!r})"
+
+
+class Elicit(Generic[T]):
     """A form for the user: a message, and the schema of what to fill in.
 
     Example:
         Elicit("Which units?", Units)
 
-    `schema` is a dataclass, TypedDict, Struct, pydantic model or a JSON Schema, flat and of simple fields.
+    `schema` is a dataclass, TypedDict, Struct, pydantic model or a JSON Schema, flat and of simple fields; or the type
+    of a single field, such as `str`, `int`, `bool` or an Enum, which is asked for as `value`.
 
     Raises:
         DefinitionError: a field is nothing that a form can have.
     """
 
-    def __init__(self, message: str, schema: Any) -> None:
+    def __init__(self, message: str, schema: type[T] | Mapping[str, Any]) -> None:
         self._message = message
         if isinstance(schema, Mapping):
             form_schema(schema)
             self._schema = dict(schema)
             self._read: Callable[[types.Json], Any] = _reader(self._schema)
-        else:
-            codec = Codec(schema, "The schema of a form")
+            return
+        codec = Codec(schema, "The schema of a form")
+        if codec.schema.get("type") == "object":
             self._schema = form_schema(codec.schema, schema)
             self._read = codec.convert
+        else:
+            # One field: the protocol has only forms, which are objects.
+            form = TypedDict("form", {"value": schema})  # type: ignore[valid-type]  # noqa: UP013
+            whole = Codec(form, "The schema of a form")
+            self._schema = form_schema(whole.schema, form)
+            self._read = lambda content: whole.convert(content)["value"]
+
+    def __repr__(self) -> str:
+        return f"<Elicit {self._message!r}: {', '.join(self._schema['properties'])}>"
 
     capabilities: Sequence[Capability] = (("elicitation", "form"),)
     method = "elicitation/create"
@@ -67,7 +108,7 @@ class Elicit:
         """Return the question as it is asked."""
         return types.ElicitRequest(types.ElicitRequestParams(self._message, mode="form", requested_schema=self._schema))
 
-    def read(self, raw: Raw) -> ElicitResult[Any]:
+    def read(self, raw: Raw) -> ElicitResult[T]:
         """Return what the answer means."""
         result = _decode(raw, types.ElicitResult)
         if result.action != "accept":
@@ -89,6 +130,10 @@ class ElicitUrl:
         self.elicitation_id = elicitation_id or url
         self._params = types.ElicitRequestParams(message, mode="url", url=url, elicitation_id=self.elicitation_id)
 
+    def __repr__(self) -> str:
+        # Not the URL, which may let in whoever has it.
+        return f"<ElicitUrl {self._params.message!r}>"
+
     capabilities: Sequence[Capability] = (("elicitation", "url"),)
     method = "elicitation/create"
 
@@ -99,6 +144,18 @@ class ElicitUrl:
     def read(self, raw: Raw) -> ElicitResult[None]:
         """Return what the answer means: accepting is consent to visit, not the end of the visit."""
         return ElicitResult(_decode(raw, types.ElicitResult).action)
+
+
+class Defined(Protocol):
+    """A tool with its definition: one of the author's, or one that a client found."""
+
+    @property
+    def definition(self) -> types.Tool:
+        """What is listed."""
+
+
+Offered = types.Tool | Defined | types.Json
+"""A tool that the client's model may use: a definition, a plain dict of one, or what has one."""
 
 
 class SampleOptions(TypedDict, total=False):
@@ -118,7 +175,7 @@ class SampleOptions(TypedDict, total=False):
     """Texts at which the answer ends."""
     metadata: types.Json | None
     """What the provider of the model is told besides."""
-    tools: Iterable[Any] | None
+    tools: Iterable[Offered] | None
     """The tools that the model may use, as definitions or as `Tool` objects."""
     tool_choice: types.ToolChoice | types.Json | None
     """Whether the model may use tools, must, or must not."""
@@ -146,6 +203,9 @@ class Sample:
         needs_tools = self._params.tools is not None or self._params.tool_choice is not None
         self.capabilities: Sequence[Capability] = (("sampling", "tools"),) if needs_tools else (("sampling",),)
 
+    def __repr__(self) -> str:
+        return f"<Sample: {len(self._params.messages)} messages, at most {self._params.max_tokens} tokens>"
+
     method = "sampling/createMessage"
 
     def request(self) -> types.InputRequest:
@@ -168,6 +228,9 @@ _LISTS: dict[str, Callable[[Any], Any]] = {"tools": _offered, "stop_sequences": 
 class ListRoots:
     """A question for the client's roots."""
 
+    def __repr__(self) -> str:
+        return "ListRoots()"
+
     capabilities: Sequence[Capability] = (("roots",),)
     method = "roots/list"
 
@@ -180,7 +243,7 @@ class ListRoots:
         return _decode(raw, types.ListRootsResult).roots
 
 
-Question = Elicit | ElicitUrl | Sample | ListRoots
+Question = Elicit[Any] | ElicitUrl | Sample | ListRoots
 
 
 class RunEnded(BaseException):
@@ -198,11 +261,15 @@ class InputRequired:
         DefinitionError: it has neither questions nor a state, so that nothing would change from run to run.
     """
 
-    def __init__(self, questions: Mapping[str, Question] | None = None, state: Any = None) -> None:
+    def __init__(self, questions: Mapping[str, Question] | None = None, state: object = None) -> None:
         if not questions and state is None:
             raise DefinitionError('InputRequired needs questions, such as {"city": Elicit(...)}, or a state')
         self.questions = dict(questions or {})
         self.state = state
+
+    def __repr__(self) -> str:
+        # Not the state, which may hold what is not for the log.
+        return f"InputRequired({self.questions!r})"
 
     @property
     def capabilities(self) -> list[Capability]:

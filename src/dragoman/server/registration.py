@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, Unpack, overload
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar, Unpack, cast, overload
 
+from dragoman import types
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, MethodAlreadyDefined
 from dragoman.protocol.methods import METHODS
+from dragoman.schema.compile import InputSchema, OutputSchema
 from dragoman.server.binding import Hook
-from dragoman.server.definition import P, R, decorated
+from dragoman.server.definition import P, R, decorated, options_among
 from dragoman.server.dispatch.handlers import HANDLERS, CustomMethod
 from dragoman.server.instrument import Middleware
 from dragoman.server.prompts import Prompt, PromptOptions
-from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, Registry
+from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, Definitions, Registry
 from dragoman.server.resources import Resource, ResourceOptions, ResourceTemplate, resource
 from dragoman.server.tools import Tool, ToolOptions
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., object])
+OwnTool = TypeVar("OwnTool", bound=Tool[..., Any])
+OwnPrompt = TypeVar("OwnPrompt", bound=Prompt[..., Any])
+OwnResource = TypeVar("OwnResource", bound=Resource[..., Any] | ResourceTemplate[..., Any])
 
 
 class Registration:
@@ -41,7 +46,23 @@ class Registration:
     def tool(
         self, given_name: str | None = None, /, **options: Unpack[ToolOptions]
     ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-    def tool(self, function: Callable[..., Any] | str | None = None, /, **options: Any) -> Any:
+    def tool(
+        self,
+        given: Callable[P, R] | str | None = None,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        input_schema: InputSchema | types.Json | None = None,
+        output_schema: OutputSchema | types.Json | None = None,
+        annotations: types.ToolAnnotations | types.Json | None = None,
+        meta: types.Json | None = None,
+        icons: Iterable[types.Icon | types.Json] = (),
+        inline: bool = False,
+        scopes: Sequence[str] = (),
+        wrap_result: bool = True,
+    ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
         """Register a function as a tool.
 
         Example:
@@ -54,7 +75,10 @@ class Registration:
             DefinitionError: the function cannot be a tool; the message says why.
             ToolNotUnique: there is a tool of that name.
         """
-        return decorated(lambda function, **options: self.add_tool(Tool.define(function, **options)), function, options)
+        return decorated(self._define_tool, given, options_among(locals(), ToolOptions))
+
+    def _define_tool(self, function: Callable[P, R], **options: Any) -> Tool[P, R]:
+        return self.add_tool(Tool.define(function, **options))
 
     @overload
     def prompt(self, function: Callable[P, R], /) -> Prompt[P, R]: ...
@@ -62,7 +86,19 @@ class Registration:
     def prompt(
         self, given_name: str | None = None, /, **options: Unpack[PromptOptions]
     ) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
-    def prompt(self, function: Callable[..., Any] | str | None = None, /, **options: Any) -> Any:
+    def prompt(
+        self,
+        given: Callable[P, R] | str | None = None,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        arguments: Iterable[types.PromptArgument | types.Json] | None = None,
+        meta: types.Json | None = None,
+        icons: Iterable[types.Icon | types.Json] = (),
+        inline: bool = False,
+    ) -> Prompt[P, R] | Callable[[Callable[P, R]], Prompt[P, R]]:
         """Register a function as a prompt.
 
         Example:
@@ -73,12 +109,26 @@ class Registration:
         Raises:
             DefinitionError: the function cannot be a prompt; the message says why.
         """
-        return decorated(
-            lambda function, **options: self.add_prompt(Prompt.define(function, **options)), function, options
-        )
+        return decorated(self._define_prompt, given, options_among(locals(), PromptOptions))
+
+    def _define_prompt(self, function: Callable[P, R], **options: Any) -> Prompt[P, R]:
+        return self.add_prompt(Prompt.define(function, **options))
 
     def resource(
-        self, uri: str, /, **options: Unpack[ResourceOptions]
+        self,
+        uri: str,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        annotations: types.Annotations | types.Json | None = None,
+        size: int | None = None,
+        meta: types.Json | None = None,
+        icons: Iterable[types.Icon | types.Json] = (),
+        inline: bool = False,
+        unsafe_paths: bool = False,
     ) -> Callable[[Callable[P, R]], Resource[P, R] | ResourceTemplate[P, R]]:
         """Register a function as the reader of a resource, or of a template when the URI has variables.
 
@@ -86,13 +136,17 @@ class Registration:
             @server.resource("users://{user_id}/profile")
             def profile(user_id: int) -> dict: ...
 
-        The options are those of `dragoman.resource`.
-
         Raises:
             DefinitionError: the URI or the function's parameters cannot be served.
         """
-        make = resource(uri, **options)
-        return lambda function: self.add_resource(make(function))
+        make = resource(uri, **options_among(locals(), ResourceOptions))
+
+        def register(function: Callable[P, R]) -> Resource[P, R] | ResourceTemplate[P, R]:
+            made = make(function)
+            self.registry.add_resource(made)
+            return made
+
+        return register
 
     def method(self, name: str) -> Callable[[Function], Function]:
         """Serve a JSON-RPC method of your own: parameters by name, or all of them as one `params`.
@@ -166,7 +220,7 @@ class Registration:
                 f"Middleware must be async, and {function!r} is not: write `async def around(request, call_next)` and"
                 " return what call_next() gives"
             )
-        self.middlewares.append(function)
+        self.middlewares.append(cast("Middleware", function))
         return function
 
     @property
@@ -179,7 +233,7 @@ class Registration:
         return list(self.registry.tools.values())
 
     @tools.setter
-    def tools(self, tools: Iterable[Any]) -> None:
+    def tools(self, tools: Definitions) -> None:
         self.registry.replace(tools=tools)
 
     @property
@@ -188,7 +242,7 @@ class Registration:
         return list(self.registry.prompts.values())
 
     @prompts.setter
-    def prompts(self, prompts: Iterable[Any]) -> None:
+    def prompts(self, prompts: Definitions) -> None:
         self.registry.replace(prompts=prompts)
 
     @property
@@ -197,7 +251,7 @@ class Registration:
         return list(self.registry.resources.values())
 
     @resources.setter
-    def resources(self, resources: Iterable[Any]) -> None:
+    def resources(self, resources: Definitions) -> None:
         self.registry.replace(resources=resources)
 
     @property
@@ -206,10 +260,14 @@ class Registration:
         return list(self.registry.templates.values())
 
     @resource_templates.setter
-    def resource_templates(self, templates: Iterable[Any]) -> None:
+    def resource_templates(self, templates: Definitions) -> None:
         self.registry.replace(resource_templates=templates)
 
-    def add_tool(self, tool: Any) -> AnyTool:
+    @overload
+    def add_tool(self, tool: OwnTool | type[OwnTool]) -> OwnTool: ...
+    @overload
+    def add_tool(self, tool: Callable[P, R]) -> Tool[P, R]: ...
+    def add_tool(self, tool: Callable[..., object]) -> AnyTool:
         """Register a Tool, a Tool class or a function.
 
         Raises:
@@ -217,13 +275,17 @@ class Registration:
         """
         return self.registry.add_tool(tool)
 
-    def add_prompt(self, prompt: Any) -> AnyPrompt:
+    @overload
+    def add_prompt(self, prompt: OwnPrompt | type[OwnPrompt]) -> OwnPrompt: ...
+    @overload
+    def add_prompt(self, prompt: Callable[P, R]) -> Prompt[P, R]: ...
+    def add_prompt(self, prompt: Callable[..., object]) -> AnyPrompt:
         """Register a Prompt, a Prompt class or a function."""
         return self.registry.add_prompt(prompt)
 
-    def add_resource(self, definition: Any) -> Any:
+    def add_resource(self, definition: OwnResource | type[OwnResource]) -> OwnResource:
         """Register a Resource or ResourceTemplate, or a class of either."""
-        return self.registry.add_resource(definition)
+        return cast("OwnResource", self.registry.add_resource(definition))
 
     def remove_tool(self, tool: AnyTool | str) -> None:
         """Take a tool out, by itself or by its name."""

@@ -14,6 +14,9 @@ from dragoman.server.prompts import Prompt
 from dragoman.server.resources import Resource, ResourceTemplate
 from dragoman.server.tools import Tool
 
+Definitions = Iterable[object]
+"""Tools, prompts, resources or templates; not said more closely, because mypy takes a list of tools with different
+parameters for a list of objects."""
 PageSize = int | Mapping[str, int] | None
 Kind = TypeVar("Kind", bound=Definition[..., Any])
 

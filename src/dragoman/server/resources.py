@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, ClassVar, Unpack
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
 from msgspec import Raw
 
@@ -14,8 +14,18 @@ from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.uritemplate import UriTemplate
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.call import Call
-from dragoman.server.completion import Completable, Completers
-from dragoman.server.definition import Definition, DefinitionOptions, Listed, P, Parameters, R, Returned, snake_case
+from dragoman.server.completion import Completable, Completer, Completers
+from dragoman.server.definition import (
+    Definition,
+    DefinitionOptions,
+    Listed,
+    P,
+    Parameters,
+    R,
+    Returned,
+    options_among,
+    snake_case,
+)
 from dragoman.server.questions import InputRequired
 from dragoman.server.results import resource_result, wire_object
 
@@ -51,7 +61,7 @@ class _Readable(Definition[Parameters, Returned]):
         annotations = wire_object(self.annotations, types.Annotations, f"The annotations of {self.name!r}")
         return super()._described(kind, mime_type=self.mime_type, annotations=annotations, **fields)
 
-    def result(self, call: Call, value: Any) -> Any:
+    def result(self, call: Call, value: object) -> object:
         """Return what the function read as a result, or as the questions that it asks."""
         if isinstance(value, InputRequired):
             return value
@@ -92,6 +102,14 @@ class Resource(_Readable[Parameters, Returned]):
                 f"The resource {self.uri!r} has a fixed URI, so nothing can be given to {names}; write them into the"
                 f" URI as {{{self.signature.parameters[0].name}}}, or remove them"
             )
+
+    def complete(self, argument: str) -> Callable[[Completer], Completer]:
+        """Refuse to complete a variable, as a fixed URI has none; a resource may be of either kind.
+
+        Raises:
+            DefinitionError: always.
+        """
+        raise DefinitionError(f"The resource {self.uri!r} has no variable {argument!r} to complete: its URI is fixed")
 
 
 class ResourceTemplate(Completable, _Readable[Parameters, Returned]):
@@ -169,7 +187,19 @@ class ResourceOptions(DefinitionOptions, total=False):
 
 
 def resource(
-    uri: str, /, **options: Unpack[ResourceOptions]
+    uri: str,
+    /,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    mime_type: str | None = None,
+    annotations: types.Annotations | types.Json | None = None,
+    size: int | None = None,
+    meta: types.Json | None = None,
+    icons: Iterable[types.Icon | types.Json] = (),
+    inline: bool = False,
+    unsafe_paths: bool = False,
 ) -> Callable[[Callable[P, R]], Resource[P, R] | ResourceTemplate[P, R]]:
     """Make a resource, or a template when the URI has variables, of a function, for any server.
 
@@ -178,21 +208,19 @@ def resource(
         def profile(user_id: int) -> dict:
             return {"id": user_id}
 
+    `size` is how many bytes it has, for a fixed URI alone. `unsafe_paths` lets variables of a template hold paths that
+    climb out.
+
     Raises:
         DefinitionError: the URI or the function's parameters cannot be served.
     """
     if not isinstance(uri, str):
         raise _without_uri(uri)
-    given: dict[str, Any] = dict(options)
-    for option in given:
-        if option not in ResourceOptions.__annotations__:
-            raise TypeError(
-                f"A resource has no option {option!r}; there are {', '.join(ResourceOptions.__annotations__)}"
-            )
-    size, unsafe_paths = given.pop("size", None), given.pop("unsafe_paths", False)
+    options = options_among(locals(), ResourceOptions)
+    del options["size" if "{" in uri else "unsafe_paths"]
     if "{" in uri:
-        return lambda function: ResourceTemplate.define(function, uri_template=uri, unsafe_paths=unsafe_paths, **given)
-    return lambda function: Resource.define(function, uri=uri, size=size, **given)
+        return lambda function: ResourceTemplate.define(function, uri_template=uri, **options)
+    return lambda function: Resource.define(function, uri=uri, **options)
 
 
 def _without_uri(given: Any) -> DefinitionError:

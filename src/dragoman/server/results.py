@@ -7,17 +7,20 @@ result. Each kind has one function here that makes the wire result of it.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
 import msgspec
-from msgspec import UNSET, Struct, structs
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from dragoman import types
 from dragoman.errors import DefinitionError
 from dragoman.schema.python.shapes import encode_hook
 from dragoman.types.content import Block
+
+_TEXTUAL = ("text/", "application/json", "application/xml", "application/yaml")
 
 
 class _Media(Struct, frozen=True):
@@ -25,6 +28,9 @@ class _Media(Struct, frozen=True):
     mime_type: str
     annotations: types.Annotations | None = None
     meta: types.Json | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.mime_type}: {len(self.data)} bytes>"
 
     def base64(self) -> str:
         return b64encode(self.data).decode("ascii")
@@ -58,6 +64,58 @@ class Audio(_Media, frozen=True):
         return types.AudioContent(self.base64(), self.mime_type, annotations=self.annotations, meta=self.meta)
 
 
+class File(Struct, frozen=True):
+    """A file that a tool or prompt returns, embedded as a resource.
+
+    Example:
+        return File(Path("report.pdf"))
+        return File(pdf_bytes, "application/pdf", name="report.pdf")
+
+    `data` is bytes, or the path of a file, which is read when the file is returned. Left out, `mime_type` follows from
+    the name, `name` is the last part of the path, and `uri` is made of the name: the client does not learn the path.
+    Text is sent as text if it is UTF-8, and everything else as base64.
+    """
+
+    data: bytes | str | PathLike[str]
+    mime_type: str | None = None
+    name: str | None = None
+    uri: str | None = None
+    annotations: types.Annotations | None = None
+    meta: types.Json | None = None
+
+    def __repr__(self) -> str:
+        held = f"{len(self.data)} bytes" if isinstance(self.data, bytes) else repr(str(self.data))
+        return f"<File {self.mime_type or 'of any kind'}: {held}>"
+
+    def block(self) -> types.EmbeddedResource:
+        """Return the content block.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        from mimetypes import guess_type
+        from pathlib import Path
+        from urllib.parse import quote
+
+        path = None if isinstance(self.data, bytes) else Path(self.data)
+        name = self.name or ("file" if path is None else path.name)
+        mime_type = self.mime_type or guess_type(name)[0] or "application/octet-stream"
+        data = self.data if isinstance(self.data, bytes) else Path(self.data).read_bytes()
+        contents = types.ResourceContents(self.uri or f"file:///{quote(name)}", mime_type)
+        try:
+            contents.text = data.decode() if mime_type.startswith(_TEXTUAL) else None
+        except UnicodeDecodeError:
+            contents.text = None
+        if contents.text is None:
+            contents.blob = b64encode(data).decode("ascii")
+        return types.EmbeddedResource(contents, annotations=self.annotations, meta=self.meta)
+
+
+Piece = str | Image | Audio | File | types.ContentBlock | types.UnknownContent | types.ResourceContents | types.Json
+Content = Piece | Sequence[Piece] | None
+"""What content is made of: text, images, sounds, files, content blocks or plain dicts of them; one or several."""
+
+
 class ToolResult(Struct):
     """The full form of what a tool returns.
 
@@ -68,7 +126,7 @@ class ToolResult(Struct):
     stays empty. `is_error` marks a failure that the model should read.
     """
 
-    content: Any = UNSET
+    content: Content | UnsetType = UNSET
     structured: Any = UNSET
     is_error: bool = False
     meta: types.Json | None = None
@@ -76,7 +134,7 @@ class ToolResult(Struct):
 
 _BLOCKS = (Block, types.UnknownContent)
 _KINDS: dict[str, type[Block]] = {kind.type: kind for kind in get_args(types.ContentBlock)}
-_PIECES = (Image, Audio, types.ResourceContents, *_BLOCKS)
+_PIECES = (Image, Audio, File, types.ResourceContents, *_BLOCKS)
 
 
 def content_blocks(value: Any) -> list[types.ContentBlock]:
@@ -129,7 +187,7 @@ def _block(value: Any) -> types.ContentBlock:
     if isinstance(value, str):
         # Of a subclass of str only the text is known to have a JSON form.
         return types.TextContent(value if type(value) is str else str.__str__(value))
-    if isinstance(value, Image | Audio):
+    if isinstance(value, Image | Audio | File):
         value = value.block()
     elif isinstance(value, types.ResourceContents):
         value = types.EmbeddedResource(value)
@@ -140,7 +198,9 @@ def _block(value: Any) -> types.ContentBlock:
         if kind is None:
             return types.UnknownContent(value)
         return wire_object(value, kind, "A content block", is_open=True)  # type: ignore[no-any-return]
-    raise TypeError(f"{type(value).__name__} is no content: return text, Image, Audio, a content block, or several")
+    raise TypeError(
+        f"{type(value).__name__} is no content: return text, Image, Audio, File, a content block, or several"
+    )
 
 
 def prompt_result(value: Any, description: str | None) -> types.GetPromptResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import msgspec
 
@@ -24,7 +24,7 @@ from dragoman.server.dispatch.handlers import HANDLERS
 from dragoman.server.identity import Identity, implementation, require_text
 from dragoman.server.instrument import readable
 from dragoman.server.registration import Registration
-from dragoman.server.registry import PageSize, Registry
+from dragoman.server.registry import Definitions, PageSize, Registry
 from dragoman.server.settings import Settings
 from dragoman.server.telling import Audience, Listener, is_wanted
 
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from dragoman.transports.asgi import AsgiApp
     from dragoman.transports.contract import Sink
     from dragoman.transports.wsgi import Environ, WsgiApp
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Server(Identity, Registration):
@@ -71,13 +69,13 @@ class Server(Identity, Registration):
         website_url: str | None = None,
         icons: Iterable[types.Icon | types.Json] = (),
         instructions: str | None = None,
-        tools: Iterable[Any] = (),
-        prompts: Iterable[Any] = (),
-        resources: Iterable[Any] = (),
-        resource_templates: Iterable[Any] = (),
+        tools: Definitions = (),
+        prompts: Definitions = (),
+        resources: Definitions = (),
+        resource_templates: Definitions = (),
         capabilities: Given = None,
         configuration: Configuration | None = None,
-        server_context: Any = None,
+        server_context: object = None,
         page_size: PageSize = None,
         ttl_ms: int | None = None,
         cache_scope: types.CacheScope | None = None,
@@ -88,7 +86,7 @@ class Server(Identity, Registration):
         texts = {"title": title, "description": description, "website_url": website_url}
         Identity.__init__(self, implementation(name, version, icons, **texts))
         self.instructions = instructions
-        self.server_context = server_context
+        self.server_context: Any = server_context
         self._strict_arguments = strict_arguments
         self.limits = _limits(max_message_bytes)
         self._configuration = _checked_configuration(configuration)
@@ -110,6 +108,13 @@ class Server(Identity, Registration):
         self.registry.page_size = page_size
         PROCESS.watchers.add(self._renew)
         self.registry.extend(tools=tools, prompts=prompts, resources=resources, resource_templates=resource_templates)
+
+    def __repr__(self) -> str:
+        registry = self.registry
+        resources = len(registry.resources) + len(registry.templates)
+        held = {"tool": len(registry.tools), "prompt": len(registry.prompts), "resource": resources}
+        counts = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in held.items() if count]
+        return f"<Server {self.name!r} {self.version}: {', '.join(counts) or 'nothing'}>"
 
     @property
     def instructions(self) -> str | None:
@@ -250,7 +255,7 @@ class Server(Identity, Registration):
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    def log(self, level: types.LoggingLevel, data: Any, logger: str | None = None) -> None:
+    def log(self, level: types.LoggingLevel, data: object, logger: str | None = None) -> None:
         """Send a log message to every client that set a level that wants it, from any thread.
 
         Raises:
@@ -394,7 +399,7 @@ class Server(Identity, Registration):
         *,
         allowed_hosts: str | Iterable[str] | None = None,
         allowed_origins: str | Iterable[str] | None = None,
-        server_context: Any | Callable[[Environ], Any] = None,
+        server_context: Callable[[Environ], object] | object = None,
     ) -> WsgiApp:
         """Return a WSGI application, to be served alone or mounted, that answers each request alone by JSON.
 
@@ -409,14 +414,14 @@ class Server(Identity, Registration):
         return wsgi_app(self, path, allowed_hosts, allowed_origins, server_context)
 
     async def handle_http_async(
-        self, method: str, headers: Headers, body: bytes | str, server_context: Any = None
+        self, method: str, headers: Headers, body: bytes | str, server_context: object = None
     ) -> HttpReply:
         """Answer one HTTP request, for an asynchronous view; as `handle_http`."""
         from dragoman.server.views import answer_view
 
         return await answer_view(self, method, headers, body, server_context)
 
-    def handle_http(self, method: str, headers: Headers, body: bytes | str, server_context: Any = None) -> HttpReply:
+    def handle_http(self, method: str, headers: Headers, body: bytes | str, server_context: object = None) -> HttpReply:
         """Answer one HTTP request, blocking, for a view of a web framework; each request stands alone, without streams.
 
         Example:
@@ -433,7 +438,7 @@ class Server(Identity, Registration):
 
         return run_blocking(self.handle_http_async(method, headers, body, server_context))
 
-    async def handle_json_async(self, body: bytes | str, server_context: Any = None) -> bytes | None:
+    async def handle_json_async(self, body: bytes | str, server_context: object = None) -> bytes | None:
         """Answer one JSON-RPC message; None for what is not answered."""
         from dragoman.server.alone import answer
 
@@ -441,7 +446,7 @@ class Server(Identity, Registration):
         data = body.encode(errors="surrogatepass") if isinstance(body, str) else body
         return await answer(self, data, server_context)
 
-    def handle_json(self, body: bytes | str, server_context: Any = None) -> bytes | None:
+    def handle_json(self, body: bytes | str, server_context: object = None) -> bytes | None:
         """Answer one JSON-RPC message, blocking; None for what is not answered.
 
         Example:
@@ -451,11 +456,11 @@ class Server(Identity, Registration):
 
         return run_blocking(self.handle_json_async(body, server_context))
 
-    async def handle_async(self, message: types.Json, server_context: Any = None) -> types.Json | None:
+    async def handle_async(self, message: types.Json, server_context: object = None) -> types.Json | None:
         """Answer one parsed JSON-RPC message; None for what is not answered."""
         return _parsed(await self.handle_json_async(encode(message), server_context))
 
-    def handle(self, message: types.Json, server_context: Any = None) -> types.Json | None:
+    def handle(self, message: types.Json, server_context: object = None) -> types.Json | None:
         """Answer one parsed JSON-RPC message, blocking; None for what is not answered."""
         return _parsed(self.handle_json(encode(message), server_context))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Unpack, overload
 
 import msgspec
@@ -18,7 +18,16 @@ from dragoman.schema.coerce import coerce
 from dragoman.schema.compile import InputSchema, OutputSchema
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.call import Call
-from dragoman.server.definition import Definition, DefinitionOptions, P, Parameters, R, Returned, decorated
+from dragoman.server.definition import (
+    Definition,
+    DefinitionOptions,
+    P,
+    Parameters,
+    R,
+    Returned,
+    decorated,
+    options_among,
+)
 from dragoman.server.outputs import Output
 from dragoman.server.results import ToolResult, wire_object
 
@@ -109,7 +118,7 @@ class Tool(Definition[Parameters, Returned]):
             return failure(str(rejected))
         return self.start(*args, **kwargs)
 
-    def result(self, call: Call, value: Any) -> Any:
+    def result(self, call: Call, value: object) -> object:
         """Return what the tool returned as a result, or as the questions that it asks.
 
         Raises:
@@ -203,7 +212,22 @@ def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 def tool(
     given_name: str | None = None, /, **options: Unpack[ToolOptions]
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-def tool(function: Callable[..., Any] | str | None = None, /, **options: Any) -> Any:
+def tool(
+    given: Callable[P, R] | str | None = None,
+    /,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    input_schema: InputSchema | types.Json | None = None,
+    output_schema: OutputSchema | types.Json | None = None,
+    annotations: types.ToolAnnotations | types.Json | None = None,
+    meta: types.Json | None = None,
+    icons: Iterable[types.Icon | types.Json] = (),
+    inline: bool = False,
+    scopes: Sequence[str] = (),
+    wrap_result: bool = True,
+) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
     """Make a tool of a function, for any server.
 
     Example:
@@ -218,7 +242,7 @@ def tool(function: Callable[..., Any] | str | None = None, /, **options: Any) ->
     Raises:
         DefinitionError: the function cannot be a tool; the message says why.
     """
-    return decorated(Tool.define, function, options)
+    return decorated(Tool[P, R].define, given, options_among(locals(), ToolOptions))
 
 
 __all__ = ["Tool", "ToolResult", "tool"]

@@ -46,6 +46,10 @@ class HttpReply(Struct, frozen=True):
     headers: list[tuple[str, str]]
     body: bytes
 
+    def __repr__(self) -> str:
+        # Not the headers, which may hold the id of a session.
+        return f"<HttpReply {self.status}: {len(self.body)} bytes>"
+
 
 class View(HttpService):
     """Serves exchanges that cannot stream, with a context of their own."""

@@ -1,7 +1,25 @@
-"""What outlives a request and reaches beyond its process: how the workers that serve one server hear of each other."""
+"""What outlives a request and reaches beyond its process: how the workers that serve one server hear of each other.
 
-from dragoman.stores.contract import Bus, EventLog, State, Store
-from dragoman.stores.local import Local
-from dragoman.stores.memory import Memory
+Names are imported when they are first used.
+"""
 
-__all__ = ["Bus", "EventLog", "Local", "Memory", "State", "Store"]
+from typing import TYPE_CHECKING
+
+from dragoman.runtime.lazy import lazy
+
+if TYPE_CHECKING:
+    from dragoman.stores.contract import Bus as Bus
+    from dragoman.stores.contract import EventLog as EventLog
+    from dragoman.stores.contract import State as State
+    from dragoman.stores.contract import Store as Store
+    from dragoman.stores.local import Local as Local
+    from dragoman.stores.memory import Memory as Memory
+else:
+    __getattr__, __dir__, __all__ = lazy(
+        __name__,
+        {
+            "contract": "Bus EventLog State Store",
+            "local": "Local",
+            "memory": "Memory",
+        },
+    )

@@ -48,6 +48,9 @@ class Local:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
 
+    def __repr__(self) -> str:
+        return f"<Local store in {self._folder or state_folder()}>"
+
     def bus(self, group: str) -> LocalBus | Solitude:
         """Return a bus to the processes that name the same group, or to nobody where there are no Unix sockets."""
         if not hasattr(asyncio.get_running_loop(), "create_unix_server"):

@@ -22,6 +22,9 @@ class Memory:
     def __init__(self) -> None:
         self._states: dict[str, MemoryState] = {}
 
+    def __repr__(self) -> str:
+        return f"<Memory store: {len(self._states)} namespaces>"
+
     def bus(self, group: str) -> Solitude:  # noqa: ARG002
         """Return a bus that nobody else is on."""
         return Solitude()

@@ -1,6 +1,6 @@
 """For tests: clients, wires and models that are easy to have, and what servers and transports must keep.
 
-Names are imported when they are first used: pytest loads the plugin of this package into every run, wanted or not.
+Names are imported when they are first used.
 """
 
 from typing import TYPE_CHECKING

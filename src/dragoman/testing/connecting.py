@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from dragoman.client.client import AsyncClient
 from dragoman.client.target import Target
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from dragoman.client.options import ClientOptions
 
 ERAS = ("handshake", "stateless")
 
 
 @asynccontextmanager
-async def connected(server: Target, era: str | None = None, **options: Any) -> AsyncIterator[AsyncClient]:
+async def connected(
+    server: Target, era: str | None = None, **options: Unpack[ClientOptions]
+) -> AsyncIterator[AsyncClient]:
     """Connect an asynchronous client to a server for as long as the block lasts.
 
     Example:
@@ -30,7 +34,7 @@ async def connected(server: Target, era: str | None = None, **options: Any) -> A
         ValueError: there is no such era or version.
         TransportError: the server cannot be reached.
     """
-    async with AsyncClient(server, **era_options(era), **options) as client:
+    async with AsyncClient(server, **cast("ClientOptions", {**era_options(era), **options})) as client:
         yield client
 
 

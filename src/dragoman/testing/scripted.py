@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from dragoman.runtime.callables import invoke
 
 Answer = str | ToolCall | Sequence[ToolCall] | Message | BaseException | type[BaseException]
 
+Answers = Callable[[Sequence[Message], Sequence[ToolSpec]], Answer | Awaitable[Answer]]
 PIECE = 5
 
 
@@ -38,10 +39,13 @@ class ScriptedModel:
     `requests` holds what was asked. Raises ModelError when the script is over.
     """
 
-    def __init__(self, *answers: Answer | Callable[..., Any], name: str = "scripted") -> None:
+    def __init__(self, *answers: Answer | Answers, name: str = "scripted") -> None:
         self._answers = answers
         self._name = name
         self.requests: list[ScriptedRequest] = []
+
+    def __repr__(self) -> str:
+        return f"<ScriptedModel {self._name!r}: asked {len(self.requests)} times, {len(self._answers)} answers>"
 
     @property
     def name(self) -> str:

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from dragoman.errors import TransportError
 from dragoman.transports.contract import Transport
 
+Carrying = TypeVar("Carrying", bound=Transport)
 MANY = 100
 LARGE = 1_000_000
 
 
 async def check_transport(
-    make: Callable[[], Transport],
+    make: Callable[[], Carrying],
     *,
-    break_off: Callable[[Any], Awaitable[None]] | None = None,
+    break_off: Callable[[Carrying], Awaitable[None]] | None = None,
     large: int = LARGE,
     timeout: float = 10,
 ) -> None:

@@ -45,6 +45,10 @@ class WirePeer:
         self._arrived = asyncio.Event()
         self._last_id = 0
 
+    def __repr__(self) -> str:
+        version = "of no version" if self.version is None else self.version.name
+        return f"<WirePeer {version}: {len(self.received)} messages received>"
+
     async def __aenter__(self) -> WirePeer:
         if self.version is not None and not self.version.stateless:
             introduction = {
@@ -63,12 +67,12 @@ class WirePeer:
         self._connection.close()
         await asyncio.wait_for(self._connection.drain(), self._timeout)
 
-    async def request(self, method: str, params: types.Json | None = None, *, id: Any = None) -> types.Json:
+    async def request(self, method: str, params: types.Json | None = None, *, id: object = None) -> types.Json:
         """Send a request and return the whole response message."""
         number = self.start(method, params, id=id)
         return await self.response(number)
 
-    def start(self, method: str, params: types.Json | None = None, *, id: Any = None) -> Any:
+    def start(self, method: str, params: types.Json | None = None, *, id: object = None) -> Any:
         """Send a request and return its id."""
         self._last_id += 1
         number = self._last_id if id is None else id
@@ -79,7 +83,7 @@ class WirePeer:
         self.send(message)
         return number
 
-    async def response(self, id: Any) -> types.Json:
+    async def response(self, id: object) -> types.Json:
         """Wait for the response to a request."""
         return await asyncio.wait_for(self._waiting[id], self._timeout)
 
@@ -87,11 +91,11 @@ class WirePeer:
         """Send a notification."""
         self.send({"jsonrpc": "2.0", "method": method, **({} if params is None else {"params": params})})
 
-    def answer(self, id: Any, result: Any = None, *, error: types.Json | None = None) -> None:
+    def answer(self, id: object, result: object = None, *, error: types.Json | None = None) -> None:
         """Answer a request of the server's."""
         self.send({"jsonrpc": "2.0", "id": id, **({"result": result} if error is None else {"error": error})})
 
-    def send(self, message: Any) -> None:
+    def send(self, message: object) -> None:
         """Send any message, or bytes as they are."""
         data = message if isinstance(message, bytes) else msgspec.json.encode(message)
         self._connection.receive(data if data.endswith(b"\n") else lines.encode(data))

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, M
 from contextlib import suppress
 from typing import Any
 
+from dragoman.errors import TooLarge
 from dragoman.runtime.tasks import end
 from dragoman.transports.exchange import (
     CLIENT_CLOSED,
@@ -25,7 +26,6 @@ from dragoman.transports.exchange import (
     Pace,
     Service,
     Site,
-    TooLarge,
 )
 
 _CLOSE = (b"connection", b"close")

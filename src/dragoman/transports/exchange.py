@@ -61,10 +61,6 @@ class Pace(Struct, frozen=True):
 DEFAULT_PACE = Pace()
 
 
-class TooLarge(TransportError):
-    """The body has more bytes than are accepted."""
-
-
 class TooSlow(TransportError):
     """The body did not come in time."""
 

@@ -20,7 +20,7 @@ from msgspec import Struct
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from dragoman.errors import ConnectError, HttpError, TransportError
+from dragoman.errors import ConnectError, HttpError, ResumptionRefused, TooLarge, TransportError
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import EventDecoder
@@ -427,21 +427,6 @@ class HttpClient:
     def _forget(self, response: aiohttp.ClientResponse) -> None:
         self._open.discard(response)
         self._lingering.discard(response)
-
-
-class ResumptionRefused(TransportError):
-    """The server does not take a stream up again; whether the request was served is not known."""
-
-    def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
-        self.status = status
-
-    def __reduce__(self) -> tuple[type[ResumptionRefused], tuple[str, int]]:
-        return type(self), (self.args[0], self.status)
-
-
-class TooLarge(TransportError):
-    """A message has more bytes than are accepted."""
 
 
 def pause(decoder: EventDecoder) -> float:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dragoman.transports.exchange import UNTIMED_BYTES, Exchange, Gone, Header, TooLarge
+from dragoman.errors import TooLarge
+from dragoman.transports.exchange import UNTIMED_BYTES, Exchange, Gone, Header
 from dragoman.transports.http1_head import path_and_query
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ A block of a type that this version of dragoman does not know is kept whole as a
 
 from __future__ import annotations
 
+from binascii import b2a_base64
 from typing import TYPE_CHECKING, Any, ClassVar, Union
 
 from msgspec import UNSET, UnsetType
@@ -14,12 +15,33 @@ from dragoman.types.wire import Annotations, Icon, Json, WithMeta
 
 
 class ResourceContents(WithMeta):
-    """What a resource holds: `text`, or `blob` in base64."""
+    """What a resource holds: `text`, or `blob` in base64. A `blob` that is given as bytes becomes base64.
+
+    Example:
+        ResourceContents("file:///logo.png", "image/png", blob=png_bytes)
+    """
 
     uri: str
     mime_type: str | None = None
     text: str | None = None
     blob: str | None = None
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            uri: str,
+            mime_type: str | None = None,
+            text: str | None = None,
+            blob: str | bytes | None = None,
+            *,
+            meta: Json | None = None,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        blob: object = self.blob
+        if isinstance(blob, bytes):
+            self.blob = b2a_base64(blob, newline=False).decode("ascii")
 
 
 class Block(WithMeta, tag_field="type", kw_only=True):

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from dragoman import AsyncClient, DragomanError, UnsupportedVersion
+from dragoman import AsyncClient, DragomanError
+from dragoman.errors import UnsupportedVersion
 from interop.client.everything import EVERYTHING
 from interop.client.filesystem import FILESYSTEM
 from interop.client.notes import NOTES

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from dragoman import AsyncClient, Client, ConnectError, DragomanError, HttpError, ServerCrashed
+from dragoman import AsyncClient, Client, ConnectError, DragomanError, ServerCrashed
+from dragoman.errors import HttpError
 from interop.client.peers import reachable
 
 DEADLINE = 30.0

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from dragoman import Policy, types
+from dragoman import types
+from dragoman.chat import Policy
 
 NAMES = ("web__delete_page", "delete_page", "web__delete_page")
 

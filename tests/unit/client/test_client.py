@@ -8,21 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from dragoman import (
+from dragoman import AsyncClient, Client, DragomanError, RpcError, Server, types
+from dragoman.client import (
     AsyncBoundPrompt,
     AsyncBoundResource,
     AsyncBoundResourceTemplate,
     AsyncBoundTool,
-    AsyncClient,
     BoundPrompt,
     BoundResource,
     BoundResourceTemplate,
     BoundTool,
-    Client,
-    DragomanError,
-    RpcError,
-    Server,
-    types,
 )
 from dragoman.client.options import ClientOptions
 from scenarios.http_peer import scenario

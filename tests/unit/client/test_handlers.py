@@ -4,11 +4,12 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from dragoman import InternalError, InvalidParams, MethodNotFound, RpcError, types
+from dragoman import InvalidParams, RpcError, types
 from dragoman.client.elicitation import Decline, Elicitation
 from dragoman.client.handlers import Handlers
 from dragoman.client.roots import Roots
 from dragoman.client.sampling import Rejected, Sampling
+from dragoman.errors import InternalError, MethodNotFound
 from scenarios.http_peer import scenario
 
 SAMPLE = json.dumps(

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from dragoman import AsyncClient, Client, Context, LogMessage, Notification, Server
-from dragoman.client import notifications
+from dragoman import AsyncClient, Client, Context, Server
+from dragoman.client import LogMessage, Notification, notifications
 from dragoman.client.notifications import LEVELS, Deliveries, log_here
 from scenarios.http_peer import scenario
 from scenarios.scripted_server import DEADLINE, HOLD, ScriptedServer, served

@@ -1,10 +1,15 @@
 """What a call gives back: types of results, structured content and its schema, errors of tools."""
 
+from dataclasses import dataclass
+from typing import TypedDict
+
 import msgspec
 import pytest
 from msgspec import Raw
+from pydantic import BaseModel
 
-from dragoman import AsyncClient, CallResult, Server, ToolError, TransportError, ValidationError, types
+from dragoman import AsyncClient, Client, Clients, Server, ToolError, TransportError, ValidationError, types
+from dragoman.client import CallResult
 from dragoman.client.results import read
 from scenarios.http_peer import scenario
 from scenarios.scripted_server import EVERYTHING, HOLD, RpcError, ScriptedServer
@@ -265,3 +270,60 @@ async def test_what_is_given_to_a_call_reaches_the_server():
     assert first["arguments"] == {"a": 1}
     assert first["_meta"] == {"everywhere": 1, "here": 2, "both": 2, "progressToken": "p"}
     assert (second["name"], second["arguments"]) == ("u", {})
+
+
+@dataclass
+class Number:
+    n: int
+
+
+class NumberModel(BaseModel):
+    n: int
+
+
+class NumberDict(TypedDict):
+    n: int
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [(Number, Number(3)), (NumberModel, NumberModel(n=3)), (NumberDict, {"n": 3}), (dict, {"n": 3})]
+)
+@scenario
+async def test_structured_content_is_read_as_the_type_that_was_said(kind, value):
+    async with AsyncClient(answering({"content": [], "structuredContent": {"n": 3}}, tool())) as client:
+        assert (await client.call_tool("t", result_type=kind)).structured == value
+        assert (await (await client.tool("t")).call(result_type=kind)).structured == value
+
+
+def test_blocking_calls_and_groups_take_the_type_too():
+    server = Server("numbers")
+
+    @server.tool
+    def count(n: int) -> Number:
+        return Number(n)
+
+    with Clients({"one": Client(server)}) as clients:
+        assert clients.call_tool("count", {"n": 3}, result_type=Number).structured == Number(3)
+        client = clients["one"]
+        assert client.call_tool("count", {"n": 3}, result_type=Number).structured == Number(3)
+        assert client.tool("count").call({"n": 3}, result_type=Number).structured == Number(3)
+        assert client.start_call("count", {"n": 3}, result_type=Number).result(10).structured == Number(3)
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        ({"content": [], "structuredContent": {"n": "x"}}, "The structured content is no Number"),
+        ({"content": []}, "The result has no structured content, which should be a Number"),
+    ],
+)
+@pytest.mark.parametrize("kind", [Number, NumberModel])
+def test_content_that_is_not_of_the_type_is_an_error(result, message, kind):
+    found = CallResult.of(types.decode(raw(result), types.CallToolResult))
+    with pytest.raises(ValidationError, match=message):
+        found.of_type(kind)
+
+
+def test_a_failure_is_of_no_type():
+    failed = CallResult.of(types.decode(raw({"content": [], "isError": True}), types.CallToolResult))
+    assert failed.of_type(Number) is failed

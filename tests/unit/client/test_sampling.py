@@ -7,8 +7,9 @@ from base64 import b64encode
 
 import pytest
 
-from dragoman import InternalError, InvalidParams, RpcError, types
+from dragoman import InvalidParams, RpcError, types
 from dragoman.client.sampling import Rejected, Sampling, SamplingRequest, result_of
+from dragoman.errors import InternalError
 from scenarios.http_peer import DEADLINE, scenario
 
 HELLO = types.SamplingMessage("user", types.TextContent("Hello"))

@@ -5,7 +5,8 @@ import stat
 
 import pytest
 
-from dragoman.runtime.private import WRITTEN_BY_OTHERS, NotPrivate, open_private, private_folder, require_private
+from dragoman.errors import NotPrivate
+from dragoman.runtime.private import WRITTEN_BY_OTHERS, open_private, private_folder, require_private
 
 
 def test_a_folder_is_made_for_its_user_alone(tmp_path):

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from dragoman import Cancelled, Context, ListRoots, MissingCapability, Server, ToolError, types
+from dragoman import Cancelled, Context, ListRoots, Server, ToolError, types
+from dragoman.errors import MissingCapability
 from dragoman.protocol import eras
 from dragoman.protocol.versions import LATEST_HANDSHAKE
 from dragoman.server.asking import asking_of, require_capabilities, require_capability

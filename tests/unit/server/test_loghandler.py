@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import LogHandler
+from dragoman.server import LogHandler
 
 
 class Target:

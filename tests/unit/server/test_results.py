@@ -3,7 +3,7 @@
 import pytest
 from pydantic import BaseModel
 
-from dragoman import DefinitionError, Image, types
+from dragoman import DefinitionError, File, Image, types
 from dragoman.server.results import (
     content_blocks,
     holds_content,
@@ -43,7 +43,9 @@ def test_content_is_told_from_data(value, alone, anyway):
 
 
 def test_what_is_no_content_is_refused_with_the_remedy():
-    with pytest.raises(TypeError, match="int is no content: return text, Image, Audio, a content block, or several"):
+    with pytest.raises(
+        TypeError, match="int is no content: return text, Image, Audio, File, a content block, or several"
+    ):
         content_blocks([Image(b""), 5])
     with pytest.raises(ValueError, match="missing required field `text`"):
         content_blocks({"type": "text"})
@@ -82,3 +84,27 @@ def test_a_resource_may_hold_whatever_a_tool_may_return():
 
     [contents] = resource_contents(Place(city="Oslo"), "place://oslo", None)
     assert (contents.mime_type, contents.text) == ("application/json", '{"city":"Oslo"}')
+
+
+def test_a_file_becomes_an_embedded_resource_that_does_not_tell_its_folder(tmp_path):
+    path = tmp_path / "my report.pdf"
+    path.write_bytes(b"%PDF\xff")
+    [block] = content_blocks(File(path))
+    assert block == types.EmbeddedResource(
+        types.ResourceContents("file:///my%20report.pdf", "application/pdf", blob=b"%PDF\xff")
+    )
+    [same] = content_blocks(File(str(path), "image/x", uri="reports://1"))
+    assert (same.resource.uri, same.resource.mime_type) == ("reports://1", "image/x")
+
+
+def test_a_file_of_text_is_sent_as_text_if_it_is_text():
+    [notes, odd, plain] = content_blocks([File(b"{}", name="notes.json"), File(b"\xff", "text/plain"), File(b"hello")])
+    assert (notes.resource.text, notes.resource.mime_type) == ("{}", "application/json")
+    assert (odd.resource.text, odd.resource.blob) == (None, "/w==")
+    assert (plain.resource.uri, plain.resource.mime_type) == ("file:///file", "application/octet-stream")
+
+
+def test_media_describe_themselves_without_their_data():
+    assert repr(Image(b"12345")) == "<Image image/png: 5 bytes>"
+    assert repr(File(b"12345", "application/pdf")) == "<File application/pdf: 5 bytes>"
+    assert repr(File("a.pdf")) == "<File of any kind: 'a.pdf'>"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dragoman import OutputSchema
-from dragoman.errors import DefinitionError
+from dragoman import DefinitionError
+from dragoman.server import OutputSchema
 
 
 @pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef"])

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from dragoman.errors import TooLarge
 from dragoman.transports.asgi import AsgiApp, AsgiExchange
-from dragoman.transports.exchange import Exchange, Pace, TooLarge, TooSlow
+from dragoman.transports.exchange import Exchange, Pace, TooSlow
 from scenarios.http_peer import DEADLINE, live, scenario
 from scenarios.http_peer import Exchange as Client
 

@@ -14,9 +14,10 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
+from dragoman.errors import TooLarge
 from dragoman.transports.asgi import AsgiApp
 from dragoman.transports.ending import EndingConnection
-from dragoman.transports.exchange import Exchange, Gone, Pace, TooLarge, TooSlow
+from dragoman.transports.exchange import Exchange, Gone, Pace, TooSlow
 from dragoman.transports.http1 import MOST_DROPPED_BYTES, MOST_HEAD_BYTES, MOST_IN_LINE, Http1Connection
 from dragoman.transports.http1_exchange import HIGH_WATER_BYTES
 from scenarios.http_peer import DEADLINE, scenario

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from dragoman.errors import TransportError
+from dragoman.errors import ResumptionRefused, TransportError
 from dragoman.protocol.sse import EventDecoder
 from dragoman.transports import http
 from dragoman.transports.http import HttpClient
@@ -155,7 +155,7 @@ async def test_progress_counts_although_the_connection_breaks_each_time():
 @scenario
 async def test_a_server_that_does_not_take_it_up_is_asked_once(status):
     async with answering(resuming([event(id="a-0", retry=0), reply(status)])) as server:
-        with pytest.raises(http.ResumptionRefused, match=f"status {status}"):
+        with pytest.raises(ResumptionRefused, match=f"status {status}"):
             await post(server, resumes=True)
 
 

@@ -109,3 +109,10 @@ def test_unknown_content_whose_type_is_no_text_says_it_as_text() -> None:
 def test_unknown_content_is_encoded_as_it_came() -> None:
     block = UnknownContent({"type": "video", "mime_type": None, "b": [1, 1.0, True]})
     assert encode([block]) == b'[{"type":"video","mime_type":null,"b":[1,1.0,true]}]'
+
+
+def test_a_blob_that_is_given_as_bytes_becomes_base64():
+    assert ResourceContents("a://b", "image/png", blob=b"\x00\xff").blob == "AP8="
+    assert ResourceContents("a://b", blob="AP8=").blob == "AP8="
+    assert ResourceContents("a://b", text="x").blob is None
+    assert encode(ResourceContents("a://b", blob=b"")) == b'{"uri":"a://b","blob":""}'

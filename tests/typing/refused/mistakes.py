@@ -1,0 +1,131 @@
+"""Mistakes that both type checkers find: each line with the mark, and no other."""
+
+from dataclasses import dataclass
+
+from dragoman import AsyncChat, AsyncClient, Chat, Client, Clients, Context, Server, ToolResult
+from dragoman.client import Approval, ElicitationRequest, SamplingRequest
+
+server = Server("mistakes")
+client = Client("server.py")
+asynchronous = AsyncClient("server.py")
+
+
+@dataclass
+class Booking:
+    city: str
+    nights: int
+
+
+# Serving.
+server.run("http", port="8000")  # error
+server.run("htpp")  # error
+server.run(port=8000)  # error
+server.run("http", prot=8000)  # error
+server.asgi(max_sessions="many")  # error
+server.asgi(sateless=True)  # error
+Server("mistakes", page_size="ten")  # error
+Server("mistakes", instruction="Be brief")  # error
+Server("mistakes", tools=3)  # error
+
+
+# Defining.
+@server.tool(titel="Book")  # error
+def misspelt(city: str) -> str:
+    return city
+
+
+@server.tool(inline="yes")  # error
+def quick(city: str) -> str:
+    return city
+
+
+@server.tool
+def hurry(city: str) -> str:
+    return city
+
+
+@server.resource("config://app", mime="text/plain")  # error
+def config() -> str:
+    return ""
+
+
+hurry(city=3)  # error
+server.add_tool("hurry")  # error
+server.add_resource(hurry)  # error
+ToolResult(3.5)  # error
+
+
+@server.tool
+async def book(city: str, ctx: Context) -> str:
+    answer = await ctx.elicit(f"How many nights in {city}?", Booking)
+    answer.content.nope  # error
+    name = await ctx.elicit("Whose name?", str)
+    name.content.nights  # error
+    nights: int = await ctx.step("nights", lambda: "three")  # error
+    await ctx.step("nights", 3)  # error
+    await ctx.log("loud", "Booking")  # error
+    await ctx.report_progress("half")  # error
+    return f"{nights} nights"
+
+
+# Calling.
+client.call_tool(42)  # error
+client.call_tool("book", ["Oslo"])  # error
+client.call_tool("book", {"city": "Oslo"}, timeout="5")  # error
+client.call_tool("book", {"city": "Oslo"}, retries=3)  # error
+client.call_tool("book", result_type=Booking).structured.nope  # error
+wrong: str = client.call_tool("book", result_type=Booking).structured  # error
+client.tool("book").call({"city": "Oslo"}, timout=5)  # error
+client.tool("book").call(result_type=Booking).structured.nope  # error
+client.start_call("book", timeout="5")  # error
+client.start_call("book", result_type=Booking).result().structured.nope  # error
+Clients({"a": "server.py"}).call_tool("book", timout=5)  # error
+Clients({"a": "server.py"}, timout=5)  # error
+client.submit(client.read_resource, 42)  # error
+Client("server.py", timout=5)  # error
+Client(42)  # error
+Client("server.py", transport=42)  # error
+Client("server.py", roots=[42])  # error
+
+
+# Answering a server.
+def takes_a_number(request: int) -> str:
+    return str(request)
+
+
+def takes_two(request: SamplingRequest, more: str) -> str:
+    return request.message + more
+
+
+def answers_a_number(request: SamplingRequest) -> int:
+    return len(request.message)
+
+
+def answers_text(request: ElicitationRequest) -> str:
+    return request.message
+
+
+def approves_by_text(call: Approval) -> str:
+    return call.name
+
+
+Client("server.py", on_sampling=takes_a_number)  # error
+Client("server.py", on_sampling=takes_two)  # error
+Client("server.py", on_sampling=answers_a_number)  # error
+Client("server.py", on_elicitation=takes_a_number)  # error
+Client("server.py", on_elicitation=answers_text)  # error
+Client("server.py", on_approval=takes_a_number)  # error
+Client("server.py", on_approval=approves_by_text)  # error
+Client("server.py", on_log=takes_a_number)  # error
+client.on_sampling = takes_a_number  # error
+client.on_approval = approves_by_text  # error
+
+# Chats.
+Chat("openai:gpt-4.1").with_tools(asynchronous)  # error
+AsyncChat("openai:gpt-4.1").with_tools(client)  # error
+Chat("openai:gpt-4.1").with_tools("forecast")  # error
+Chat("openai:gpt-4.1").with_resource("readme")  # error
+Chat("openai:gpt-4.1").with_prompt(client.tool("book"))  # error
+Chat("openai:gpt-4.1", temprature=0.5)  # error
+Chat("openai:gpt-4.1", on_approval=approves_by_text)  # error
+Chat("openai:gpt-4.1").ask("Hello", attachments=[42])  # error
