@@ -3,11 +3,13 @@
 import asyncio
 import io
 import json
+import sys
 from collections import Counter
 
 import pytest
 
 from dragoman import (
+    AsyncClient,
     BlockingContext,
     Configuration,
     Context,
@@ -446,6 +448,65 @@ async def test_a_message_that_is_no_request_reaches_no_middleware():
         await wire.receive()
         wire.notify("notifications/roots/list_changed")
     assert seen == []
+
+
+@scenario
+async def test_a_session_does_not_begin_if_middleware_refuses_its_introduction():
+    server, refusals = serving(), []
+
+    @server.middleware
+    async def once(ctx, call_next):
+        result = await call_next()
+        if ctx.method == "initialize" and not refusals:
+            refusals.append(ctx.params.client_info.name)
+            raise RpcError(-31000, "Not yet")
+        return result
+
+    peer = HttpPeer(serve(server))
+    assert "mcp-session-id" not in (await peer.initialize()).headers
+    assert "mcp-session-id" in (await peer.initialize()).headers
+    refusals.clear()
+    introduction = {"protocolVersion": NEWEST, "capabilities": {}, "clientInfo": {"name": "peer", "version": "1"}}
+    async with WirePeer(server, "none") as wire:
+        assert "error" in await wire.request("initialize", introduction)
+        assert "result" in await wire.request("initialize", introduction)
+        assert "already" in (await wire.request("initialize", introduction))["error"]["message"]
+    assert refusals == ["peer"]
+
+
+PROGRAM = """
+from dragoman import RpcError, Server
+
+server = Server("shop")
+
+@server.tool
+def add(a: int, b: int = 1) -> str:
+    return str(a + b)
+
+@server.middleware
+async def around(ctx, call_next):
+    if ctx.method == "acme/unknown":
+        raise RpcError(-31000, "Not ours", {"era": ctx.client.version.name})
+    return await call_next()
+
+if __name__ == "__main__":
+    server.run()
+"""
+
+
+@pytest.mark.parametrize("carrier", ["stdio", "memory"])
+@pytest.mark.parametrize("version", VERSIONS.values())
+@scenario
+async def test_a_client_meets_middleware_over_stdio_and_in_memory(version, carrier, tmp_path):
+    (tmp_path / "shop.py").write_text(PROGRAM)
+    named = {"__name__": "shop"}
+    exec(PROGRAM, named)
+    target = [sys.executable, str(tmp_path / "shop.py")] if carrier == "stdio" else named["server"]
+    async with AsyncClient(target, protocol_version=version) as client:
+        assert (await client.call_tool("add", {"a": 2})).text == "3"
+        with pytest.raises(RpcError, match="Not ours") as refused:
+            await client.request("acme/unknown", {})
+    assert refused.value.data == {"era": version}
 
 
 # Several of them, and what becomes of one that waits.

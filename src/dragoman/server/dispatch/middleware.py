@@ -112,11 +112,22 @@ def _within(around: Middleware, inner: _Serve) -> _Serve:
 
 
 def _keeping(inner: _Serve) -> _Serve:
-    """Return what sends a page as it is kept, if middleware left it unchanged."""
+    """Return what serves a request with all middleware: an unchanged page is sent as it is kept.
+
+    A session does not begin if middleware refuses its introduction after the handler.
+    """
 
     async def serve_kept(ctx: Context) -> Any:
-        result, page = await inner(ctx), ctx._call.page
-        if page is not None and result == decoders[ctx._call.request.method.result].decode(page):
+        call = ctx._call
+        known = call.session.caller
+        try:
+            result = await inner(ctx)
+        except BaseException:
+            if ctx.method == "initialize":
+                call.session.caller = known
+            raise
+        page = call.page
+        if page is not None and result == decoders[call.request.method.result].decode(page):
             return page
         return result
 
