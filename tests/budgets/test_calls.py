@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from dragoman import Server
+from dragoman import Configuration, Server
 from dragoman.stores import Memory
 
 MARGIN = 2
@@ -58,8 +58,52 @@ def test_calling_an_inline_tool_passes_few_functions(era):
 
     passed = asyncio.run(measure())
     assert len(passed) <= MEASURED[era] + MARGIN, passed
-    assert not [name for name in passed if "observed" in name or "chained" in name]
+    assert not [name for name in passed if "observe" in name or "serve_" in name]
     assert passed.count("Server.settings") <= 4
+
+
+async def calls_with(prepare, era, method=b"tools/call"):
+    """Return what a call passes through on a server that was prepared."""
+    server, sent = Server(), []
+
+    @server.tool(inline=True)
+    def add(a: int, b: int) -> str:
+        return str(a + b)
+
+    prepare(server)
+    connection = server.connect(sent.append)
+    message = CALLS[era].replace(b"tools/call", method)
+    for id in range(3):
+        connection.receive(message % id)
+    passed = functions_passed(lambda: connection.receive(message % 3))
+    assert len(sent) == 4
+    connection.close()
+    return passed
+
+
+AROUND_ONE_MIDDLEWARE = {b"tools/call": 17, b"tools/unknown": 26}
+"""The chain, the context, the middleware itself and its call_next; and what a refusal passes on its way out."""
+
+
+def with_middleware(server):
+    @server.middleware
+    async def around(ctx, call_next):
+        return await call_next()
+
+
+def with_what_is_not_used(server):
+    server.method("acme/add")(lambda a: a)
+    server.prompt(name="greet")(lambda: "hello")
+    server.configuration = Configuration(exception_reporter=lambda error, info: None)
+
+
+@pytest.mark.parametrize("era", CALLS)
+@pytest.mark.parametrize("method", [b"tools/call", b"tools/unknown"])
+def test_what_is_not_used_costs_nothing_and_one_middleware_little(era, method):
+    bare = asyncio.run(calls_with(lambda server: None, era, method))
+    assert asyncio.run(calls_with(with_what_is_not_used, era, method)) == bare
+    passed = asyncio.run(calls_with(with_middleware, era, method))
+    assert 0 < len(passed) - len(bare) <= AROUND_ONE_MIDDLEWARE[method], (len(bare), len(passed), passed)
 
 
 def returning_text(a: int, b: int) -> str:

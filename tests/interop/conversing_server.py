@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
 from marks import SECONDS, marks
 
@@ -125,7 +124,7 @@ def grown() -> str:
 
 
 @server.middleware
-async def know_what_was_added(request: Any, call_next: Callable[[], Awaitable[Any]]) -> Any:
+async def know_what_was_added(ctx: Context, call_next: Callable[[], Awaitable[object]]) -> object:
     """Add the tool to every process: which tools there are is the author's to share, that they changed is ours."""
     if _told["grown"].is_set() and "grown" not in server.registry.tools:
         server.add_tool(grown)

@@ -408,7 +408,7 @@ async def test_initialize_is_never_cancelled(version):
     server = Server()
 
     @server.middleware
-    async def slow(request, call_next):
+    async def slow(ctx, call_next):
         for _ in range(3):
             await asyncio.sleep(0)
         return await call_next()

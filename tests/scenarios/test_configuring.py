@@ -665,10 +665,10 @@ def test_middleware_stands_around_every_request_in_the_order_of_its_registration
     server, steps = serving(), []
 
     def step(name):
-        async def around(request, call_next):
-            steps.append(f"{name} before {request.method.name}")
+        async def around(ctx, call_next):
+            steps.append(f"{name} before {ctx.method}")
             result = await call_next()
-            steps.append(f"{name} after {request.method.name}")
+            steps.append(f"{name} after {ctx.method}")
             return result
 
         return around
@@ -695,8 +695,8 @@ def test_middleware_may_answer_itself_and_the_result_is_sealed_for_its_version(o
     server = serving()
 
     @server.middleware
-    async def cached(request, call_next):
-        return own if request.method.name == "tools/call" else await call_next()
+    async def cached(ctx, call_next):
+        return own if ctx.method == "tools/call" else await call_next()
 
     result = call(server, "crash", era)["result"]
     assert result["content"] == [{"type": "text", "text": "cached"}]
@@ -710,9 +710,9 @@ def test_middleware_may_change_a_result_that_it_was_given(era):
     server = serving()
 
     @server.middleware
-    async def louder(request, call_next):
+    async def louder(ctx, call_next):
         result = await call_next()
-        if request.method.name == "tools/call":
+        if ctx.method == "tools/call":
             result.content[0].text += "!"
         return result
 
@@ -726,9 +726,9 @@ def test_middleware_may_refuse_and_is_not_reported(era):
     server, sightings = observing(exception_reporter=reports)
 
     @server.middleware
-    async def guard(request, call_next):
-        if request.method.name == "tools/call":
-            raise RpcError(-31000, "Forbidden", {"by": request.caller.version.name})
+    async def guard(ctx, call_next):
+        if ctx.method == "tools/call":
+            raise RpcError(-31000, "Forbidden", {"by": ctx.client.version.name})
         return await call_next()
 
     error = call(server, "add", era, a=1)["error"]
@@ -745,9 +745,9 @@ def test_middleware_that_returns_nothing_is_reported_with_the_remedy(era):
     server = serving(exception_reporter=reports)
 
     @server.middleware
-    async def forgets_to_return(request, call_next):
+    async def forgets_to_return(ctx, call_next):
         result = await call_next()
-        return result if request.method.name == "initialize" else None
+        return result if ctx.method == "initialize" else None
 
     assert call(server, "add", era, a=1)["error"] == {"code": -32603, "message": "Internal error"}
     [(error, _)] = reports
@@ -757,8 +757,8 @@ def test_middleware_that_returns_nothing_is_reported_with_the_remedy(era):
 
 @pytest.mark.covers("CFG-18")
 def test_middleware_that_is_not_async_is_refused_with_the_remedy():
-    with pytest.raises(DefinitionError, match=r"must be async.*async def around\(request, call_next\)"):
-        Server().middleware(lambda request, call_next: call_next())
+    with pytest.raises(DefinitionError, match=r"must be async.*async def around\(ctx, call_next\)"):
+        Server().middleware(lambda ctx, call_next: call_next())
 
 
 # What handlers read of the request.

@@ -152,6 +152,25 @@ def open(
     return Request(message.id, method, params, caller, meta.progress_token, raw_meta, message.params)
 
 
+def unopened(message: jsonrpc.Request, offer: Offer, session: Caller | None = None) -> Request:
+    """Return what can be told of a request that `open` refuses, for those who are to know of it.
+
+    Parameters that cannot be read are None, and a method that does not exist has its name alone.
+    """
+    try:
+        meta, raw_meta, params = read(message, offer)
+    except InvalidParams:
+        meta, raw_meta, params = _NO_META, UNSET, None
+    caller = session or offer.unintroduced or Caller(offer.versions[0])
+    if meta.protocol_version is not None:
+        newest = next(iter(offer.stateless.values()), caller.version)
+        version = offer.stateless.get(meta.protocol_version, newest)
+        capabilities = meta.client_capabilities or types.ClientCapabilities()
+        caller = Caller(version, capabilities, meta.client_info or caller.info, meta.log_level)
+    method = offer.known.get(message.method) or Method(name=message.method, result=types.Result)
+    return Request(message.id, method, params, caller, meta.progress_token, raw_meta, message.params)
+
+
 def read(message: jsonrpc.Request, offer: Offer) -> Read:
     """Return a request's `_meta`, as the protocol reads it and as it came, and its parameters.
 

@@ -41,8 +41,8 @@ class Rejection(Struct, frozen=True):
     id: RequestId | None = None
     null_id: bool = False
     """An unknown id is null, as the client's version wants it."""
-    method: str | None = None
-    """What was asked for, where it is a request that is refused."""
+    request: jsonrpc.Request | None = None
+    """What is refused, where it is a request."""
 
     def body(self) -> bytes:
         """Return the JSON-RPC error."""
@@ -114,8 +114,8 @@ def receive(
                 raise InvalidRequest("Clients send no responses in this protocol version")
         return _in_session(sent, version, message, offer)
     except RpcError as error:
-        method = message.method if isinstance(message, jsonrpc.Request) else None
-        return _reject(rejection_status(error), error, sent, _id_to_echo(message), method)
+        request = message if isinstance(message, jsonrpc.Request) else None
+        return _reject(rejection_status(error), error, sent, _id_to_echo(message), request)
 
 
 def _id_to_echo(message: jsonrpc.Message | jsonrpc.Batch) -> RequestId | None:
@@ -128,10 +128,14 @@ def _id_to_echo(message: jsonrpc.Message | jsonrpc.Batch) -> RequestId | None:
 
 
 def _reject(
-    status: int, error: RpcError, sent: RequestHeaders, id: RequestId | None = None, method: str | None = None
+    status: int,
+    error: RpcError,
+    sent: RequestHeaders,
+    id: RequestId | None = None,
+    request: jsonrpc.Request | None = None,
 ) -> Rejection:
     version = _BY_HEADER.get(sent.protocol_version)
-    return Rejection(status, error, id, version is not None and not version.omits_unknown_id, method)
+    return Rejection(status, error, id, version is not None and not version.omits_unknown_id, request)
 
 
 def rejection_status(error: RpcError) -> int:

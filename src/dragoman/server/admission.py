@@ -41,7 +41,7 @@ class Entrance:
 
     def admit(self, exchange: Exchange) -> Admission:
         """Return what the headers of an exchange come to."""
-        given = tuple(exchange.given_headers)
+        given = exchange.given_headers = tuple(exchange.given_headers)
         key = (exchange.bound_to, exchange.http_version, given)
         try:
             found = self._kept.get(key)

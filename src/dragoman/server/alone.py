@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.protocol import eras, jsonrpc
 from dragoman.server.call import SILENCE, Call, Session
-from dragoman.server.dispatch.runner import opened_notification, refusal, refuse, run_notification, whole_answer
+from dragoman.server.dispatch.runner import opened_notification, refusal, run_notification, run_refused, whole_answer
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -21,8 +21,10 @@ async def answer(server: Server, body: bytes, server_context: Any) -> bytes | No
         try:
             request = eras.open(message, server.offer)
         except BaseException as error:
-            refused = refuse(server, error, message.id, message.method)
-            return refused if isinstance(refused, bytes) else await refused
+            if server.around is None:
+                return refusal(server, error, message.id)
+            call = _call(server, eras.unopened(message, server.offer), context)
+            return await run_refused(call, error)  # type: ignore[return-value]
         return await whole_answer(_call(server, request, context))
     if isinstance(message, jsonrpc.Notification):
         notified = opened_notification(server, message, None)

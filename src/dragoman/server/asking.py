@@ -92,6 +92,11 @@ class Asking:
         return self._rounds is not None and self._rounds.pending
 
     @property
+    def stops(self) -> bool:
+        """Whether a question ends the run just now."""
+        return self._stopping
+
+    @property
     def inputs(self) -> Answers:
         """The answers so far, by key, as the client sent them."""
         answers = self.rounds.inputs if self._stateless else self._fulfilled

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -182,6 +182,14 @@ class Call(Struct, eq=False):
     """The task that serves the request, where there is one."""
     client_errors: list[tuple[str, Exception]] | None = None
     """What came of requests to the client that failed, with their methods: the client's errors, not the handler's."""
+    headers: Iterable[tuple[bytes, bytes]] = ()
+    """Those of the HTTP request, as they came."""
+    values: dict[str, Any] | None = None
+    """What middleware noted for later middleware and the handler, once there is something."""
+    refused: RpcError | None = None
+    """Why the request is not served, if it was refused before any handler: only middleware runs for it then."""
+    page: Raw | None = None
+    """The page of a list as it is kept, while middleware holds it as an object."""
 
     def stop(self, why: RpcError) -> None:
         """Give the request up, and let whoever asked know why."""

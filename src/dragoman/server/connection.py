@@ -31,7 +31,7 @@ from dragoman.protocol.states import Transitions
 from dragoman.runtime.relay import Relay
 from dragoman.runtime.tasks import is_running_here
 from dragoman.server.call import ELICITATION_COMPLETE, Call, Session
-from dragoman.server.dispatch.runner import Answer, opened_notification, refuse, run, run_notification
+from dragoman.server.dispatch.runner import Answer, opened_notification, refusal, run, run_notification, run_refused
 from dragoman.server.telling import announces, is_wanted, log_params
 from dragoman.server.waiting import ask, settle
 from dragoman.transports.contract import FunctionSink, Sink
@@ -64,7 +64,6 @@ class Connection:
         self._peer = Peer(server.limits)
         self._session = _Session(self._peer)
         self._running: dict[Any, Call] = {}
-        self._refusing: set[asyncio.Task[Any] | None] = set()
         self._subscriptions: dict[Subscription, asyncio.Future[None]] = {}
         self._waiting: dict[Any, bytes] = {}
         self._flushing: asyncio.Task[None] | None = None
@@ -98,9 +97,8 @@ class Connection:
 
     async def drain(self) -> None:
         """Wait until nothing is in flight."""
-        while self._running or self._refusing or self._relay.is_pending:
-            serving = {call.task for call in self._running.values()} | self._refusing
-            tasks = [task for task in serving if task is not None]
+        while self._running or self._relay.is_pending:
+            tasks = [call.task for call in self._running.values() if call.task is not None]
             await (asyncio.wait(tasks) if tasks else asyncio.sleep(0))
 
     def close(self) -> None:
@@ -248,11 +246,7 @@ class Connection:
         try:
             request = eras.open(event, server.offer, session.caller)
         except BaseException as error:
-            refusal = refuse(server, error, event.id, event.method, session.caller)
-            if not isinstance(refusal, bytes):
-                return self._refuse(event.id, refusal)
-            self._reply(event.id, refusal)
-            return None
+            return self._refuse(event, error)
         call = Call(request, session, self, server, server.server_context, self._loop)
         answer: Any = run(call)
         if type(answer) is CoroutineType:
@@ -311,16 +305,16 @@ class Connection:
         finally:
             self._running.pop(id, None)
 
-    async def _refuse(self, id: types.RequestId, answer: Coroutine[Any, Any, bytes]) -> None:
-        """Refuse a request after the hooks were told of it."""
-        task = self._relay.task
-        self._refusing.add(task)
-        try:
-            self._reply(id, await answer)
-        except asyncio.CancelledError:
-            self._reply(id, b"")
-        finally:
-            self._refusing.discard(task)
+    def _refuse(self, message: jsonrpc.Request, error: BaseException) -> Coroutine[Any, Any, None] | None:
+        """Refuse a request that cannot be opened, after middleware knows of it if there is any."""
+        server, session = self._server, self._session
+        if server.around is None:
+            self._reply(message.id, refusal(server, error, message.id))
+            return None
+        request = eras.unopened(message, server.offer, session.caller)
+        call = Call(request, session, self, server, server.server_context, self._loop)
+        self._running[message.id] = call
+        return self._finish(call, run_refused(call, error))
 
     def _reply(self, id: types.RequestId, answer: Answer) -> None:
         data = self._peer.finish(id, answer)

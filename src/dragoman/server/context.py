@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from math import isfinite
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Raw, UnsetType
 
 from dragoman import types
 from dragoman.errors import Cancelled, DragomanError, MethodNotFound
@@ -29,6 +30,23 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TIMEOUT = 600.0
+
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def _object(raw: Raw | UnsetType) -> Mapping[str, Any]:
+    """Return what a client sent as an object, for reading alone; what is no object is empty."""
+    value = None if raw is UNSET else readable(raw)
+    return MappingProxyType(value) if isinstance(value, dict) else _NOTHING
+
+
+def readable(raw: Raw) -> Any:
+    """Return what a client sent: decoded, or as text where it holds what Python cannot, such as 1e999."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return bytes(raw).decode(errors="replace")
 
 
 def _is_further(progress: float, before: float | None) -> bool:
@@ -52,6 +70,45 @@ class RequestFacts:
     def request_id(self) -> types.RequestId:
         """The id of the request, as the client chose it; an empty string for a notification, which has none."""
         return self._call.request.id
+
+    @property
+    def method(self) -> str:
+        """The method of the request, such as `tools/call`; a refused request may name one that does not exist."""
+        return self._call.request.method.name
+
+    @property
+    def params(self) -> types.Params | Mapping[str, Any]:
+        """The parameters, typed as the method has them, such as `types.CallToolRequestParams`; a copy.
+
+        A mapping of what was sent stands for the parameters of a method of the server's own, and for those that were
+        refused because they do not fit.
+        """
+        request = self._call.request
+        is_typed = type(request.params) is not types.Params or not self._call.server.has_method(request.method.name)
+        if request.params is not None and is_typed:
+            return request.params.__copy__()  # type: ignore[no-any-return]
+        return _object(request.raw_params)
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments of a tool or prompt, as the client sent them; empty for other methods."""
+        return _object(getattr(self._call.request.params, "arguments", UNSET))
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the HTTP request, by name in whatever case; empty where there is no HTTP."""
+        if not self._call.headers:
+            return _NOTHING
+        from dragoman.server.httprequest import RequestHeaders
+
+        return RequestHeaders(self._call.headers)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What middleware notes for later middleware and for the handler: a dict of this request alone."""
+        if self._call.values is None:
+            self._call.values = {}
+        return self._call.values
 
     @property
     def session_id(self) -> str | None:

@@ -18,7 +18,7 @@ from msgspec import UNSET
 
 from dragoman import types
 from dragoman.auth.bearer import FORBIDDEN
-from dragoman.auth.identity import Denial, Identity
+from dragoman.auth.identity import Denial
 from dragoman.errors import (
     HeaderMismatch,
     InsufficientScope,
@@ -47,7 +47,7 @@ from dragoman.protocol.versions import find_version, version_names
 from dragoman.runtime.tasks import OwnTask, uncancelled
 from dragoman.server.admission import Admission, Entrance, caller_of
 from dragoman.server.call import SILENCE, Call, Channel, Session
-from dragoman.server.dispatch.runner import refuse, run, stopped, whole_answer
+from dragoman.server.dispatch.runner import refusal, run, run_refused, stopped, whole_answer
 from dragoman.server.guard import Guard
 from dragoman.server.http_notices import HttpNotices
 from dragoman.server.http_session import HttpSession, SessionAside, SessionChannel, SharedSession
@@ -63,6 +63,7 @@ from dragoman.transports.exchange import (
     JSON_HEADERS,
     Exchange,
     Gone,
+    Header,
     TooSlow,
 )
 
@@ -223,27 +224,40 @@ class HttpService:
         return None
 
     async def _reject(self, exchange: Exchange, refused: Refused, taken: Acceptable) -> None:
-        data = await self._refusal(refused)
-        exchange.extra_headers += refused.headers
+        status, data = await self._refusal(exchange, refused)
+        if status == refused.status:
+            exchange.extra_headers += refused.headers
         # An error of the protocol's own comes as any other answer does; one of HTTP has a body.
-        await answer(exchange, taken if refused.status == OK else _JSON, refused.status, data)
+        await answer(exchange, taken if status == OK else _JSON, status, data)
 
-    async def _refusal(self, refused: Refused) -> bytes:
-        """Return the answer to what is refused before it is served; the hooks are told of it, if there are any."""
-        asked = (refused.id, refused.method, refused.caller)
-        data = refuse(self._server, refused.error, *asked, null_id=refused.null_id, place=refused.place)
-        return data if isinstance(data, bytes) else await data
+    async def _refusal(self, exchange: Exchange, refused: Refused) -> tuple[int, Any]:
+        """Return the status and the answer of what is refused before it is served; middleware may answer otherwise."""
+        server, request, error = self._server, refused.request, refused.error
+        if request is None or server.around is None:
+            return refused.status, refusal(server, error, refused.id, null_id=refused.null_id, place=refused.place)
+        session = refused.session or Session(principal=exchange.principal)
+        if isinstance(request, jsonrpc.Request):
+            request = eras.unopened(request, server.offer, session.caller)
+        call = self._call(request, session, exchange)
+        call.task = exchange.task
+        self._serving.add(call)
+        try:
+            data = await run_refused(call, error)
+        finally:
+            self._serving.discard(call)
+        is_same = call.refusal is not None and call.refusal is call.refused
+        return refused.status if is_same else OK if call.refusal is None else handler_status(call.refusal), data
 
-    def _open(self, message: jsonrpc.Request, caller: eras.Caller | None) -> eras.Request:
+    def _open(self, message: jsonrpc.Request, session: Session) -> eras.Request:
         """Return a request of the handshake era.
 
         Raises:
             Refused: it cannot be served.
         """
         try:
-            return eras.open(message, self._server.offer, caller)
+            return eras.open(message, self._server.offer, session.caller)
         except RpcError as error:
-            raise Refused(OK, error, id=message.id, method=message.method, caller=caller) from None
+            raise Refused(OK, error, message, session=session) from None
 
     async def _serve_stream(self, exchange: Exchange, session: HttpSession, sent: headers.RequestHeaders) -> None:
         """Let a client read what belongs to no request, or take up a stream that broke."""
@@ -262,7 +276,11 @@ class HttpService:
         await exchange.stream(b"", last=True)
 
     def _require_callable(
-        self, exchange: Exchange, request: eras.Request, sent: headers.RequestHeaders | None = None
+        self,
+        exchange: Exchange,
+        request: eras.Request,
+        sent: headers.RequestHeaders | None = None,
+        session: Session | None = None,
     ) -> None:
         """Refuse a tool call before anything else is done for it.
 
@@ -273,8 +291,8 @@ class HttpService:
         if tool is None:
             return
         if exchange.identity is not None and not exchange.identity.scopes.issuperset(tool.scopes):
-            self._challenge_for(exchange, tool.scopes)
-            raise Refused(FORBIDDEN, InsufficientScope(tool.scopes), request)
+            challenged = (self._challenge(exchange, tool.scopes),)
+            raise Refused(FORBIDDEN, InsufficientScope(tool.scopes), request, session=session, headers=challenged)
         if sent is None or not tool.mirrored.params:
             return
         raw = request.params.arguments
@@ -285,9 +303,8 @@ class HttpService:
         except HeaderMismatch as error:
             raise Refused(BAD_REQUEST, error, request) from None
 
-    def _challenge_for(self, exchange: Exchange, scopes: Iterable[str]) -> None:
-        denial = insufficient(self._auth, scopes, exchange.scope, self._path)
-        exchange.extra_headers += (challenge(denial),)
+    def _challenge(self, exchange: Exchange, scopes: Iterable[str]) -> Header:
+        return challenge(insufficient(self._auth, scopes, exchange.scope, self._path))
 
     async def _serve_alone(
         self, exchange: Exchange, sent: headers.RequestHeaders, messages: InSession, taken: Acceptable
@@ -299,7 +316,7 @@ class HttpService:
         if not isinstance(message, jsonrpc.Request):
             await self._notices.serve(exchange, message, Session(caller_of(sent), principal=exchange.principal))
             return
-        request = self._open(message, caller_of(sent))
+        request = self._open(message, Session(caller_of(sent), principal=exchange.principal))
         self._require_callable(exchange, request)
         await self._serve_request(exchange, request, taken)
 
@@ -323,7 +340,7 @@ class HttpService:
                 session.require_origin(admission.origin)
         except Refused as refused:
             if isinstance(message, jsonrpc.Request) and not messages.batch:
-                refused.id, refused.method = message.id, message.method
+                refused.id, refused.request = message.id, message
             raise
         if messages.batch:
             await self._serve_batch(exchange, session, messages.messages, taken)
@@ -338,7 +355,7 @@ class HttpService:
     ) -> None:
         data = SharedSession(principal=exchange.principal)
         data.origin = admission.origin
-        reply = await self._answer_alone(message, data, {})
+        reply = await self._answer_alone(exchange, message, data, {})
         if data.caller is not None:
             exchange.extra_headers += ((b"mcp-session-id", sessions.begin(data, exchange.address).encode()),)
         await answer(exchange, admission.taken, OK, reply)
@@ -362,12 +379,12 @@ class HttpService:
         if isinstance(event, jsonrpc.Request):
             data = None
             try:
-                data = await self._answer_alone(event, session.data, session.running, exchange.identity) or None
+                data = await self._answer_alone(exchange, event, session.data, session.running) or None
             finally:
                 whole = session.peer.finish(event.id, data)
             return whole
         if isinstance(event, jsonrpc.Notification):
-            call = self._notices.begin(event, session.data, SessionAside(session), exchange.identity)
+            call = self._notices.begin(exchange, event, session.data, SessionAside(session))
             if call is not None:
                 await self._notices.run(call)
         return event.data if isinstance(event, Reply) else None
@@ -382,11 +399,11 @@ class HttpService:
     ) -> None:
         if (in_use := session.peer.refuse_id(message.id)) is not None:
             raise Refused(CONFLICT, in_use, id=message.id)
-        request = self._open(message, session.data.caller)
-        self._require_callable(exchange, request)
+        request = self._open(message, session.data)
+        self._require_callable(exchange, request, session=session.data)
         exchange.may_stream = taken.sse and not self._json_response
         channel = SessionChannel(session, exchange, streams=exchange.may_stream)
-        call = self._call(request, session.data, channel, exchange.identity)
+        call = self._call(request, session.data, exchange, channel)
         session.peer.accept(message)
         session.running[message.id] = call
         self._serving.add(call)
@@ -442,15 +459,10 @@ class HttpService:
             except Exception as error:
                 self._server.report(error, None, {"place": "telling other workers"})
 
-    def _call(
-        self,
-        request: eras.Request,
-        data: Session,
-        channel: Channel = SILENCE,
-        identity: Identity | None = None,
-    ) -> Call:
-        loop = asyncio.get_running_loop()
-        call = Call(request, data, channel, self._server, self._server.server_context, loop, data.principal)
+    def _call(self, request: eras.Request, data: Session, exchange: Exchange, channel: Channel = SILENCE) -> Call:
+        server, loop, identity = self._server, asyncio.get_running_loop(), exchange.identity
+        call = Call(request, data, channel, server, server.server_context, loop, data.principal)
+        call.headers = exchange.given_headers
         if identity is not None:
             call.scopes, call.claims = identity.scopes, identity.claims
         return call
@@ -462,7 +474,7 @@ class HttpService:
             self._require_listening(request, streams=streams)
         is_mute = not (self._serves_listeners and request.caller.version.stateless)
         channel = PostChannel(self._server, self._listeners, exchange, can_stream=streams, is_mute=is_mute)
-        call = self._call(request, Session(principal=exchange.principal), channel, exchange.identity)
+        call = self._call(request, Session(principal=exchange.principal), exchange, channel)
         call.task = exchange.task
         exchange.may_stream = streams
         if request.caller.version.stateless:
@@ -504,17 +516,14 @@ class HttpService:
             raise Refused(UNAVAILABLE, error, request)
 
     async def _answer_alone(
-        self,
-        message: jsonrpc.Request,
-        data: Session,
-        running: dict[types.RequestId, Call],
-        identity: Identity | None = None,
+        self, exchange: Exchange, message: jsonrpc.Request, data: Session, running: dict[types.RequestId, Call]
     ) -> bytes:
         """Answer a request that has no stream of its own."""
         try:
-            call = self._call(self._open(message, data.caller), data, identity=identity)
+            call = self._call(self._open(message, data), data, exchange)
         except Refused as refused:
-            return await self._refusal(refused)
+            _, refusing = await self._refusal(exchange, refused)
+            return refusing  # type: ignore[no-any-return]
         call.task = asyncio.current_task(call.loop)
         running[message.id] = call
         self._serving.add(call)
@@ -528,7 +537,7 @@ class HttpService:
         """Return the status of a request that was refused or given up; whoever lacks a scope is told which."""
         if isinstance(call.refusal, InsufficientScope):
             if exchange is not None:
-                self._challenge_for(exchange, call.refusal.scopes)
+                exchange.extra_headers += (self._challenge(exchange, call.refusal.scopes),)
             return FORBIDDEN
         return CLIENT_CLOSED if call.refusal is None else handler_status(call.refusal)
 

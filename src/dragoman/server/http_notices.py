@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dragoman.auth.identity import Identity
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.exchange import ACCEPTED
 from dragoman.server.call import SILENCE, Call, Channel, Session
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 MOST_AHEAD = 1000
 """While so many messages are served, a notification is accepted only after it was served."""
-MakeCall = Callable[[eras.Request, Session, Channel, Identity | None], Call]
+MakeCall = Callable[[eras.Request, Session, Exchange, Channel], Call]
 
 
 class HttpNotices:
@@ -35,21 +34,19 @@ class HttpNotices:
     ) -> None:
         """Accept a message, and serve it after that, unless so many are served that the client has to wait."""
         is_ahead = len(self._serving) < MOST_AHEAD
-        serving = self.begin(message, data, channel, exchange.identity)
+        serving = self.begin(exchange, message, data, channel)
         if serving is None or is_ahead:
             await exchange.reply(ACCEPTED)
         if serving is not None:
             await self.run(serving)
             await exchange.reply(ACCEPTED)
 
-    def begin(
-        self, message: jsonrpc.Message, data: Session, channel: Channel, identity: Identity | None
-    ) -> Call | None:
+    def begin(self, exchange: Exchange, message: jsonrpc.Message, data: Session, channel: Channel) -> Call | None:
         """Return what is to be run for a message, if anything."""
         if not isinstance(message, jsonrpc.Notification):
             return None
         request = opened_notification(self._server, message, data.caller)
-        return None if request is None else self._make_call(request, data, channel, identity)
+        return None if request is None else self._make_call(request, data, exchange, channel)
 
     async def run(self, call: Call) -> None:
         """Serve a notification to its end."""

@@ -13,13 +13,14 @@ from dragoman.schema.compile import InputSchema, OutputSchema
 from dragoman.server.binding import Hook
 from dragoman.server.definition import P, R, decorated, options_among
 from dragoman.server.dispatch.handlers import HANDLERS, CustomMethod
-from dragoman.server.instrument import Middleware
+from dragoman.server.dispatch.middleware import Around, Middleware
 from dragoman.server.prompts import Prompt, PromptOptions
 from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, Definitions, Registry
 from dragoman.server.resources import Resource, ResourceOptions, ResourceTemplate, resource
 from dragoman.server.tools import Tool, ToolOptions
 
 Function = TypeVar("Function", bound=Callable[..., object])
+OwnMiddleware = TypeVar("OwnMiddleware", bound=Middleware)
 OwnTool = TypeVar("OwnTool", bound=Tool[..., Any])
 OwnPrompt = TypeVar("OwnPrompt", bound=Prompt[..., Any])
 OwnResource = TypeVar("OwnResource", bound=Resource[..., Any] | ResourceTemplate[..., Any])
@@ -36,7 +37,10 @@ class Registration:
         self.subscriber: Hook | None = None
         self.unsubscriber: Hook | None = None
         self._roots_hooks: list[Callable[[], Any]] = []
-        self.middlewares: list[Middleware] = []
+        self.middlewares: tuple[Middleware, ...] = ()
+        """In the order of their registration, which is from outside to inside."""
+        self.around: Around | None = None
+        """What stands around every request, composed; None if nothing does."""
         self.handlers = dict(HANDLERS)
         """What is called for each method: those of the protocol, and those of the server's own."""
 
@@ -203,24 +207,32 @@ class Registration:
         self._roots_hooks.append(function)
         return function
 
-    def middleware(self, function: Function) -> Function:
-        """Let an `async def (request, call_next)` stand around every request; it returns what `call_next()` gives.
+    def middleware(self, function: OwnMiddleware) -> OwnMiddleware:
+        """Let an `async def (ctx, call_next)` stand around every request, also around those that are refused.
 
         Example:
             @server.middleware
-            async def timed(request, call_next):
-                result = await call_next()
-                return result
+            async def audit(ctx: Context, call_next: CallNext) -> object:
+                try:
+                    return await call_next()
+                except RpcError as error:
+                    log.warning("%s: %s was refused: %s", ctx.principal, ctx.method, error)
+                    raise
+
+        `call_next()` returns the result as an object of `dragoman.types`, or raises the RpcError that the request is
+        answered with. What the function returns is sent: that result, another one or a dict. What it raises is answered
+        as what handlers raise. The first that is registered is the outermost.
 
         Raises:
             DefinitionError: the function is not async.
         """
         if not is_async(function):
             raise DefinitionError(
-                f"Middleware must be async, and {function!r} is not: write `async def around(request, call_next)` and"
+                f"Middleware must be async, and {function!r} is not: write `async def around(ctx, call_next)` and"
                 " return what call_next() gives"
             )
-        self.middlewares.append(cast("Middleware", function))
+        self.middlewares = (*self.middlewares, function)
+        self.registry.changed()
         return function
 
     @property

@@ -11,8 +11,9 @@ from msgspec.structs import astuple
 from dragoman import types
 from dragoman.auth.identity import Denial
 from dragoman.errors import DragomanError, InvalidRequest
-from dragoman.protocol import eras, sse
+from dragoman.protocol import eras, jsonrpc, sse
 from dragoman.protocol.exchange import BAD_REQUEST, Acceptable, Rejection
+from dragoman.server.call import Session
 from dragoman.transports.exchange import JSON_HEADERS, Exchange, Header
 
 
@@ -23,32 +24,32 @@ class Refused(DragomanError):
         self,
         status: int,
         error: Exception,
-        request: eras.Request | None = None,
+        request: eras.Request | jsonrpc.Request | None = None,
         *,
         id: types.RequestId | None = None,
-        method: str | None = None,
+        session: Session | None = None,
         null_id: bool = False,
         headers: tuple[Header, ...] = (),
-        caller: eras.Caller | None = None,
         place: str | None = None,
     ) -> None:
         super().__init__(str(error))
         self.status = status
         self.error = error
         self.id = id if request is None else request.id
-        self.method = method if request is None else request.method.name
-        """What was asked for, where hooks are to know of it."""
+        self.request = request
+        """What was asked for, where middleware is to know of it."""
+        self.session = session
+        """Whose request it is, where that is known."""
         self.null_id = null_id
         self.headers = headers
-        self.caller = caller
         self.place = place
         """Where the server itself failed, if it did: the reason is reported and not said."""
 
     @classmethod
     def of(cls, rejection: Rejection) -> Refused:
         """Return what the protocol rejects."""
-        status, error, id, null_id, method = astuple(rejection)
-        return cls(status, error, id=id, method=method, null_id=null_id)
+        status, error, id, null_id, request = astuple(rejection)
+        return cls(status, error, request, id=id, null_id=null_id)
 
 
 async def settle() -> None:

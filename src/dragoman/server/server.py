@@ -19,10 +19,11 @@ from dragoman.protocol.methods import METHODS, Method
 from dragoman.runtime.callables import invoke
 from dragoman.server.call import ELICITATION_COMPLETE, Call
 from dragoman.server.capabilities import Declaration, Given, served_capabilities
+from dragoman.server.context import readable
 from dragoman.server.definition import Definition
 from dragoman.server.dispatch.handlers import HANDLERS
+from dragoman.server.dispatch.middleware import composed
 from dragoman.server.identity import Identity, implementation, require_text
-from dragoman.server.instrument import readable
 from dragoman.server.registration import Registration
 from dragoman.server.registry import Definitions, PageSize, Registry
 from dragoman.server.settings import Settings
@@ -172,6 +173,7 @@ class Server(Identity, Registration):
         """Make anew what follows from what is registered and configured; any thread may register."""
         with self._renewing:
             self.settings = self._put_together(self._configuration)
+            self.around = composed(self.middlewares, self.settings)
             completes = self.completer is not None or self.registry.completes
             facts = (self._declaration, completes, self.subscriber is not None, self.settings.versions, *self.handlers)
             if facts == self._offered:

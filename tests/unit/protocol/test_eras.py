@@ -289,6 +289,37 @@ def test_only_a_served_stateless_version_is_served_without_a_handshake(claimed: 
     assert refusal.value.data == {"supported": names, "requested": claimed}
 
 
+KNOWN = Caller(V2025_06_18, info=types.Implementation("known", "1"))
+
+
+@pytest.mark.parametrize(
+    ("message", "session", "version", "name"),
+    [
+        (request("no/such/method", {"a": 1}), None, "2025-11-25", None),
+        (request("tools/call", {"name": 5}), KNOWN, "2025-06-18", "known"),
+        (request("tools/call", {"_meta": 5}), KNOWN, "2025-06-18", "known"),
+        (stateless("no/such/method"), KNOWN, "2026-07-28", "known"),
+        (stateless("no/such/method", **{types.CLIENT_INFO: {"name": "a", "version": "1"}}), None, "2026-07-28", "a"),
+        (stateless("tools/list", **{types.PROTOCOL_VERSION: "1999-01-01"}), None, "2026-07-28", None),
+    ],
+)
+def test_what_can_be_told_of_a_request_that_is_refused_is_told(
+    message: jsonrpc.Request, session: Caller | None, version: str, name: str | None
+) -> None:
+    told = eras.unopened(message, OFFER, session)
+    assert (told.id, told.method.name, told.raw_params) == (message.id, message.method, message.params)
+    assert told.caller.version.name == version
+    assert (None if told.caller.info is None else told.caller.info.name) == name
+    assert (told.params is None) == (message.method != "tools/list")
+
+
+def test_a_refused_request_has_a_caller_whatever_the_server_serves() -> None:
+    message = stateless("tools/list")
+    assert eras.unopened(message, Offer.of(CAPABILITIES, [V2025_06_18])).caller.version == V2025_06_18
+    bare = request("tools/list")
+    assert eras.unopened(bare, Offer.of(CAPABILITIES, [V2026_07_28])).caller.version == V2026_07_28
+
+
 def test_the_version_is_judged_before_the_method() -> None:
     with pytest.raises(UnsupportedVersion):
         eras.open(stateless("no/such/method", **{types.PROTOCOL_VERSION: "1999-01-01"}), OFFER)

@@ -186,6 +186,7 @@ def test_each_rung_has_its_status_and_code_and_echoes_the_id(
     assert refused(outcome) == (status, code, echoed)
     assert isinstance(outcome, Rejection)
     assert words in outcome.error.message
+    assert outcome.request is None or (outcome.request.id, outcome.request.method) == (id, spoilt.body["method"])
     answer = json.loads(outcome.body())
     assert answer["error"]["code"] == code
     assert answer.get("id", None) == echoed

@@ -13,7 +13,7 @@ from dragoman.config import PROCESS
 from dragoman.errors import MethodNotFound
 from dragoman.protocol import eras, jsonrpc
 from dragoman.server.call import Call, Session
-from dragoman.server.dispatch.runner import refuse, run
+from dragoman.server.dispatch.runner import refusal, run, run_refused
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +75,7 @@ def test_a_middleware_makes_a_coroutine_of_every_request():
     server = with_tool(lambda: "sunny", inline=True)
 
     @server.middleware
-    async def around(request, call_next):
+    async def around(ctx, call_next):
         return await call_next()
 
     assert b"sunny" in asyncio.run(run(made(server)))
@@ -108,18 +108,26 @@ def test_a_cancellation_by_others_goes_on():
 
 def test_what_cannot_be_opened_is_refused_at_once_unless_hooks_are_to_know_of_it():
     seen, error = [], MethodNotFound("Method not found: x")
-    plain = refuse(Server(), error, 1, "x")
+    plain = refusal(Server(), error, 1)
     assert json.loads(plain)["error"]["code"] == -32601
     observed = Server(configuration=Configuration(instrumentation_callback=seen.append))
-    assert asyncio.run(refuse(observed, error, 1, "x")) == plain
+    call = Call(eras.unopened(jsonrpc.Request(1, "x"), observed.offer), Session(), server=observed)
+    assert asyncio.run(run_refused(call, error)) == plain
+    assert call.refusal is error
     assert [(data["method"], data["error"]) for data in seen] == [("unsupported_method", "method_not_found")]
+
+
+def test_a_refused_call_runs_no_handler_though_nothing_stands_around_it_any_more():
+    call = made(with_tool(crash, inline=True))
+    answer = asyncio.run(run_refused(call, InvalidParams("no")))
+    assert json.loads(answer)["error"] == {"code": -32602, "message": "no"}
 
 
 def test_an_error_whose_data_cannot_be_sent_is_said_without_them():
     reported = []
     server = Server(configuration=Configuration(exception_reporter=lambda error, info: reported.append(error)))
-    assert json.loads(refuse(server, InvalidParams("no", object())))["error"] == {"code": -32602, "message": "no"}
-    assert json.loads(refuse(server, InvalidParams("\ud800")))["error"]["message"] == "Internal error"
+    assert json.loads(refusal(server, InvalidParams("no", object())))["error"] == {"code": -32602, "message": "no"}
+    assert json.loads(refusal(server, InvalidParams("\ud800")))["error"]["message"] == "Internal error"
     assert len(reported) == 3
 
 

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 Handler = Callable[["Server", Call], Any]
-_EMPTY = types.Result()
 
 
 def initialize(server: Server, call: Call) -> Any:
@@ -66,13 +65,13 @@ def _declared(server: Server, call: Call) -> types.ServerCapabilities:
 
 def acknowledge(_server: Server, _call: Call) -> types.Result:
     """Answer with nothing."""
-    return _EMPTY
+    return types.Result()
 
 
 def set_level(_server: Server, call: Call) -> types.Result:
     """Set from which level on this client is sent log messages."""
     call.session.set_level(call.request.params.level)
-    return _EMPTY
+    return types.Result()
 
 
 def list_page(server: Server, call: Call) -> Any:

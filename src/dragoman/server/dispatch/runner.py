@@ -2,9 +2,12 @@
 
 A carrier opens a request, makes a `Call` of it and gives it to `run`. The stages are: middleware and hooks (skipped
 when there are none), the handler, questions to the client (`asking.settle`), seal, encode. What fails is refused here,
-and what nobody waits for is given up here. What is known at once is answered at once, as bytes. Anything else is a
-coroutine that gives them; the carrier awaits it where it likes. How a request ended is data of its call: `refusal` is
-the error that it was answered with, and `failure` says what a result stands for that reports an error.
+and what nobody waits for is given up here. A request that cannot be opened is refused by `refusal` where there is no
+middleware; where there is some, the carrier makes a `Call` of it too and gives it to `run_refused`.
+
+What is known at once is answered at once, as bytes. Anything else is a coroutine that gives them; the carrier awaits it
+where it likes. How a request ended is data of its call: `refusal` is the error that it was answered with, and `failure`
+says what a result stands for that reports an error.
 
 A handler returns a result that is not sealed, bytes that were sealed and kept (`Raw`), or a coroutine that gives
 either. A handler that leads to a function of the author's sets `call.target` and `call.arguments` instead; the runner
@@ -17,7 +20,6 @@ than they do.
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +31,6 @@ from dragoman.errors import InternalError, MethodNotFound, RpcError, ToolError, 
 from dragoman.protocol import eras, jsonrpc
 from dragoman.server.asking import RUN_AGAIN, explanation, settle
 from dragoman.server.call import Call
-from dragoman.server.instrument import chained, observe_refusal, observed
 from dragoman.server.questions import InputRequired
 from dragoman.server.tools import failure
 
@@ -53,9 +54,9 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer]:
         CancelledError: the task that serves it was cancelled, and not because the request was given up.
     """
     server = call.server
-    call.settings = settings = server.settings
-    if server.middlewares or settings.is_observed:
-        return _answer_later(call, observed(call, chained(call, partial(_serve, call))))
+    call.settings = server.settings
+    if server.around is not None:
+        return _answer_later(call, server.around(call))
     value, error = _begin(call)
     if type(value) is CoroutineType or call.asking is not None or isinstance(error, UrlElicitationRequired):
         return _settle(call, value, error)
@@ -63,6 +64,19 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer]:
         return _settle(call, value, error)
     call.ended = True
     return _answer(call, value) if error is None else _fail(call, error)
+
+
+def run_refused(call: Call, error: BaseException) -> Coroutine[Any, Any, Answer]:
+    """Let middleware know of a request that is refused before any handler, and return its answer.
+
+    That is the error, unless middleware makes something else of it; `call.refusal` says so.
+    """
+    server = call.server
+    call.settings = server.settings
+    if isinstance(error, MethodNotFound):
+        server.warn_of_unserved()
+    call.refused = _translated(server, error)
+    return _answer_later(call, serve(call) if server.around is None else server.around(call))
 
 
 async def whole_answer(call: Call) -> bytes:
@@ -95,8 +109,10 @@ def _begin(call: Call) -> tuple[Any, BaseException | None]:
     return value, None
 
 
-async def _serve(call: Call) -> Any:
-    """Return the result of a request, not sealed."""
+async def serve(call: Call) -> Any:
+    """Return the result of a request, not sealed; raise what it is refused with."""
+    if call.refused is not None:
+        raise call.refused
     return await _settle(call, *_begin(call), answers=False)
 
 
@@ -188,8 +204,38 @@ def _refuse(call: Call, error: BaseException) -> bytes:
     """Answer with an error, or with nothing if nobody wants the outcome."""
     if call.is_given_up_by(error):
         return _give_up(call, error)
-    call.refusal = eras.seal_error(_translated(call.server, error, call), call.request.caller.version)
+    call.refusal = _said(call, error)
     return _encoded_error(call.server, call.request.id, call.refusal, call)
+
+
+def _said(call: Call, error: BaseException) -> RpcError:
+    """Return the error to answer with, as the caller's version has it; a request may be refused for its version."""
+    if call.refused is not None and error is call.refused:
+        return call.refused
+    return eras.seal_error(_translated(call.server, error, call), call.request.caller.version)
+
+
+def settled(call: Call, error: BaseException) -> types.CallToolResult:
+    """Return the result that an exception is answered with: that of a tool, for a ToolError.
+
+    Raises:
+        RpcError: the error that it is answered with.
+        BaseException: nobody wants the outcome of the request any more.
+    """
+    if call.is_given_up_by(error):
+        raise error
+    if isinstance(error, ToolError) and call.request.method.name == "tools/call":
+        return _failed(call, error)
+    said = _said(call, error)
+    if said is error:
+        raise error
+    said.label = label_of(error)
+    raise said from error
+
+
+def label_of(error: BaseException) -> str:
+    """Return a name for a failure, of which there are few."""
+    return error.label if isinstance(error, RpcError | ToolError) else "internal_error"
 
 
 def _give_up(call: Call, error: BaseException) -> bytes:
@@ -211,30 +257,6 @@ def stopped(call: Call) -> bytes:
     return refusal(call.server, call.stopped, call.request.id)
 
 
-def refuse(
-    server: Server,
-    error: BaseException,
-    id: types.RequestId | None = None,
-    method: str | None = None,
-    caller: eras.Caller | None = None,
-    *,
-    null_id: bool = False,
-    place: str | None = None,
-) -> bytes | Coroutine[Any, Any, bytes]:
-    """Answer what cannot be served, for which there is no call; hooks are told of it if its method is given."""
-    if isinstance(error, MethodNotFound):
-        server.warn_of_unserved()
-    refused = partial(refusal, server, error, id, null_id=null_id, place=place)
-    if method is None or not server.settings.is_observed:
-        return refused()
-
-    async def refuse_observed() -> bytes:
-        await observe_refusal(server, method, error, caller)
-        return refused()
-
-    return refuse_observed()
-
-
 def refusal(
     server: Server,
     error: BaseException,
@@ -244,6 +266,8 @@ def refusal(
     place: str | None = None,
 ) -> bytes:
     """Return an error response. What fails in a `place` of the server's own is reported there and not said."""
+    if isinstance(error, MethodNotFound):
+        server.warn_of_unserved()
     return _encoded_error(server, id, _translated(server, error, place=place), null_id=null_id)
 
 
@@ -293,10 +317,9 @@ def opened_notification(
 async def run_notification(call: Call) -> None:
     """Run a method of the server's own that nobody is answered for; what it raises is reported."""
     server = call.server
-    call.settings = settings = server.settings
+    call.settings = server.settings
     try:
-        chain = chained(call, partial(_serve, call))
-        await (observed(call, chain) if settings.is_observed else chain())
+        await (serve(call) if server.around is None else server.around(call))
     except BaseException as error:
         if not call.is_given_up_by(error):
             server.report(error, None, {"notification": call.request.method.name})

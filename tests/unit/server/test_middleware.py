@@ -16,7 +16,8 @@ from dragoman.errors import (
 )
 from dragoman.schema.python.shapes import Problem
 from dragoman.schema.python.signature import ArgumentsRejected
-from dragoman.server.instrument import label_of, readable
+from dragoman.server.context import readable
+from dragoman.server.dispatch.runner import label_of
 
 
 @pytest.mark.parametrize(
