@@ -1,1 +1,10 @@
 """What server authors use."""
+
+from typing import TYPE_CHECKING
+
+from dragoman.runtime.lazy import lazy
+
+if TYPE_CHECKING:
+    from dragoman.server.extensions.contract import ServerExtension as ServerExtension
+else:
+    __getattr__, __dir__, __all__ = lazy(__name__, {"extensions.contract": "ServerExtension"})

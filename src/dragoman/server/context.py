@@ -81,6 +81,11 @@ class RequestFacts:
         return self._call.request.caller
 
     @property
+    def params(self) -> Any:
+        """The parameters of the request, as `dragoman.types` has them, with those that extensions add."""
+        return self._call.request.params
+
+    @property
     def meta(self) -> Mapping[str, Any]:
         """The request's `_meta`, as the client sent it."""
         raw = self._call.request.meta

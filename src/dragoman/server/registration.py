@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, Unpack, overload
 
+from dragoman import types
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, MethodAlreadyDefined
-from dragoman.protocol.methods import METHODS
+from dragoman.protocol.methods import METHODS, Method
 from dragoman.server.binding import Hook
 from dragoman.server.definition import P, R, decorated
 from dragoman.server.dispatch.handlers import HANDLERS, CustomMethod
@@ -33,7 +34,9 @@ class Registration:
         self._roots_hooks: list[Callable[[], Any]] = []
         self.middlewares: list[Middleware] = []
         self.handlers = dict(HANDLERS)
-        """What is called for each method: those of the protocol, and those of the server's own."""
+        """What is called for each method: those of the protocol, of extensions, and of the server's own."""
+        self.own_methods: tuple[Method, ...] = ()
+        """The rows of the server's own methods, which need no declaration."""
 
     @overload
     def tool(self, function: Callable[P, R], /) -> Tool[P, R]: ...
@@ -112,6 +115,7 @@ class Registration:
 
         def register(function: Function) -> Function:
             self.handlers[name] = CustomMethod.define(function, name=name).handle
+            self.own_methods = (*self.own_methods, Method(name=name, result=types.Result))
             self.registry.changed()
             return function
 
