@@ -14,6 +14,8 @@ from msgspec import Struct
 
 from dragoman import types
 from dragoman.protocol.extensions import ExtensionRow
+from dragoman.protocol.listen import SubscriptionField
+from dragoman.protocol.methods import Method
 from dragoman.server.definition import Definition
 from dragoman.server.tools import Tool, add_options
 
@@ -101,3 +103,6 @@ class ServerExtension:
     async def honour(self, ctx: Context, field: str, wanted: Wanted) -> Wanted | None:  # noqa: ARG002
         """Return how much of what a client wants by a subscription field is honoured; None honours nothing."""
         return wanted
+
+
+__all__ = ["ExtensionRow", "Method", "ServerExtension", "SubscriptionField"]
