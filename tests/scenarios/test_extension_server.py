@@ -22,6 +22,7 @@ from scenarios.http_peer import NEWEST, STATELESS, HttpPeer, serve
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/extensions.md"
 SOURCE = re.search(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)[1]
+MODULE = SOURCE.partition("\nif __name__")[0] + "\nimport sys\n" + RUN.strip()
 ID = "com.example/quotes"
 CHANGED = "notifications/quotes/changed"
 DECLARED: types.Json = {"extensions": {ID: {}}}
@@ -397,7 +398,7 @@ class Modern(Client):
 @pytest.mark.covers("EXS-04", "EXS-07")
 @scenario
 async def test_three_workers_serve_it_and_tell_each_others_subscribers():
-    async with crew(3, SOURCE.partition("\nif __name__")[0] + "\nimport sys\n" + RUN.strip()) as processes:
+    async with crew(3, MODULE) as processes:
         await processes.ready()
         async with Modern.of(processes) as client:
             streams = [await subscription(client, processes) for _ in range(6)]
@@ -432,3 +433,52 @@ async def test_what_a_client_declared_is_read_from_the_context():
 
     error = (await asked(Server(extensions=[Listening()]), "tools/call", paint(), "stateless"))["error"]
     assert (error["code"], heard) == (-32021, [({}, None)])
+
+
+@pytest.mark.covers("EXS-04")
+@pytest.mark.parametrize("era", ERAS)
+@scenario
+async def test_a_notification_of_a_client_that_declared_it_is_heard(era):
+    heard: asyncio.Queue[Any] = asyncio.Queue()
+
+    class Hearing(ServerExtension):
+        rows = (ExtensionRow(id=ID, methods=(Method(name="notifications/sold", params=Sold),)),)
+
+        def handlers(self):
+            return {"notifications/sold": self.sold}
+
+        async def sold(self, ctx, params):
+            heard.put_nowait(params.item)
+
+    server = Server(extensions=[Hearing()])
+    for capabilities, item in ((DECLARED, "tea"), ({}, "salt"), (DECLARED, "milk")):
+        async with WirePeer(server, era, capabilities=capabilities) as peer:
+            meta = HttpPeer(None, STATELESS, capabilities=capabilities).meta() if era == "stateless" else {}  # type: ignore[arg-type]
+            peer.notify("notifications/sold", {"item": item, "_meta": meta})
+            assert (await peer.request("notifications/sold", {"item": item}))["error"]["code"] == -32601
+    assert [heard.get_nowait() for _ in range(heard.qsize())] == ["tea", "milk"]
+
+
+class Sold(types.Params):
+    item: str
+
+
+class Session(Client):
+    """A client of the handshake era that declares the extension."""
+
+    async def initialize(self) -> None:
+        client = {"name": "c", "version": "1"}
+        params = {"protocolVersion": NEWEST, "capabilities": DECLARED, "clientInfo": client}
+        async with self.post(self.message("initialize", params)) as response:
+            self.headers |= {"mcp-session-id": response.headers["mcp-session-id"], "mcp-protocol-version": NEWEST}
+
+
+@pytest.mark.covers("EXS-04")
+@scenario
+async def test_every_worker_knows_what_a_session_declared():
+    async with crew(3, MODULE) as processes:
+        await processes.ready()
+        async with Session.of(processes) as client:
+            for _ in range(12):
+                async with client.post(client.message("quotes/get", {"tool": "paint"})) as response:
+                    assert (await response.json())["result"]["price"] == 12

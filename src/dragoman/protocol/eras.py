@@ -86,10 +86,14 @@ class Offer(Struct, frozen=True):
         capabilities: types.ServerCapabilities,
         served: Iterable[Version] = VERSIONS,
         table: ProtocolTable = CORE,
+        *,
+        notifications: bool = False,
     ) -> Offer:
-        """Return the offer of a server with these capabilities."""
+        """Return the offer of a server with these capabilities: of requests, or of notifications that it hears."""
         newest_first = tuple(sorted(served, reverse=True))
-        rows = tuple(method for method in table.methods if not method.is_notification and "client" in method.sender)
+        rows = tuple(
+            method for method in table.methods if method.is_notification is notifications and "client" in method.sender
+        )
         return cls(
             newest_first,
             {version.name: offered(rows, version, "client", capabilities) for version in newest_first},

@@ -113,6 +113,8 @@ class Server(Identity, Registration):
         self._offered: tuple[Any, ...] = ()
         self.offer: eras.Offer
         """The versions and methods that are served."""
+        self._hearing: eras.Offer | None = None
+        """The same for notifications of clients, where an extension hears some."""
         self.registry.page_size = page_size
         PROCESS.watchers.add(self._renew)
         if self.installed is not None:
@@ -203,6 +205,8 @@ class Server(Identity, Registration):
             rows = () if self.installed is None else self.installed.rows
             table = ProtocolTable.of(rows, self.own_methods) if rows or self.own_methods else CORE
             self.offer = eras.Offer.of(self._capabilities, self.settings.versions, table)
+            if self.installed is not None and self.installed.heard:
+                self._hearing = eras.Offer.of(self._capabilities, self.settings.versions, table, notifications=True)
             self._offered = facts
 
     @property
@@ -254,9 +258,14 @@ class Server(Identity, Registration):
             self._key_ring = key_ring(self._secret)
         return self._key_ring
 
-    def has_method(self, name: str) -> bool:
-        """Tell whether the server has a method of its own by that name."""
-        return any(method.name == name for method in self.own_methods)
+    def offer_for_notification(self, method: str) -> eras.Offer | None:
+        """Return what a notification is looked up in; None if nothing is done for it.
+
+        Methods of the server's own may be sent as notifications, and extensions may hear notifications.
+        """
+        if any(one.name == method for one in self.own_methods):
+            return self.offer
+        return None if self.installed is None or method not in self.installed.heard else self._hearing
 
     def notified(self, method: str) -> None:
         """Take a notification that a client sent."""

@@ -308,13 +308,13 @@ def _encoded_error(
 def opened_notification(
     server: Server, message: jsonrpc.Notification, caller: eras.Caller | None
 ) -> eras.Request | None:
-    """Return what a notification asks of a method of the server's own; None if it asks nothing that can be served.
+    """Return what a notification asks of a method of the server's own or of an extension; None if it asks nothing.
 
     A notification that cannot be opened is reported, because nobody is answered.
     """
-    if not server.has_method(message.method):
+    offer = server.offer_for_notification(message.method)
+    if offer is None:
         return None
-    offer = server.offer
     # Only requests must say which version they are of.
     caller = caller or offer.unintroduced or eras.Caller(offer.versions[0])
     try:

@@ -71,7 +71,8 @@ class ServerExtension:
     def handlers(self) -> Mapping[str, ExtensionHandler]:
         """Return an `async def (ctx, params)` for each request that the rows let a client send.
 
-        `params` are typed as the row says. A handler is run as every other: with the same middleware and errors.
+        `params` are typed as the row says. A handler is run as every other: with the same middleware and errors. A
+        notification that the rows let a client send may have a handler too, whose result is dropped.
         """
         return {}
 

@@ -43,6 +43,9 @@ class Installed:
         self.handlers = {
             name: _handler(function) for one in self._extensions for name, function in _handlers(one).items()
         }
+        methods = (method for row in self.rows for method in row.methods)
+        self.heard = frozenset(one.name for one in methods if _is_heard(one) and one.name in self.handlers)
+        """The notifications that extensions hear."""
         self._around = tuple(one for one in self._extensions if _overrides(one, "around_call"))
         self._options = frozenset(name for one in self._extensions for name in one.tool_options)
         self._honouring = {
@@ -165,10 +168,12 @@ def _checked(given: Any) -> Iterable[ServerExtension]:
 
 
 def _handlers(extension: ServerExtension) -> Mapping[str, ExtensionHandler]:
-    """Return the handlers of an extension: one for each request of a client, and no other."""
+    """Return the handlers of an extension: one for each request of a client, and some for its notifications."""
     given, id = extension.handlers(), _id(extension)
-    wanted = {method.name for row in extension.rows for method in row.methods if _is_request(method)}
-    for name in wanted ^ given.keys():
+    methods = [method for row in extension.rows for method in row.methods]
+    wanted = {method.name for method in methods if _is_request(method)}
+    heard = {method.name for method in methods if _is_heard(method)}
+    for name in wanted ^ (given.keys() - heard):
         said = "has no handler for" if name in wanted else "handles a method that its rows lack:"
         raise DefinitionError(f"The extension {id!r} {said} {name!r}")
     for name, function in given.items():
@@ -179,6 +184,10 @@ def _handlers(extension: ServerExtension) -> Mapping[str, ExtensionHandler]:
 
 def _is_request(method: Method) -> bool:
     return not method.is_notification and "client" in method.sender
+
+
+def _is_heard(method: Method) -> bool:
+    return method.is_notification and "client" in method.sender
 
 
 def _handler(function: ExtensionHandler) -> Callable[[Any, Call], Any]:
