@@ -147,9 +147,10 @@ async def test_entries_have_its_fields_also_page_by_page_and_for_some_only():
             page = (await peer.request("tools/list", {"cursor": cursor}))["result"]
             pages.append([(tool["name"], tool.get("price")) for tool in page["tools"]])
         assert pages == [[("paint", 12)], [("raise_prices", None)]]
-        module.quotes.prices["raise_prices"] = 2
-        module.server.tool(price=3, name="mend")(lambda: "mended")
         module.server.page_size = None
+        module.server.tool(price=3, name="mend")(lambda: "mended")
+        await peer.request("tools/list")
+        module.quotes.change("raise_prices", 2)
         listed = (await peer.request("tools/list"))["result"]["tools"]
     assert [tool["price"] for tool in listed] == [12, 2, 3]
 

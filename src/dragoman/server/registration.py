@@ -173,6 +173,10 @@ class Registration:
         self.middlewares.append(function)
         return function
 
+    def renew(self) -> None:
+        """Make lists and capabilities anew, after a change of what an extension adds to them."""
+        self.registry.changed()
+
     @property
     def tools(self) -> list[AnyTool]:
         """The tools; a list that is assigned takes their place.

@@ -115,10 +115,10 @@ class Server(Identity, Registration):
         """The versions and methods that are served."""
         self._hearing: eras.Offer | None = None
         """The same for notifications of clients, where an extension hears some."""
-        self.registry.page_size = page_size
-        PROCESS.watchers.add(self._renew)
         if self.installed is not None:
             self.installed.bind(self)
+        self.registry.page_size = page_size
+        PROCESS.watchers.add(self._renew)
         self.registry.extend(tools=tools, prompts=prompts, resources=resources, resource_templates=resource_templates)
 
     def _install(self, extensions: Extensions) -> Installed:

@@ -60,13 +60,13 @@ class ServerExtension:
         """Return what is declared under the id of the extension: by default the settings of its row.
 
         None declares nothing now, so that nothing of the extension is offered. The server asks again after each change
-        of what is registered with it. A row whose `capability` is another path is declared there, with the settings of
-        that row.
+        of what is registered with it, and by `server.renew()`. A row whose `capability` is another path is declared
+        there, with the settings of that row.
         """
         return next((dict(row.settings) for row in self.rows if not row.capability), {})
 
     def bind(self, server: Server) -> None:
-        """Take the server, once, before its tools are registered; the extension may register its own."""
+        """Take the server, once, before anything else is asked; the extension may register tools and resources."""
 
     def handlers(self) -> Mapping[str, ExtensionHandler]:
         """Return an `async def (ctx, params)` for each request that the rows let a client send.
@@ -86,7 +86,8 @@ class ServerExtension:
     def entry(self, definition: Definition[..., Any]) -> Struct | None:  # noqa: ARG002
         """Return the fields that are added to the entry of a list, as the row's Struct has them; None adds nothing.
 
-        It is asked for the lists in the row's `entries`, in versions in which the row exists.
+        It is asked for the lists in the row's `entries`, in versions in which the row exists. Lists are kept until
+        something is registered or `server.renew()` is called.
         """
         return None
 
