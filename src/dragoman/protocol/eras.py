@@ -14,11 +14,19 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from dragoman import types
-from dragoman.errors import InvalidParams, MethodNotFound, ResourceNotFound, RpcError, UnsupportedVersion
+from dragoman.errors import (
+    InvalidParams,
+    MethodNotFound,
+    MissingCapability,
+    ResourceNotFound,
+    RpcError,
+    UnsupportedVersion,
+)
 from dragoman.protocol import jsonrpc
+from dragoman.protocol.extensions import CORE, ProtocolTable
 from dragoman.protocol.fields import trim
 from dragoman.protocol.headers import RequestHeaders, check_request, version_mismatch
-from dragoman.protocol.methods import METHODS, Method, offered
+from dragoman.protocol.methods import Method, offered, require_declared
 from dragoman.protocol.versions import (
     VERSIONS,
     Version,
@@ -39,6 +47,10 @@ class Caller(Struct, frozen=True):
     capabilities: types.ClientCapabilities = field(default_factory=types.ClientCapabilities)
     info: types.Implementation | None = None
     log_level: types.LoggingLevel | None = None
+
+    def extension(self, id: str) -> types.Json | None:
+        """Return the settings with which the client declared an extension; None if it did not."""
+        return self.capabilities.extension(id)
 
 
 class Request(Struct, frozen=True, gc=False):
@@ -61,40 +73,60 @@ class Offer(Struct, frozen=True):
     versions: tuple[Version, ...]
     methods: Mapping[str, Mapping[str, Method]]
     known: Mapping[str, Method]
-    """Every request of the table, whether it is offered or not."""
+    """Every request of a client that the table has, whether it is offered or not."""
     stateless: Mapping[str, Version]
     """Those that are served without a handshake, by name."""
     unintroduced: Caller | None
     """A client that sends requests by hand, without a handshake; None where no version has one."""
+    table: ProtocolTable = CORE
 
     @classmethod
     def of(
         cls,
         capabilities: types.ServerCapabilities,
         served: Iterable[Version] = VERSIONS,
-        table: Iterable[Method] = METHODS,
+        table: ProtocolTable = CORE,
+        *,
+        notifications: bool = False,
     ) -> Offer:
-        """Return the offer of a server with these capabilities."""
+        """Return the offer of a server with these capabilities: of requests, or of notifications that it hears."""
         newest_first = tuple(sorted(served, reverse=True))
-        rows = tuple(method for method in table if not method.is_notification)
+        rows = tuple(
+            method for method in table.methods if method.is_notification is notifications and "client" in method.sender
+        )
         return cls(
             newest_first,
             {version.name: offered(rows, version, "client", capabilities) for version in newest_first},
             {method.name: method for method in rows},
             {version.name: version for version in newest_first if version.stateless},
             next((Caller(version) for version in handshake_versions(newest_first)), None),
+            table,
         )
 
-    def find(self, method: str, version: Version) -> Method:
+    def find(self, method: str, caller: Caller) -> Method:
         """Return the method.
 
         Raises:
-            MethodNotFound: the version has no such request, or its capability is not offered.
+            MethodNotFound: the caller's version has no such request, or its capability is not offered.
+            MissingCapability: the caller did not declare the extension that the method belongs to.
         """
         try:
-            return self.methods[version.name][method]
+            found = self.methods[caller.version.name][method]
         except KeyError:
             raise MethodNotFound(f"Method not found: {method}", {"method": method}) from None
+        if found.declared:
+            try:
+                require_declared(caller.capabilities, found.declared)
+            except MissingCapability as missing:
+                raise seal_error(missing, caller.version) from None
+        return found
+
+    def declared(self, capabilities: types.ServerCapabilities, version: Version) -> types.ServerCapabilities:
+        """Return what a server declares in a version: of its extensions, those that may be declared there."""
+        if capabilities.extensions is None:
+            return capabilities
+        declarable = self.table.declarable(capabilities.extensions, version)
+        return msgspec.structs.replace(capabilities, extensions=declarable or None)
 
 
 class _Head(Struct):
@@ -128,26 +160,29 @@ def open(
     """Return the neutral request: stateless when the message says so itself, else in the session's name.
 
     This is the ladder of both carriers. Each rung comes before the next: `_meta`, version, mirrored headers, method,
-    parameters. Over HTTP a stateless request comes with the headers that were `sent`; a duplex connection has none.
-    A bare `server/discover` is served as the newest stateless version has it, to a client without capabilities.
+    what the client must have declared for it, parameters. Over HTTP a stateless request comes with the headers that
+    were `sent`; a duplex connection has none. A bare `server/discover` is served as the newest stateless version has
+    it, to a client without capabilities.
 
     Raises:
         InvalidParams: `_meta` is malformed, or lacks what the stateless era requires; or the parameters do not fit.
         HeaderMismatch: a header does not say what the body says.
         UnsupportedVersion: it claims a version that is not served without a handshake.
         MethodNotFound: that version has no such method, or its capability is not offered.
+        MissingCapability: the client did not declare the extension that the method belongs to.
     """
     meta, raw_meta, params = read(message, offer) if read_already is None else read_already
     caller = (session or offer.unintroduced) if meta.protocol_version is None and sent is None else None
     if caller is None:
         caller = stateless_caller(meta, offer, sent)
         if sent is not None:
-            check_request(sent, message, offer.known.get(message.method), params)
+            offered_there = offer.methods[caller.version.name].get(message.method)
+            check_request(sent, message, offered_there or offer.known.get(message.method), params)
     elif message.method == _DISCOVER:
         # Only stateless versions have it, and who asks what is spoken cannot be asked to speak it already.
         caller = next((Caller(version) for version in stateless_versions(offer.versions)), caller)
-    method = offer.find(message.method, caller.version)
-    if params is None:
+    method = offer.find(message.method, caller)
+    if type(params) is not method.params:  # they do not fit, or are those of the method in another version
         params = method.decode_params(message.params)
     return Request(message.id, method, params, caller, meta.progress_token, raw_meta, message.params)
 
@@ -297,7 +332,8 @@ def discover(
     offer: Offer, capabilities: types.ServerCapabilities, instructions: str | None = None
 ) -> types.DiscoverResult:
     """Return the answer to `server/discover`, still to be sealed."""
-    return types.DiscoverResult(version_names(offer.versions), capabilities, instructions)
+    newest = max(offer.stateless.values())
+    return types.DiscoverResult(version_names(offer.versions), offer.declared(capabilities, newest), instructions)
 
 
 def initialize(
@@ -313,13 +349,16 @@ def initialize(
         UnsupportedVersion: the server serves no version that has a handshake.
     """
     version = negotiate(params.protocol_version, offer.versions)
-    result = types.InitializeResult(version.name, capabilities, info, instructions)
-    return trim(result, version), Caller(version, _within(version, params.capabilities), params.client_info)
+    result = types.InitializeResult(version.name, offer.declared(capabilities, version), info, instructions)
+    return trim(result, version), Caller(version, _within(version, params.capabilities, offer), params.client_info)
 
 
-def _within(version: Version, capabilities: types.ClientCapabilities) -> types.ClientCapabilities:
+def _within(version: Version, capabilities: types.ClientCapabilities, offer: Offer) -> types.ClientCapabilities:
     """Return what a version lets a server make of a client; extensions have versions of their own."""
-    return msgspec.structs.replace(trim(capabilities, version), extensions=capabilities.extensions)
+    if not capabilities.extensions:
+        return trim(capabilities, version)
+    declarable = offer.table.declarable(capabilities.extensions, version)
+    return msgspec.structs.replace(trim(capabilities, version), extensions=declarable)
 
 
 def negotiate(requested: str, served: tuple[Version, ...]) -> Version:

@@ -23,7 +23,7 @@ from dragoman import types
 from dragoman.errors import DefinitionError
 from dragoman.protocol.listen import CORE_FIELDS, SubscriptionField
 from dragoman.protocol.methods import METHODS, Method
-from dragoman.protocol.versions import V2025_06_18, Version
+from dragoman.protocol.versions import V2025_06_18, VERSIONS, Version
 from dragoman.types import canonical_extension
 
 _LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -46,7 +46,8 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
     to the version `until`. Its methods need its declaration by both sides. `params` maps a method of the core to a
     Struct whose fields are added to the parameters of that method; `entries` does so for the entries of a list. All of
     these fields are optional. `result_types` maps each further `resultType` to the methods that it may answer.
-    `capability` is the path of the declaration, where that is not `extensions.<id>`.
+    `capability` is the path of the declaration, where that is not `extensions.<id>`; then only the receiver of a method
+    declares it, as for the methods of the core.
 
     Raises:
         DefinitionError: the id, or what is added, does not fit the protocol.
@@ -82,15 +83,20 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
         """Tell whether the extension may be declared in a version."""
         return self.since <= version and (self.until is None or version <= self.until)
 
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """What both sides declare, as a path into capabilities; empty where only the receiver does."""
+        return () if self.capability else self.path
+
     def joined_methods(self) -> tuple[Method, ...]:
-        """Return the methods, which exist where the extension does and need its declaration by both sides."""
+        """Return the methods, which exist where the extension does and need its declaration."""
         return tuple(
             msgspec.structs.replace(
                 method,
                 since=max(method.since, self.since),
                 until=_earlier(method.until, self.until),
                 capability=self.path,
-                declared=self.path,
+                declared=self.shared,
             )
             for method in self.methods
         )
@@ -115,6 +121,29 @@ def check_extension_id(id: object) -> str:
     return id
 
 
+def merge_settings(*given: Mapping[str, types.Json] | None) -> dict[str, types.Json]:
+    """Return the settings of extensions, those that come later over those that come before, object by object.
+
+    An id and its alias are the same extension; it is declared under the id.
+    """
+    merged: dict[str, types.Json] = {}
+    for one in given:
+        named = {canonical_extension(id): settings for id, settings in (one or {}).items()}
+        merged = merge(merged, named)
+    return merged
+
+
+def merge(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object with the members of another over it, at every depth."""
+    merged = dict(one)
+    for name, value in other.items():
+        before = merged.get(name)
+        merged[name] = (
+            merge(before if isinstance(before, Mapping) else {}, value) if isinstance(value, Mapping) else value
+        )
+    return merged
+
+
 class ProtocolTable(Struct, frozen=True):
     """The methods of the core and of extensions, and what follows from them.
 
@@ -131,15 +160,15 @@ class ProtocolTable(Struct, frozen=True):
     repeatable: frozenset[str]
 
     @classmethod
-    def of(cls, extensions: Iterable[ExtensionRow] = ()) -> ProtocolTable:
-        """Return the table of the core, with the rows of extensions.
+    def of(cls, extensions: Iterable[ExtensionRow] = (), own: Iterable[Method] = ()) -> ProtocolTable:
+        """Return the table of the core, with the rows of extensions and with methods that need no declaration.
 
         Raises:
             DefinitionError: two extensions, or an extension and the core, add the same thing.
         """
         rows = tuple(extensions)
-        added = [method for row in rows for method in row.joined_methods()]
-        _require_once((method.name for method in added), "method")
+        added = [*(method for row in rows for method in row.joined_methods()), *own]
+        _require_apart(added)
         methods = (*(_with_params(method, rows) for method in METHODS), *added)
         return cls(
             methods,
@@ -165,8 +194,12 @@ class ProtocolTable(Struct, frozen=True):
         )
 
     def declarable(self, settings: Mapping[str, types.Json], version: Version) -> dict[str, types.Json]:
-        """Return the settings of those extensions that may be declared in a version; ids without a row always may."""
-        elsewhere = {row.id for row in self.extensions} - {row.id for row in self.extensions if row.exists_in(version)}
+        """Return the settings of those extensions that may be declared under their ids in a version.
+
+        An id without a row always may.
+        """
+        here = {row.id for row in self.extensions if row.exists_in(version) and not row.capability}
+        elsewhere = {row.id for row in self.extensions} - here
         return {id: given for id, given in settings.items() if canonical_extension(id) not in elsewhere}
 
     def entry_type(self, method: str, kind: type[Struct], version: Version) -> type[Struct]:
@@ -177,9 +210,17 @@ class ProtocolTable(Struct, frozen=True):
     def subscription_fields(self) -> tuple[SubscriptionField, ...]:
         """Return the kinds of subscriptions; those of an extension need its declaration."""
         added = (
-            msgspec.structs.replace(one, capability=row.path) for row in self.extensions for one in row.subscriptions
+            msgspec.structs.replace(one, capability=row.path, declared=row.shared)
+            for row in self.extensions
+            for one in row.subscriptions
         )
         return (*CORE_FIELDS, *added)
+
+
+def _require_apart(methods: list[Method]) -> None:
+    """See that no version has two methods of one name; generations of an extension may share names."""
+    for version in VERSIONS:
+        _require_once((method.name for method in methods if method.exists_in(version)), "method")
 
 
 def _require_once(names: Iterable[str], noun: str) -> None:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from dragoman import types
 from dragoman.protocol.jsonrpc import encode_notification
-from dragoman.protocol.methods import declares
+from dragoman.protocol.methods import declares, require_declared
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 TOOLS_CHANGED = "notifications/tools/list_changed"
@@ -36,6 +36,8 @@ class SubscriptionField(Struct, frozen=True, kw_only=True):
     method: str
     capability: tuple[str, ...] = ()
     """What the server must have declared, as a path into its capabilities."""
+    declared: tuple[str, ...] = ()
+    """What the client must have declared too."""
     covers_below: bool = False
     """A subject covers those that lie below it, as a URI does."""
 
@@ -53,6 +55,19 @@ CORE_FIELDS = (
         covers_below=True,
     ),
 )
+
+
+def require_fields_declared(
+    wanted: types.SubscriptionFilter, capabilities: types.ClientCapabilities, fields: Iterable[SubscriptionField]
+) -> None:
+    """See that a client declared what the fields of its filter need.
+
+    Raises:
+        MissingCapability: it did not.
+    """
+    for field in fields:
+        if field.declared and getattr(wanted, field.name) is not None:
+            require_declared(capabilities, field.declared)
 
 
 def honour(

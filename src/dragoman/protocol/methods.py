@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
-from dragoman.errors import InvalidParams
+from dragoman.errors import InvalidParams, MissingCapability
 from dragoman.protocol.versions import (
     V2024_11_05,
     V2025_06_18,
@@ -227,8 +227,23 @@ def offered(
 
 def declares(capabilities: Any, path: tuple[str, ...]) -> bool:
     """Tell whether a capability was declared: present, and not false."""
+    if path[:1] == ("extensions",):
+        return capabilities.extension(path[1]) is not None  # an id may have an alias
     for name in path:
         capabilities = capabilities.get(name) if isinstance(capabilities, dict) else getattr(capabilities, name, None)
         if capabilities is None or capabilities is False:
             return False
     return True
+
+
+def require_declared(capabilities: types.ClientCapabilities, path: tuple[str, ...]) -> None:
+    """See that a client declared a capability.
+
+    Raises:
+        MissingCapability: it did not.
+    """
+    if not declares(capabilities, path):
+        required: types.Json = {}
+        for name in reversed(path):
+            required = {name: required}
+        raise MissingCapability(required)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from msgspec import Struct
 
 from dragoman import types
 from dragoman.protocol.eras import Caller
+from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import declares
 from dragoman.protocol.versions import find_version
 
@@ -91,6 +93,8 @@ _KINDS: dict[str, Any] = {
 }
 _LONGEST_NAME = 256
 _LONGEST_VERSION = 64
+_MOST_BYTES = 1_480
+"""What a session id holds, without its tag, so that the id has no more than 2,048 bytes of base64."""
 
 
 class _Session(Struct, array_like=True):
@@ -102,6 +106,8 @@ class _Session(Struct, array_like=True):
     name: str | None = None
     client_version: str | None = None
     origin: bytes = b""
+    extensions: bytes = b""
+    """As JSON, which has numbers that the encoding of the rest lacks."""
 
 
 class OpenedSession(Struct, frozen=True):
@@ -116,14 +122,17 @@ class OpenedSession(Struct, frozen=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Session)
+_settings = msgspec.json.Decoder(dict[str, types.Json])
 
 
 class SessionTokens:
     """Session ids that carry the session: any process with the key ring can take a session up.
 
     An id holds the protocol version, the client's name and version (cut to 256 and 64 characters), the capabilities
-    that servers act on, the time of issue and digests of the principal and of the page's origin. It opens only for the
-    same server, path and principal, and only until it is `max_age` seconds old. It never has more than 2,048 bytes.
+    that servers act on, the time of issue and digests of the principal and of the page's origin. Of the extensions that
+    the client declared it holds those that the server has, as far as there is room; settings that are too large are
+    left empty. It opens only for the same server, path and principal, and only until it is `max_age` seconds old. It
+    never has more than 2,048 bytes.
     """
 
     def __init__(self, ring: KeyRing, *, server: str, path: str, max_age: int = 86_400) -> None:
@@ -131,8 +140,17 @@ class SessionTokens:
         self._purpose = f"session {len(server)} {server} {path}"
         self.max_age = max_age
 
-    def seal(self, caller: Caller, *, principal: str | None, now: float, nonce: bytes, origin: bytes = b"") -> str:
-        """Return a new session id; `nonce` makes it unguessable and unique."""
+    def seal(
+        self,
+        caller: Caller,
+        *,
+        principal: str | None,
+        now: float,
+        nonce: bytes,
+        origin: bytes = b"",
+        extensions: Iterable[str] = (),
+    ) -> str:
+        """Return a new session id; `nonce` makes it unguessable and unique, and `extensions` are the server's."""
         info = caller.info
         session = _Session(
             caller.version.name,
@@ -144,6 +162,9 @@ class SessionTokens:
             _cut(info.version, _LONGEST_VERSION) if info else None,
             origin,
         )
+        declared = {id: settings for id in extensions if (settings := caller.extension(id)) is not None}
+        if declared:
+            session.extensions = _fitting(declared, _MOST_BYTES - len(_encoder.encode(session)))
         return self._ring.seal(self._purpose, _encoder.encode(session))
 
     def open(self, token: str, *, principal: str | None, now: float) -> OpenedSession | None:
@@ -158,6 +179,8 @@ class SessionTokens:
         name, client_version = session.name, session.client_version
         info = None if name is None or client_version is None else types.Implementation(name, client_version)
         caller = Caller(version, _capabilities(session.capabilities), info)
+        if session.extensions:
+            caller.capabilities.extensions = _settings.decode(session.extensions)
         return OpenedSession(caller, session.issued_at + self.max_age, session.origin)
 
     def _decode(self, token: str) -> _Session | None:
@@ -174,6 +197,17 @@ _CLOCK_SKEW = 60
 
 def _cut(text: str, length: int) -> str:
     return text[:length].encode("utf-8", "replace").decode()
+
+
+def _fitting(declared: dict[str, types.Json], room: int) -> bytes:
+    """Return the settings of extensions, encoded: whole, or empty, or not at all, as there is room."""
+    carried: dict[str, types.Json] = {}
+    for id, settings in declared.items():
+        for form in (settings, {}):
+            if len(encode({**carried, id: form})) <= room:
+                carried[id] = form
+                break
+    return encode(carried) if carried else b""
 
 
 def _flags(capabilities: types.ClientCapabilities) -> int:

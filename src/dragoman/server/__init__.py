@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING
 from dragoman.runtime.lazy import lazy
 
 if TYPE_CHECKING:
+    from dragoman.protocol.extensions import ExtensionRow as ExtensionRow
+    from dragoman.protocol.listen import SubscriptionField as SubscriptionField
+    from dragoman.protocol.methods import Method as Method
     from dragoman.schema.compile import InputSchema as InputSchema
     from dragoman.schema.compile import OutputSchema as OutputSchema
     from dragoman.server.carriers import HttpOptions as HttpOptions
     from dragoman.server.context import BlockingContext as BlockingContext
     from dragoman.server.context import Context as Context
+    from dragoman.server.dispatch.middleware import CallNext as CallNext
+    from dragoman.server.extensions.contract import ServerExtension as ServerExtension
     from dragoman.server.httprequest import Auth as Auth
     from dragoman.server.httprequest import HttpRequest as HttpRequest
     from dragoman.server.loghandler import LogHandler as LogHandler
@@ -42,6 +47,8 @@ else:
         {
             "carriers": "HttpOptions",
             "context": "BlockingContext Context",
+            "dispatch.middleware": "CallNext",
+            "extensions.contract": "ServerExtension",
             "httprequest": "Auth HttpRequest",
             "loghandler": "LogHandler",
             "per_request": "asgi",
@@ -52,6 +59,9 @@ else:
             "server": "Server",
             "tools": "Tool tool",
             "views": "HttpReply",
+            ".protocol.extensions": "ExtensionRow",
+            ".protocol.listen": "SubscriptionField",
+            ".protocol.methods": "Method",
             ".schema.compile": "InputSchema OutputSchema",
         },
     )

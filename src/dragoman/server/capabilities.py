@@ -9,6 +9,7 @@ import msgspec
 
 from dragoman import types
 from dragoman.errors import DefinitionError
+from dragoman.protocol.extensions import merge_settings
 from dragoman.server.results import wire_object
 
 if TYPE_CHECKING:
@@ -46,11 +47,14 @@ class Declaration:
 
     def over(self, derived: types.ServerCapabilities) -> types.ServerCapabilities:
         """Return what is declared of a server that serves what was derived."""
+        extensions = merge_settings(derived.extensions, self.given.extensions) or None
         if self.replaces:
-            return self.given
+            return msgspec.structs.replace(self.given, extensions=extensions) if derived.extensions else self.given
         entries = msgspec.to_builtins(derived)
         for name, entry in self._added.items():
             entries[name] = {**entries.get(name, {}), **entry}
+        if extensions is not None:
+            entries["extensions"] = extensions
         shown = {name: entry for name, entry in entries.items() if name not in self._hidden}
         return msgspec.convert(shown, types.ServerCapabilities)
 

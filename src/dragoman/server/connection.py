@@ -32,7 +32,7 @@ from dragoman.runtime.relay import Relay
 from dragoman.runtime.tasks import is_running_here
 from dragoman.server.call import ELICITATION_COMPLETE, Call, Session
 from dragoman.server.dispatch.runner import Answer, opened_notification, refusal, run, run_notification, run_refused
-from dragoman.server.telling import announces, is_wanted, log_params
+from dragoman.server.telling import change_params, is_told, is_wanted, log_params
 from dragoman.server.waiting import ask, settle
 from dragoman.transports.contract import FunctionSink, Sink
 
@@ -139,17 +139,17 @@ class Connection:
 
     def updated(self, uri: str) -> None:
         """Tell this client, from any thread, that a resource changed."""
-        self._in_loop(self._change, RESOURCE_UPDATED, uri, self._encoded_change(RESOURCE_UPDATED, uri))
+        message = jsonrpc.encode_notification(RESOURCE_UPDATED, change_params(uri, None))
+        self._in_loop(self._change, RESOURCE_UPDATED, uri, None, message)
 
     async def close_stream(self) -> None:
         """Keep the connection: there is no other to come back by."""
 
-    def tell(self, method: str, uri: str | None = None) -> None:
+    def tell(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
         """Tell the client of a change, from any thread, if it wants to know."""
-        message = self._encoded_change(method, uri)
-        follows = uri is None or uri in self._session.followed
-        is_announced = follows and announces(self._server.capabilities, method)
-        self._in_loop(self._change, method, uri, message if is_announced else None)
+        message = jsonrpc.encode_notification(method, change_params(subject, params))
+        is_announced = is_told(self._server, self._session, method, subject)
+        self._in_loop(self._change, method, subject, params, message if is_announced else None)
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
         """Send a log message, from any thread, if this client set a level that wants it."""
@@ -157,15 +157,11 @@ class Connection:
             message = jsonrpc.encode_notification("notifications/message", log_params(level, data, logger))
             self._in_loop(self._log, message)
 
-    def _encoded_change(self, method: str, uri: str | None) -> bytes:
-        params = types.Params() if uri is None else types.ResourceUpdatedNotificationParams(uri)
-        return jsonrpc.encode_notification(method, params)
-
-    def _change(self, method: str, uri: str | None, message: bytes | None) -> None:
+    def _change(self, method: str, subject: str | None, params: types.Json | None, message: bytes | None) -> None:
         for subscription in self._subscriptions:
-            subscription.offer(method, uri)
+            subscription.offer(method, subject, params)
         if message is not None and self._session.caller is not None:
-            self._let_wait((method, uri), message)
+            self._let_wait((method, subject), message)
         self._flush()
 
     def _log(self, message: bytes) -> None:

@@ -87,10 +87,13 @@ class Definition(Generic[Parameters, Returned]):
 
     def _set(self, options: dict[str, Any]) -> None:
         for option, value in options.items():
-            if option.startswith("_") or not _is_option(type(self), option):
+            if not self._takes(option):
                 raise DefinitionError(f"{type(self).__name__} has no option {option!r}")
             if value is not None:
                 setattr(self, option, value)
+
+    def _takes(self, option: str) -> bool:
+        return not option.startswith("_") and _is_option(type(self), option)
 
     @classmethod
     def define(cls, function: Callable[Parameters, Returned], /, **options: Any) -> Self:

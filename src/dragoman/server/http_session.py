@@ -34,7 +34,7 @@ from dragoman.server.call import ELICITATION_COMPLETE, Call, Session, Silence
 from dragoman.server.replies import Refused
 from dragoman.server.retention import Retention, SessionStreams
 from dragoman.server.streams import EventStream, part
-from dragoman.server.telling import announces, is_wanted, log_params
+from dragoman.server.telling import change_params, is_told, is_wanted, log_params
 from dragoman.server.waiting import ask, settle
 from dragoman.server.workers import Changed, Read, Said, Sent, Workers
 from dragoman.transports.exchange import JSON_HEADERS, Exchange
@@ -235,10 +235,10 @@ class HttpSession:
 
     # Encoded by whoever tells, so that what cannot be JSON fails there, and what changes later is told as it was.
 
-    def tell(self, method: str, uri: str | None = None) -> None:
+    def tell(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
         """Tell the client of a change, from any thread, if it wants to know and reads what belongs to no request."""
-        if (uri is None or uri in self.data.followed) and announces(self._server.capabilities, method):
-            self.say(method, types.Params() if uri is None else types.ResourceUpdatedNotificationParams(uri))
+        if is_told(self._server, self.data, method, subject):
+            self.say(method, change_params(subject, params))
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
         """Send a log message, from any thread, if this client set a level that wants it."""

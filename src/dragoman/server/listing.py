@@ -24,11 +24,13 @@ class Listing:
     """One list of a server, in pages.
 
     Example:
-        listing = Listing(ListToolsResult, lambda: [tool.definition for tool in tools], page_size=50)
+        listing = Listing(ListToolsResult, lambda version: [tool.definition for tool in tools])
         listing.page(cursor, version, seal)
     """
 
-    def __init__(self, result: Callable[..., types.PaginatedResult], entries: Callable[[], Iterable[Any]]) -> None:
+    def __init__(
+        self, result: Callable[..., types.PaginatedResult], entries: Callable[[Version], Iterable[Any]]
+    ) -> None:
         self._result = result
         self._entries = entries
         self._pages: dict[tuple[str, int], Raw] = {}
@@ -48,7 +50,7 @@ class Listing:
         pages = self._pages  # the list may change in another thread meanwhile: then what is made here is forgotten
         page = pages.get((version.name, offset))
         if page is None:
-            result = paginate(self._result, list(self._entries()), offset, self.page_size)
+            result = paginate(self._result, list(self._entries(version)), offset, self.page_size)
             page = Raw(lines.flat(encode(seal(result, version))))
             if self._begins_page(offset):
                 pages[version.name, offset] = page

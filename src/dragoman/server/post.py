@@ -127,13 +127,13 @@ class Listener:
         self._changed = asyncio.Event()
         self._ended = False
 
-    def tell(self, method: str, uri: str | None = None) -> None:
+    def tell(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
         """Tell of a change, from any thread, if the client wants to know."""
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._take, method, uri)
+            self._loop.call_soon_threadsafe(self._take, method, subject, params)
 
-    def _take(self, method: str, uri: str | None) -> None:
-        if self._subscription.offer(method, uri):
+    def _take(self, method: str, subject: str | None, params: types.Json | None) -> None:
+        if self._subscription.offer(method, subject, params):
             self._changed.set()
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, Unpack, cast, overload
 from dragoman import types
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, MethodAlreadyDefined
-from dragoman.protocol.methods import METHODS
+from dragoman.protocol.methods import METHODS, Method
 from dragoman.schema.compile import InputSchema, OutputSchema
 from dragoman.server.binding import Hook
 from dragoman.server.definition import P, R, decorated, options_among
@@ -42,7 +42,9 @@ class Registration:
         self.around: Around | None = None
         """What stands around every request, composed; None if nothing does."""
         self.handlers = dict(HANDLERS)
-        """What is called for each method: those of the protocol, and those of the server's own."""
+        """What is called for each method: those of the protocol, of extensions, and of the server's own."""
+        self.own_methods: tuple[Method, ...] = ()
+        """The rows of the server's own methods, which need no declaration."""
 
     @overload
     def tool(self, function: Callable[P, R], /) -> Tool[P, R]: ...
@@ -66,6 +68,7 @@ class Registration:
         inline: bool = False,
         scopes: Sequence[str] = (),
         wrap_result: bool = True,
+        **further: object,
     ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
         """Register a function as a tool.
 
@@ -73,13 +76,14 @@ class Registration:
             @server.tool(annotations={"readOnlyHint": True})
             def add(a: int, b: int) -> int: ...
 
-        `@server.tool("plus")` and `@server.tool(name="plus")` give it another name than the function's.
+        `@server.tool("plus")` and `@server.tool(name="plus")` give it another name than the function's. Further options
+        are those of the server's extensions.
 
         Raises:
             DefinitionError: the function cannot be a tool; the message says why.
             ToolNotUnique: there is a tool of that name.
         """
-        return decorated(self._define_tool, given, options_among(locals(), ToolOptions))
+        return decorated(self._define_tool, given, options_among(locals(), ToolOptions) | further)
 
     def _define_tool(self, function: Callable[P, R], **options: Any) -> Tool[P, R]:
         return self.add_tool(Tool.define(function, **options))
@@ -170,6 +174,7 @@ class Registration:
 
         def register(function: Function) -> Function:
             self.handlers[name] = CustomMethod.define(function, name=name).handle
+            self.own_methods = (*self.own_methods, Method(name=name, result=types.Result))
             self.registry.changed()
             return function
 
@@ -234,6 +239,10 @@ class Registration:
         self.middlewares = (*self.middlewares, function)
         self.registry.changed()
         return function
+
+    def renew(self) -> None:
+        """Make lists and capabilities anew, after a change of what an extension adds to them."""
+        self.registry.changed()
 
     @property
     def tools(self) -> list[AnyTool]:

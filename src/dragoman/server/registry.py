@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from dragoman import types
 from dragoman.errors import DefinitionError, ToolNotUnique
+from dragoman.protocol.versions import Version
 from dragoman.server.completion import Completable
 from dragoman.server.definition import Definition
 from dragoman.server.listing import Listing
@@ -42,6 +44,8 @@ class Registry:
         notify: Callable[[], None] | None = None,
     ) -> None:
         """Make one; `require_servable` is asked of each definition, and `notify` is called after each change."""
+        self.entry_of: Callable[[str, Definition[..., Any], Version], Any] | None = None
+        """Returns the entry of a list, where extensions add fields to entries."""
         self._require_servable = require_servable
         self._notify = notify
         self.tools: dict[str, AnyTool] = {}
@@ -49,12 +53,25 @@ class Registry:
         self.resources: dict[str, AnyResource] = {}
         self.templates: dict[str, AnyTemplate] = {}
         self.listings = {
-            "tools/list": _listing(types.ListToolsResult, lambda: self.tools),
-            "prompts/list": _listing(types.ListPromptsResult, lambda: self.prompts),
-            "resources/list": _listing(types.ListResourcesResult, lambda: self.resources),
-            "resources/templates/list": _listing(types.ListResourceTemplatesResult, lambda: self.templates),
+            method: Listing(result, partial(self._entries, method, table))
+            for table, method, result in (
+                ("tools", "tools/list", types.ListToolsResult),
+                ("prompts", "prompts/list", types.ListPromptsResult),
+                ("resources", "resources/list", types.ListResourcesResult),
+                ("templates", "resources/templates/list", types.ListResourceTemplatesResult),
+            )
         }
         self._page_size: PageSize = None
+
+    def _entries(self, method: str, table: str, version: Version) -> list[Any]:
+        # The copy is made in one step, so that another thread may register meanwhile.
+        return self.entries(method, list(getattr(self, table).values()), version)
+
+    def entries(self, method: str, definitions: Iterable[Definition[..., Any]], version: Version) -> list[Any]:
+        """Return the entries of a list in a version."""
+        if self.entry_of is None:
+            return [definition.definition for definition in definitions]
+        return [self.entry_of(method, definition, version) for definition in definitions]
 
     def add_tool(self, given: Any) -> AnyTool:
         """Register a tool: a Tool, a Tool class, or a function."""
@@ -174,11 +191,6 @@ class Registry:
         for name, method in LISTS.items():
             self.listings[method].page_size = sizes.get(name)
         self.changed()
-
-
-def _listing(result: Callable[..., types.PaginatedResult], table: Callable[[], Mapping[str, Any]]) -> Listing:
-    # The copy is made in one step, so that another thread may register meanwhile.
-    return Listing(result, lambda: [definition.definition for definition in list(table().values())])
 
 
 def _several(given: Any, option: str) -> Iterable[Any]:

@@ -13,26 +13,27 @@ from dragoman import types
 from dragoman.config import PROCESS, Configuration
 from dragoman.errors import DefinitionError
 from dragoman.protocol import eras
+from dragoman.protocol.extensions import CORE, ProtocolTable, merge_settings
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits, encode
 from dragoman.protocol.listen import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
-from dragoman.protocol.methods import METHODS, Method
 from dragoman.runtime.callables import invoke
 from dragoman.server.call import ELICITATION_COMPLETE, Call
 from dragoman.server.capabilities import Declaration, Given, served_capabilities
 from dragoman.server.context import readable
 from dragoman.server.definition import Definition
-from dragoman.server.dispatch.handlers import HANDLERS
 from dragoman.server.dispatch.middleware import composed
 from dragoman.server.identity import Identity, implementation, require_text
 from dragoman.server.registration import Registration
 from dragoman.server.registry import Definitions, PageSize, Registry
 from dragoman.server.settings import Settings
-from dragoman.server.telling import Audience, Listener, is_wanted
+from dragoman.server.telling import Audience, Listener, is_wanted, server_notifications
+from dragoman.server.tools import Tool
 
 if TYPE_CHECKING:
     from dragoman.protocol.tokens import KeyRing
     from dragoman.server.carriers import Http, HttpOptions
     from dragoman.server.connection import Connection
+    from dragoman.server.extensions.installed import Extensions, Installed
     from dragoman.server.httprequest import Auth
     from dragoman.server.views import Headers, HttpReply
     from dragoman.stores import Store
@@ -54,7 +55,9 @@ class Server(Identity, Registration):
 
         server.run()
 
-    `max_message_bytes` is the size of the largest message that is read, on every carrier.
+    `extensions` are objects of `dragoman.server.ServerExtension`, or a dict that maps the ids of extensions to their
+    settings, which are only declared. `max_message_bytes` is the size of the largest message that is read, on every
+    carrier.
 
     Raises:
         DefinitionError: what is registered cannot be served; the message says why.
@@ -80,6 +83,7 @@ class Server(Identity, Registration):
         page_size: PageSize = None,
         ttl_ms: int | None = None,
         cache_scope: types.CacheScope | None = None,
+        extensions: Extensions | None = None,
         secret: str | bytes | Iterable[str | bytes] | None = None,
         strict_arguments: bool = False,
         max_message_bytes: int = DEFAULT_LIMITS.message_bytes,
@@ -99,6 +103,8 @@ class Server(Identity, Registration):
         self._secret = secret
         self._key_ring: KeyRing | None = None
         self._declaration = Declaration(capabilities)
+        self.installed: Installed | None = None if extensions is None else self._install(extensions)
+        """The extensions that were given to the server."""
         self._warned = False
         self.cache_hints = _cache_hints(ttl_ms, cache_scope)
         self._require_carried_itself(self.settings)
@@ -106,6 +112,10 @@ class Server(Identity, Registration):
         self._offered: tuple[Any, ...] = ()
         self.offer: eras.Offer
         """The versions and methods that are served."""
+        self._hearing: eras.Offer | None = None
+        """The same for notifications of clients, where an extension hears some."""
+        if self.installed is not None:
+            self.installed.bind(self)
         self.registry.page_size = page_size
         PROCESS.watchers.add(self._renew)
         self.registry.extend(tools=tools, prompts=prompts, resources=resources, resource_templates=resource_templates)
@@ -116,6 +126,14 @@ class Server(Identity, Registration):
         held = {"tool": len(registry.tools), "prompt": len(registry.prompts), "resource": resources}
         counts = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in held.items() if count]
         return f"<Server {self.name!r} {self.version}: {', '.join(counts) or 'nothing'}>"
+
+    def _install(self, extensions: Extensions) -> Installed:
+        from dragoman.server.extensions.installed import Installed
+
+        installed = Installed(extensions)
+        self.handlers |= installed.handlers
+        self.registry.entry_of = installed.entry
+        return installed
 
     @property
     def instructions(self) -> str | None:
@@ -164,10 +182,16 @@ class Server(Identity, Registration):
 
     def _require_carried(self, definition: Definition[..., Any]) -> None:
         self.settings.require_definition_carried(definition)
+        if self.installed is not None:
+            self.installed.define(definition)
+        elif isinstance(definition, Tool):
+            definition.require_options_known(())
 
     def _require_carried_itself(self, settings: Settings) -> None:
         settings.require_carried(f"The server {self.name!r}", self._info)
         settings.require_carried(f"What the server {self.name!r} declares", self._declaration.given)
+        if settings.pinned is not None and self.installed is not None:
+            self.installed.require_carried(settings.pinned)
 
     def _renew(self) -> None:
         """Make anew what follows from what is registered and configured; any thread may register."""
@@ -175,14 +199,21 @@ class Server(Identity, Registration):
             self.settings = self._put_together(self._configuration)
             self.around = composed(self.middlewares, self.settings)
             completes = self.completer is not None or self.registry.completes
-            facts = (self._declaration, completes, self.subscriber is not None, self.settings.versions, *self.handlers)
+            derived = served_capabilities(completes=completes, subscribes=self.subscriber is not None)
+            configured = merge_settings(PROCESS.configuration.extensions, self._configuration.extensions)
+            if self.installed is not None:
+                derived = self.installed.declared(derived, configured)
+            elif configured:
+                derived = msgspec.structs.replace(derived, extensions=configured)
+            facts = (self._declaration, derived, self.settings.versions, self.own_methods)
             if facts == self._offered:
                 return
-            derived = served_capabilities(completes=completes, subscribes=self.subscriber is not None)
             self._capabilities = self._declaration.over(derived)
-            served = [method for method in METHODS if method.name in HANDLERS]
-            custom = [Method(name=name, result=types.Result) for name in self.handlers if name not in HANDLERS]
-            self.offer = eras.Offer.of(self._capabilities, self.settings.versions, (*served, *custom))
+            rows = () if self.installed is None else self.installed.rows
+            table = ProtocolTable.of(rows, self.own_methods) if rows or self.own_methods else CORE
+            self.offer = eras.Offer.of(self._capabilities, self.settings.versions, table)
+            if self.installed is not None and self.installed.heard:
+                self._hearing = eras.Offer.of(self._capabilities, self.settings.versions, table, notifications=True)
             self._offered = facts
 
     @property
@@ -234,9 +265,14 @@ class Server(Identity, Registration):
             self._key_ring = key_ring(self._secret)
         return self._key_ring
 
-    def has_method(self, name: str) -> bool:
-        """Tell whether the server has a method of its own by that name."""
-        return name in self.handlers and name not in HANDLERS
+    def offer_for_notification(self, method: str) -> eras.Offer | None:
+        """Return what a notification is looked up in; None if nothing is done for it.
+
+        Methods of the server's own may be sent as notifications, and extensions may hear notifications.
+        """
+        if any(one.name == method for one in self.own_methods):
+            return self.offer
+        return None if self.installed is None or method not in self.installed.heard else self._hearing
 
     def notified(self, method: str) -> None:
         """Take a notification that a client sent."""
@@ -283,6 +319,25 @@ class Server(Identity, Registration):
     def notify_resource_updated(self, uri: str) -> None:
         """Tell every client that follows a resource, from any thread, that it changed."""
         self._tell(RESOURCE_UPDATED, uri)
+
+    def notify(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
+        """Send an extension's notification to the clients that asked for it, from any thread.
+
+        Example:
+            server.notify("notifications/prices", "apple", {"item": "apple", "price": 3})
+
+        Whoever subscribed to the subject, or to every one, is told, in all processes that serve the server. Without a
+        subject, clients of the handshake era that declared the extension are told too.
+
+        Raises:
+            DefinitionError: no extension of the server has such a notification.
+            ValidationError: the parameters cannot be JSON.
+        """
+        if not server_notifications(self, method):
+            raise DefinitionError(f"No extension of the server {self.name!r} has the notification {method!r}")
+        given = {} if params is None else params
+        encode(given)
+        self._tell_each(method, lambda member: member.tell(method, subject, given))
 
     def notify_elicitation_complete(self, elicitation_id: str) -> None:
         """Tell the client whose user was sent to a page, from any thread, that the visit came to its end (2025-11-25).

@@ -119,7 +119,14 @@ class Sessions:
         assert data.caller is not None
         now = self._wall_clock()
         sealed = self._sealed
-        id = sealed.seal(data.caller, principal=data.principal, now=now, nonce=os.urandom(12), origin=data.origin)
+        id = sealed.seal(
+            data.caller,
+            principal=data.principal,
+            now=now,
+            nonce=os.urandom(12),
+            origin=data.origin,
+            extensions=self._server.capabilities.extensions or (),
+        )
         if len(encode((data.caller.info, data.caller.capabilities))) > LARGEST_INTRODUCTION:
             opened = sealed.open(id, principal=data.principal, now=now)
             data.caller = data.caller if opened is None else opened.caller

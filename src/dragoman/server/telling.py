@@ -8,9 +8,10 @@ from weakref import WeakSet
 
 from dragoman import types
 from dragoman.protocol.listen import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
-from dragoman.protocol.methods import declares
+from dragoman.protocol.methods import Method, declares
 
 if TYPE_CHECKING:
+    from dragoman.server.call import Session
     from dragoman.server.server import Server
 
 LEVELS: tuple[types.LoggingLevel, ...] = get_args(types.LoggingLevel)
@@ -37,9 +38,40 @@ _ANNOUNCED = {
 }
 
 
-def announces(capabilities: types.ServerCapabilities, method: str) -> bool:
-    """Tell whether a server declared that it tells of such changes."""
-    return declares(capabilities, _ANNOUNCED[method])
+def is_told(server: Server, session: Session, method: str, subject: str | None) -> bool:
+    """Tell whether a client of the handshake era is told of a change.
+
+    Of an extension's notification it is told if it declared the extension and the notification has no subject: this era
+    has no way to ask for subjects but the URIs of resources.
+    """
+    if method in _ANNOUNCED:
+        is_followed = subject is None or subject in session.followed
+        return is_followed and declares(server.capabilities, _ANNOUNCED[method])
+    caller = session.caller
+    return (
+        subject is None
+        and caller is not None
+        and any(
+            row.exists_in(caller.version) and declares(caller.capabilities, row.capability)
+            for row in server_notifications(server, method)
+        )
+    )
+
+
+def server_notifications(server: Server, method: str) -> list[Method]:
+    """Return the notifications of a name that extensions let the server send, one for each generation."""
+    return [
+        row
+        for row in server.offer.table.methods
+        if row.name == method and row.is_notification and "server" in row.sender and row.capability
+    ]
+
+
+def change_params(subject: str | None, params: types.Json | None) -> Any:
+    """Return the parameters of a notification of a change; without any, its subject is a URI."""
+    if params is not None:
+        return params
+    return types.Params() if subject is None else types.ResourceUpdatedNotificationParams(subject)
 
 
 def log_params(level: types.LoggingLevel, data: Any, logger: str | None) -> types.LoggingMessageNotificationParams:
@@ -50,7 +82,7 @@ def log_params(level: types.LoggingLevel, data: Any, logger: str | None) -> type
 class Listener(Protocol):
     """Whom a server tells."""
 
-    def tell(self, method: str, uri: str | None = None) -> None:
+    def tell(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
         """Tell of a change, from any thread."""
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, ClassVar, Unpack, overload
 
 import msgspec
@@ -35,6 +35,7 @@ _NO_ARGUMENTS = Raw(b"{}")
 _NULL = Raw(b"null")
 _OPEN = frozenset({"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"})
 """What may name properties elsewhere than in `properties`."""
+_FURTHER_OPTIONS: set[str] = set()
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
@@ -61,6 +62,27 @@ class Tool(Definition[Parameters, Returned]):
     """Send structured content that is no object as `{"result": value}`, also from 2026-07-28 on."""
 
     _method: ClassVar[str] = "call"
+    _further: tuple[str, ...] = ()
+    """The options of extensions that it was given."""
+
+    def _takes(self, option: str) -> bool:
+        if option in _FURTHER_OPTIONS:
+            self._further += (option,)
+            return True
+        return super()._takes(option)
+
+    def require_options_known(self, known: Container[str]) -> None:
+        """See that a server has the extensions that the further options of the tool belong to.
+
+        Raises:
+            DefinitionError: it lacks one.
+        """
+        for option in self._further:
+            if option not in known:
+                raise DefinitionError(
+                    f"The tool {self.name!r} has the option {option!r}, which belongs to an extension that this server"
+                    " lacks: give the extension as Server(extensions=[...])"
+                )
 
     def call(self, *_: Any, **__: Any) -> Any:
         """What the tool does; a class defines it."""
@@ -139,6 +161,11 @@ class Tool(Definition[Parameters, Returned]):
                 raise InternalError(f"The result of {self.name!r} does not fit its output schema") from None
         is_unwrapped = output.wraps and output.is_bare and not call.request.caller.version.any_structured_content
         return wrap(result) if is_unwrapped else result
+
+
+def add_options(names: Iterable[str]) -> None:
+    """Let every tool take further options, which belong to an extension; a server that lacks it refuses them."""
+    _FURTHER_OPTIONS.update(names)
 
 
 def _may_be_object(schema: types.Json) -> bool:
@@ -227,6 +254,7 @@ def tool(
     inline: bool = False,
     scopes: Sequence[str] = (),
     wrap_result: bool = True,
+    **further: object,
 ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
     """Make a tool of a function, for any server.
 
@@ -242,7 +270,7 @@ def tool(
     Raises:
         DefinitionError: the function cannot be a tool; the message says why.
     """
-    return decorated(Tool[P, R].define, given, options_among(locals(), ToolOptions))
+    return decorated(Tool[P, R].define, given, options_among(locals(), ToolOptions) | further)
 
 
 __all__ = ["Tool", "ToolResult", "tool"]

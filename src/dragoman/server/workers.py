@@ -31,7 +31,9 @@ class Told(Struct, tag=1, array_like=True):
     """A change that every client is told of, if it wants to know."""
 
     method: str
-    uri: str | None
+    subject: str | None
+    params: bytes | None = None
+    """Encoded, because they may hold what the processes cannot otherwise tell each other."""
 
 
 class Logged(Struct, tag=2, array_like=True):
@@ -188,9 +190,9 @@ class Workers:
         """Send a message to the others, and wait until they have it; return what they say to it."""
         return [_remembered.decode(reply) for reply in await self._bus.publish(_encoder.encode(message)) if reply]
 
-    def tell(self, method: str, uri: str | None = None) -> None:
+    def tell(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
         """Let the others tell their clients of a change, from any thread."""
-        self._later(Told(method, uri))
+        self._later(Told(method, subject, None if params is None else encode(params)))
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
         """Let the others send a log message to their clients, from any thread."""
@@ -205,9 +207,10 @@ class Workers:
             self._loop.call_soon_threadsafe(self.send, message)
 
     def _take_told(self, told: Told) -> None:
+        params = None if told.params is None else msgspec.json.decode(told.params)
         for listener in self._server.audience.members():
             if not isinstance(listener, Workers):
-                listener.tell(told.method, told.uri)
+                listener.tell(told.method, told.subject, params)
 
     def _take_logged(self, logged: Logged) -> None:
         for listener in self._server.audience.members():

@@ -25,9 +25,10 @@ from dragoman.errors import (
 )
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.eras import Caller, Offer
+from dragoman.protocol.extensions import ExtensionRow, ProtocolTable
 from dragoman.protocol.fields import wrap
 from dragoman.protocol.headers import RequestHeaders
-from dragoman.protocol.methods import METHODS, Method
+from dragoman.protocol.methods import Method
 from dragoman.protocol.versions import (
     V2024_11_05,
     V2025_03_26,
@@ -206,7 +207,7 @@ def test_a_bare_discovery_is_not_found_where_no_stateless_version_is_served() ->
 
 def test_an_offer_lists_its_versions_newest_first_and_knows_methods_of_the_servers_own() -> None:
     own = Method(name="printer/ignite", result=types.Result, name_from="printer", capability=("experimental", "fire"))
-    offer = Offer.of(CAPABILITIES, iter([V2024_11_05, V2026_07_28]), iter([*METHODS, own]))
+    offer = Offer.of(CAPABILITIES, iter([V2024_11_05, V2026_07_28]), ProtocolTable.of(own=iter([own])))
     assert offer.versions == (V2026_07_28, V2024_11_05)
     assert set(offer.methods) == {"2026-07-28", "2024-11-05"}
     mirrored = {name: method.name_from for name, method in offer.known.items() if method.name_from}
@@ -218,9 +219,9 @@ def test_an_offer_lists_its_versions_newest_first_and_knows_methods_of_the_serve
     }
     assert "notifications/cancelled" not in offer.known
     with pytest.raises(MethodNotFound):
-        offer.find("printer/ignite", V2026_07_28)
-    burning = Offer.of(types.ServerCapabilities(experimental={"fire": {}}), table=[own])
-    assert burning.find("printer/ignite", V2024_11_05) is own
+        offer.find("printer/ignite", Caller(V2026_07_28))
+    burning = Offer.of(types.ServerCapabilities(experimental={"fire": {}}), table=ProtocolTable.of(own=[own]))
+    assert burning.find("printer/ignite", Caller(V2024_11_05)) is own
 
 
 @pytest.mark.parametrize(
@@ -604,7 +605,7 @@ def test_a_handshake_answers_with_what_the_version_carries(version: Version) -> 
         == {
             V2024_11_05: set(),
             V2025_03_26: {"completions"},
-            V2025_06_18: {"completions"},
+            V2025_06_18: {"completions", "extensions"},
             V2025_11_25: {"completions", "tasks", "extensions"},
         }[version]
     )
@@ -678,3 +679,80 @@ def test_versions_that_carry_a_plain_result_as_it_is_are_found_by_what_they_lack
     result = types.CallToolResult([types.TextContent("a")], structured_content={"a": 1})
     for version in (V2025_06_18, V2025_11_25):
         assert eras.seal(result, version, Raw(b"{}")) is result
+
+
+PRICES = "com.example/prices"
+PRICE_PATH = ("extensions", PRICES)
+
+
+class GetPriceParams(types.Params):
+    item: str
+
+
+class GetOldPriceParams(types.Params):
+    old_item: str
+
+
+def price(params: type[types.Params], **options: Any) -> Method:
+    return Method(name="prices/get", params=params, result=types.Result, **options)
+
+
+PRICED = Offer.of(
+    types.ServerCapabilities(tasks={}, extensions={PRICES: {}}),
+    table=ProtocolTable.of(
+        [
+            ExtensionRow(id=PRICES, until=V2025_06_18, methods=(price(GetOldPriceParams, name_from="old_item"),)),
+            ExtensionRow(id=PRICES, since=V2026_07_28, methods=(price(GetPriceParams, name_from="item"),)),
+        ]
+    ),
+)
+DECLARING = types.ClientCapabilities(extensions={PRICES: {"currency": "EUR"}})
+
+
+@pytest.mark.parametrize("params", [{"item": "tea"}, {"nonsense": 1}])
+def test_a_client_that_did_not_declare_an_extension_is_refused_before_its_parameters_are_read(params: Any) -> None:
+    with pytest.raises(MissingCapability) as refused:
+        eras.open(stateless("prices/get", params), PRICED)
+    assert refused.value.data == {"requiredCapabilities": {"extensions": {PRICES: {}}}}
+    with pytest.raises(RpcError) as replaced:
+        eras.open(request("prices/get", params), PRICED, Caller(V2025_06_18))
+    assert (replaced.value.code, replaced.value.data) == (-32603, refused.value.data)
+
+
+def test_a_client_that_declared_it_is_served_as_its_version_has_the_method() -> None:
+    declared = {types.CLIENT_CAPABILITIES: {"extensions": {PRICES: {"currency": "EUR"}}}}
+    opened = eras.open(stateless("prices/get", {"item": "tea"}, **declared), PRICED)
+    assert (opened.params.item, opened.caller.extension(PRICES)) == ("tea", {"currency": "EUR"})
+    old = eras.open(request("prices/get", {"oldItem": "tea"}), PRICED, Caller(V2025_06_18, DECLARING))
+    assert (type(old.params), old.params.old_item) == (GetOldPriceParams, "tea")
+    with pytest.raises(MethodNotFound):
+        eras.open(request("prices/get", {"item": "tea"}), PRICED, Caller(V2025_11_25, DECLARING))
+
+
+def test_the_name_of_a_request_is_the_parameter_that_its_version_mirrors() -> None:
+    sent = RequestHeaders("2026-07-28", method="prices/get", name="salt")
+    declared = {types.CLIENT_CAPABILITIES: {"extensions": {PRICES: {}}}}
+    with pytest.raises(HeaderMismatch, match="Mcp-Name"):
+        eras.open(stateless("prices/get", {"item": "tea"}, **declared), PRICED, sent=sent)
+
+
+@pytest.mark.parametrize(
+    ("version", "told"), [("2025-06-18", {PRICES, "com.example/x"}), ("2025-11-25", {"com.example/x"})]
+)
+def test_an_extension_is_declared_and_known_in_the_versions_that_it_has(version: str, told: set[str]) -> None:
+    both: dict[str, types.Json] = {PRICES: {}, "com.example/x": {}}
+    params = types.InitializeRequestParams(version, types.ClientCapabilities(extensions=both), INFO)
+    result, caller = eras.initialize(params, PRICED, types.ServerCapabilities(extensions=both), INFO)
+    assert result.capabilities.extensions is not None
+    assert result.capabilities.extensions.keys() == told
+    assert caller.capabilities.extensions is not None
+    assert caller.capabilities.extensions.keys() == told
+
+
+def test_extensions_that_a_version_lacks_leave_nothing_behind() -> None:
+    params = types.InitializeRequestParams("2025-11-25", types.ClientCapabilities(), INFO)
+    result, _ = eras.initialize(params, PRICED, types.ServerCapabilities(extensions={PRICES: {}}), INFO)
+    assert result.capabilities.extensions is None
+    assert eras.discover(PRICED, types.ServerCapabilities(extensions={PRICES: {}})).capabilities.extensions == {
+        PRICES: {}
+    }

@@ -22,7 +22,8 @@ from dragoman.errors import (
 )
 from dragoman.protocol import eras, exchange, headers, jsonrpc
 from dragoman.protocol.exchange import Acceptable, InSession, Rejection, acceptable, receive, refuse_media
-from dragoman.protocol.methods import METHODS, Method
+from dragoman.protocol.extensions import ProtocolTable
+from dragoman.protocol.methods import Method
 from dragoman.protocol.versions import V2024_11_05, V2025_03_26, V2025_11_25, V2026_07_28, VERSIONS
 
 CAPABILITIES = types.ServerCapabilities(tools=types.ListChangedCapability(), resources=types.ResourcesCapability())
@@ -446,7 +447,7 @@ def test_a_name_header_for_a_method_that_mirrors_none_is_not_looked_at() -> None
 
 def test_a_method_of_the_servers_own_may_mirror_a_name() -> None:
     own = Method(name="printer/ignite", result=types.Result, name_from="printer")
-    offer = eras.Offer.of(CAPABILITIES, table=[*METHODS, own])
+    offer = eras.Offer.of(CAPABILITIES, table=ProtocolTable.of(own=[own]))
     body = message("printer/ignite", META | {"printer": "third floor"})
     sent = {"mcp_protocol_version": "2026-07-28", "mcp_method": "printer/ignite"}
     assert isinstance(post(body, offer, **sent, mcp_name="third floor"), eras.Request)

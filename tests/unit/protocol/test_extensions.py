@@ -7,7 +7,7 @@ import pytest
 
 from dragoman import types
 from dragoman.errors import DefinitionError
-from dragoman.protocol.extensions import CORE, ExtensionRow, ProtocolTable, check_extension_id, extended
+from dragoman.protocol.extensions import CORE, ExtensionRow, ProtocolTable, check_extension_id, extended, merge_settings
 from dragoman.protocol.listen import CORE_FIELDS, Subscription, SubscriptionField, honour
 from dragoman.protocol.methods import METHODS, Method
 from dragoman.protocol.versions import (
@@ -234,21 +234,43 @@ def test_an_alias_is_declared_where_its_extension_is() -> None:
     assert table.declarable(given, V2025_06_18) == given
 
 
-def test_one_id_with_two_rows_is_declared_in_the_versions_of_either() -> None:
-    rows = [
-        ExtensionRow(id=ID, capability=("tasks",), since=V2025_11_25, until=V2025_11_25),
-        ExtensionRow(id=ID, since=V2026_07_28),
-    ]
-    table = ProtocolTable.of(rows)
-    assert [bool(table.declarable({ID: {}}, one)) for one in (V2025_06_18, V2025_11_25, V2026_07_28)] == [
-        False,
-        True,
-        True,
-    ]
+GENERATIONS = (
+    ExtensionRow(id=ID, capability=("tasks",), since=V2025_11_25, until=V2025_11_25, methods=(GET,)),
+    ExtensionRow(id=ID, since=V2026_07_28, methods=(GET,)),
+)
+
+
+def test_one_id_with_two_rows_is_declared_under_its_id_only_where_the_row_has_no_other_path() -> None:
+    table = ProtocolTable.of(GENERATIONS)
+    declared = [bool(table.declarable({ID: {}}, one)) for one in (V2025_06_18, V2025_11_25, V2026_07_28)]
+    assert declared == [False, False, True]
+
+
+def test_generations_share_the_name_of_a_method_which_each_declares_in_its_own_way() -> None:
+    first, second = [row for row in ProtocolTable.of(GENERATIONS).methods if row.name == "prices/get"]
+    assert (first.capability, first.declared, first.until) == (("tasks",), (), V2025_11_25)
+    assert (second.capability, second.declared, second.since) == (PATH, PATH, V2026_07_28)
+
+
+def test_methods_of_ones_own_need_no_declaration() -> None:
+    own = Method(name="acme/add", result=types.Result)
+    assert method(ProtocolTable.of([ROW], [own]), "acme/add") is own
+    with pytest.raises(DefinitionError, match=r"'prices/get' is added by two extensions"):
+        ProtocolTable.of([ROW], [GET])
+
+
+def test_settings_are_merged_object_by_object_and_an_alias_is_its_extension() -> None:
+    apps, ui = "io.modelcontextprotocol/apps", "io.modelcontextprotocol/ui"
+    below = {apps: {"mimeTypes": ["a"], "deep": {"a": 1, "b": {}}}, "com.example/x": {}}
+    over = {ui: {"mimeTypes": ["b"], "deep": {"b": 2, "c": {"d": 3}}}}
+    merged = merge_settings(None, below, over)
+    assert merged == {ui: {"mimeTypes": ["b"], "deep": {"a": 1, "b": 2, "c": {"d": 3}}}, "com.example/x": {}}
+    assert below[apps] == {"mimeTypes": ["a"], "deep": {"a": 1, "b": {}}}
 
 
 def test_a_subscription_of_an_extension_is_read_honoured_and_served() -> None:
     fields = TABLE.subscription_fields()
+    assert (fields[-1].capability, fields[-1].declared) == (PATH, PATH)
     assert fields[: len(CORE_FIELDS)] == CORE_FIELDS
     params = method(TABLE, "subscriptions/listen").decode_params(b'{"notifications":{"priceItems":["tea"]}}')
     capabilities = types.ServerCapabilities(extensions={ID: {}})

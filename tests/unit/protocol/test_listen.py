@@ -7,17 +7,20 @@ import msgspec
 import pytest
 
 from dragoman import types
-from dragoman.errors import ValidationError
+from dragoman.errors import MissingCapability, ValidationError
 from dragoman.protocol import eras
 from dragoman.protocol.listen import (
     ACKNOWLEDGED,
+    CORE_FIELDS,
     MOST_WAITING,
     PROMPTS_CHANGED,
     RESOURCE_UPDATED,
     RESOURCES_CHANGED,
     TOOLS_CHANGED,
     Subscription,
+    SubscriptionField,
     honour,
+    require_fields_declared,
 )
 from dragoman.protocol.versions import V2026_07_28
 
@@ -343,3 +346,14 @@ def test_the_sealed_result_is_the_one_of_the_specification() -> None:
         "resultType": "complete",
         "_meta": {"io.modelcontextprotocol/subscriptionId": 1},
     }
+
+
+def test_a_field_that_needs_a_declaration_of_the_client_is_refused_without_it() -> None:
+    field = SubscriptionField(name="resource_subscriptions", method="a/b", declared=("extensions", "com.example/a"))
+    fields = (CORE_FIELDS[0], field)
+    wanted = types.SubscriptionFilter(tools_list_changed=True, resource_subscriptions=["tea"])
+    with pytest.raises(MissingCapability) as refused:
+        require_fields_declared(wanted, types.ClientCapabilities(), fields)
+    assert refused.value.data == {"requiredCapabilities": {"extensions": {"com.example/a": {}}}}
+    require_fields_declared(wanted, types.ClientCapabilities(extensions={"com.example/a": {}}), fields)
+    require_fields_declared(types.SubscriptionFilter(tools_list_changed=True), types.ClientCapabilities(), fields)

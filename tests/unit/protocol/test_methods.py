@@ -7,8 +7,8 @@ import pytest
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import InvalidParams
-from dragoman.protocol.methods import METHODS, Method, Side, declares, offered
+from dragoman.errors import InvalidParams, MissingCapability
+from dragoman.protocol.methods import METHODS, Method, Side, declares, offered, require_declared
 from dragoman.protocol.versions import VERSIONS, Version
 
 ALL = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
@@ -244,3 +244,17 @@ def test_parameters_that_do_not_fit_are_refused_with_the_method_and_the_place(
 def test_an_empty_cursor_is_a_cursor_and_a_missing_one_is_none() -> None:
     assert find("tools/list").decode_params(b'{"cursor":""}').cursor == ""
     assert find("tools/list").decode_params(b"{}").cursor is None
+
+
+def test_an_extension_is_declared_under_its_id_or_its_alias() -> None:
+    declared = types.ClientCapabilities(extensions={"io.modelcontextprotocol/apps": {}})
+    assert declares(declared, ("extensions", "io.modelcontextprotocol/ui"))
+    assert not declares(declared, ("extensions", "com.example/a"))
+
+
+def test_what_a_client_must_declare_is_named_where_it_did_not() -> None:
+    require_declared(types.ClientCapabilities(roots=types.RootsCapability()), ("roots",))
+    require_declared(types.ClientCapabilities(), ())
+    with pytest.raises(MissingCapability) as refused:
+        require_declared(types.ClientCapabilities(), ("extensions", "com.example/a"))
+    assert refused.value.data == {"requiredCapabilities": {"extensions": {"com.example/a": {}}}}

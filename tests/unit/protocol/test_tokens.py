@@ -394,7 +394,7 @@ VALID = ["2025-11-25", int(NOW), 0, b"", NONCE, "name", "1", b""]
     ("fields", "opens"),
     [
         (VALID, True),
-        ([*VALID, "a field of a later release"], True),
+        ([*VALID, b"", "a field of a later release"], True),
         (VALID[:7], True),
         (VALID[:5], True),
         (VALID[:4], False),
@@ -456,3 +456,25 @@ def test_a_sealed_payload_that_is_no_session_does_not_open(payload: bytes) -> No
 def test_no_sealed_payload_makes_opening_fail(payload: bytes) -> None:
     opened = caller_of(sessions, ring.seal(PURPOSE, payload), principal=None, now=NOW)
     assert opened is None or isinstance(opened, Caller)
+
+
+def carried(extensions: dict[str, types.Json], name: str = "n") -> dict[str, types.Json] | None:
+    declared = types.ClientCapabilities(extensions={**extensions, "com.example/unknown": {}})
+    caller = Caller(VERSIONS[1], declared, types.Implementation(name, "1" * 64))
+    token = sessions.seal(caller, principal=None, now=NOW, nonce=NONCE, extensions=extensions)
+    assert len(token) < 2048
+    opened = caller_of(sessions, token, principal=None, now=NOW)
+    assert opened is not None
+    return opened.capabilities.extensions
+
+
+def test_extensions_that_the_server_has_are_carried_as_far_as_there_is_room() -> None:
+    some: dict[str, types.Json] = {"a/b": {"number": 2**70, "list": [1.5, None]}, "a/c": {}}
+    assert carried(some) == some
+    assert carried({}) is None
+    assert carried({"a/b": {"text": "x" * 2000}, "a/c": {"d": 1}}) == {"a/b": {}, "a/c": {"d": 1}}
+    many: dict[str, types.Json] = {f"com.example/{number:04}": {} for number in range(1000)}
+    assert 0 < len(carried(many) or ()) < 100
+    longest = "\N{PERSONAL COMPUTER}" * 300
+    assert carried(some, longest) == some
+    assert carried({"com.example/" + "x" * 2000: {}}, longest) is None

@@ -15,7 +15,7 @@ class Counted:
         self.reads = 0
         self.listing = Listing(types.ListToolsResult, self.entries)
 
-    def entries(self):
+    def entries(self, _version):
         self.reads += 1
         return [types.Tool(name=name, input_schema={}) for name in self.names]
 
@@ -43,7 +43,7 @@ def test_a_page_is_made_anew_when_the_list_has_changed():
 
 def test_a_page_holds_no_newline_whatever_an_author_gave():
     schema = {"type": "object", "properties": {"a": Raw(b'{\r\n"type": "string"\n}')}}
-    listing = Listing(types.ListToolsResult, lambda: [types.Tool(name="a", input_schema=schema)])
+    listing = Listing(types.ListToolsResult, lambda _version: [types.Tool(name="a", input_schema=schema)])
     page = bytes(listing.page(None, V2025_11_25, lambda result, version: result))
     assert b"\n" not in page
     assert b"\r" not in page

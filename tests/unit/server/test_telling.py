@@ -7,7 +7,8 @@ import pytest
 
 from dragoman import Server, types
 from dragoman.protocol.listen import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
-from dragoman.server.telling import LEVELS, Audience, announces, is_wanted
+from dragoman.server.call import Session
+from dragoman.server.telling import LEVELS, Audience, is_told, is_wanted
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -39,10 +40,17 @@ def test_an_unknown_level_is_refused_by_name_whether_anybody_wants_it_or_not(thr
 )
 def test_a_change_is_announced_by_its_own_capability(method, declared):
     others = {TOOLS_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED, RESOURCE_UPDATED} - {method}
-    capabilities = Server(capabilities=declared).capabilities
-    assert announces(capabilities, method)
-    assert not any(announces(capabilities, other) for other in others)
-    assert not announces(types.ServerCapabilities(), method)
+    server, session = Server(capabilities=declared), Session()
+    assert is_told(server, session, method, None)
+    assert not any(is_told(server, session, other, None) for other in others)
+    assert not is_told(Server(capabilities=types.ServerCapabilities()), session, method, None)
+
+
+def test_only_who_follows_a_resource_is_told_of_it():
+    server, session = Server(capabilities={"resources": {"subscribe": True}}), Session()
+    session.follow("file:///a")
+    assert is_told(server, session, RESOURCE_UPDATED, "file:///a")
+    assert not is_told(server, session, RESOURCE_UPDATED, "file:///b")
 
 
 class Member:

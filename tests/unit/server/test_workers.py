@@ -55,8 +55,8 @@ class Ear:
     def __init__(self) -> None:
         self.heard: list[Any] = []
 
-    def tell(self, method: str, uri: str | None = None) -> None:
-        self.heard.append((method, uri))
+    def tell(self, method: str, subject: str | None = None, params: Any = None) -> None:
+        self.heard.append((method, subject) if params is None else (method, subject, params))
 
     def log(self, level: str, data: Any, logger: str | None) -> None:
         self.heard.append((level, data, logger))

@@ -24,7 +24,7 @@ from dragoman.errors import (
 )
 from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import encode
-from dragoman.protocol.listen import Subscription, honour
+from dragoman.protocol.listen import Subscription, honour, require_fields_declared
 from dragoman.server.binding import Hook
 from dragoman.server.call import Call
 from dragoman.server.capabilities import without_changes
@@ -84,7 +84,8 @@ def list_page(server: Server, call: Call) -> Any:
 
 def _list_permitted(server: Server, call: Call, scopes: frozenset[str]) -> Any:
     """Return a page of the tools that whoever asks may call."""
-    tools = [tool.definition for tool in list(server.registry.tools.values()) if scopes.issuperset(tool.scopes)]
+    permitted = [tool for tool in list(server.registry.tools.values()) if scopes.issuperset(tool.scopes)]
+    tools = server.registry.entries("tools/list", permitted, call.request.caller.version)
     size = server.registry.listings["tools/list"].page_size
     page = paginate(types.ListToolsResult, tools, read_cursor(call.request.params.cursor), size)
     if page.cache_scope is None:
@@ -240,7 +241,12 @@ async def _told(call: Call, hook: Hook | None) -> types.Result:
 
 async def listen(server: Server, call: Call) -> Any:
     """Tell a stateless client of changes, until it or the connection ends."""
-    subscription = Subscription(call.request.id, honour(call.request.params.notifications, server.capabilities))
+    wanted, fields = call.request.params.notifications, server.offer.table.subscription_fields()
+    require_fields_declared(wanted, call.request.caller.capabilities, fields)
+    honoured = honour(wanted, server.capabilities, fields)
+    if server.installed is not None:
+        honoured = await server.installed.honour(call, honoured)
+    subscription = Subscription(call.request.id, honoured, fields)
     await call.channel.listen(subscription)
     return subscription.result()
 

@@ -20,6 +20,7 @@ than they do.
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.errors import InternalError, MethodNotFound, RpcError, ToolError, UrlElicitationRequired, ValidationError
 from dragoman.protocol import eras, jsonrpc
+from dragoman.protocol.extensions import CORE_RESULT_TYPES
+from dragoman.protocol.methods import declares
 from dragoman.server.asking import RUN_AGAIN, explanation, settle
 from dragoman.server.call import Call
 from dragoman.server.questions import InputRequired
@@ -57,6 +60,8 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer]:
     call.settings = server.settings
     if server.around is not None:
         return _answer_later(call, server.around(call))
+    if server.installed is not None and server.installed.is_around and call.request.method.name == "tools/call":
+        return _answer_later(call, serve(call))
     value, error = _begin(call)
     if type(value) is CoroutineType or call.asking is not None or isinstance(error, UrlElicitationRequired):
         return _settle(call, value, error)
@@ -113,6 +118,16 @@ async def serve(call: Call) -> Any:
     """Return the result of a request, not sealed; raise what it is refused with."""
     if call.refused is not None:
         raise call.refused
+    installed = call.server.installed
+    if installed is None or not installed.is_around or call.request.method.name != "tools/call":
+        return await _serve_within(call)
+    try:
+        return await installed.around(call, partial(_serve_within, call))
+    except BaseException as error:
+        return _failed(call, error)
+
+
+async def _serve_within(call: Call) -> Any:
     return await _settle(call, *_begin(call), answers=False)
 
 
@@ -169,12 +184,32 @@ def _answer(call: Call, result: Any) -> Answer:
                 return head, result, tail
         elif result is not call.plain or not eras.carries_plainly[version]:
             if type(result) is types.CallToolResult:  # which `seal` adds nothing to
+                if result.result_type is not None:
+                    _check_result_type(call, result)
                 result = eras.seal(result, version, server.info_bytes)
             else:
+                _check_result_type(call, result)
                 result = seal(server, result, version)
         return jsonrpc.encode_result(request.id, result)
     except Exception as error:
         return _fail(call, error)
+
+
+def _check_result_type(call: Call, result: Any) -> None:
+    """See that a result of a further type may answer the request: its extension has a row for it, and the client too.
+
+    Raises:
+        InternalError: it may not.
+    """
+    given = result.get("resultType") if isinstance(result, dict) else getattr(result, "result_type", None)
+    if given is None or given in CORE_RESULT_TYPES:
+        return
+    caller, method = call.request.caller, call.request.method.name
+    row = call.server.offer.table.answering(method, given, caller.version)
+    if row is None or not declares(caller.capabilities, row.shared):
+        error = InternalError(f"A result of the type {given!r} cannot answer {method} here")
+        call.server.report(error, call)
+        raise error
 
 
 def _fail(call: Call, error: BaseException) -> Answer:
@@ -298,13 +333,13 @@ def _encoded_error(
 def opened_notification(
     server: Server, message: jsonrpc.Notification, caller: eras.Caller | None
 ) -> eras.Request | None:
-    """Return what a notification asks of a method of the server's own; None if it asks nothing that can be served.
+    """Return what a notification asks of a method of the server's own or of an extension; None if it asks nothing.
 
     A notification that cannot be opened is reported, because nobody is answered.
     """
-    if not server.has_method(message.method):
+    offer = server.offer_for_notification(message.method)
+    if offer is None:
         return None
-    offer = server.offer
     # Only requests must say which version they are of.
     caller = caller or offer.unintroduced or eras.Caller(offer.versions[0])
     try:

@@ -1,0 +1,1 @@
+"""What extensions add to a server."""

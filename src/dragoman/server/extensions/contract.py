@@ -1,0 +1,110 @@
+"""The contract of an extension on the side of the server.
+
+An extension is an object that the author of a server gives to it. Its rows say what it adds to the wire, and its
+methods say what the server does for that. Every method has a default, so an author overrides what is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from types import UnionType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import Struct
+
+from dragoman import types
+from dragoman.protocol.extensions import ExtensionRow
+from dragoman.protocol.listen import SubscriptionField
+from dragoman.protocol.methods import Method
+from dragoman.server.definition import Definition
+from dragoman.server.tools import Tool, add_options
+
+if TYPE_CHECKING:
+    from dragoman.server.context import Context
+    from dragoman.server.server import Server
+
+Outcome = types.Result | types.Json
+"""What answers a request: a result of `dragoman.types`, or a subclass of `Result`, or a dict."""
+CallNext = Callable[[], Awaitable[Outcome]]
+ExtensionHandler = Callable[["Context", Any], Awaitable[Outcome]]
+Wanted = bool | list[str]
+
+
+class ServerExtension:
+    """An extension of the protocol, as a server has it.
+
+    Example:
+        class Prices(ServerExtension):
+            rows = (ExtensionRow(id="com.example/prices", methods=(GET_PRICE,)),)
+
+            def handlers(self):
+                return {"prices/get": self.get}
+
+            async def get(self, ctx: Context, params: GetPriceParams) -> Price: ...
+
+        server = Server("shop", extensions=[Prices()])
+
+    `rows` has one row, or several that are generations of the same extension. `tool_options` maps the names of further
+    options of tools to their types: `@server.tool(...)`, `Tool.define` and the attributes of Tool classes take them.
+    """
+
+    rows: tuple[ExtensionRow, ...] = ()
+    tool_options: ClassVar[Mapping[str, type | UnionType]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # A tool may be defined before it is registered with a server, so the names are known to all tools.
+        add_options(cls.tool_options)
+
+    def settings(self) -> types.Json | None:
+        """Return what is declared under the id of the extension: by default the settings of its row.
+
+        None declares nothing now, so that nothing of the extension is offered. The server asks again after each change
+        of what is registered with it, and by `server.renew()`. A row whose `capability` is another path is declared
+        there, with the settings of that row.
+        """
+        return next((dict(row.settings) for row in self.rows if not row.capability), {})
+
+    def bind(self, server: Server) -> None:
+        """Take the server, once, before anything else is asked; the extension may register tools and resources."""
+
+    def handlers(self) -> Mapping[str, ExtensionHandler]:
+        """Return an `async def (ctx, params)` for each request that the rows let a client send.
+
+        `params` are typed as the row says. A handler is run as every other: with the same middleware and errors. A
+        notification that the rows let a client send may have a handler too, whose result is dropped.
+        """
+        return {}
+
+    def define_tool(self, tool: Tool[..., Any], options: Mapping[str, Any]) -> None:
+        """Take a tool that is being registered with some of `tool_options`.
+
+        Raises:
+            DefinitionError: the options make no sense for this tool; it is not registered.
+        """
+
+    def entry(self, definition: Definition[..., Any]) -> Struct | None:  # noqa: ARG002
+        """Return the fields that are added to the entry of a list, as the row's Struct has them; None adds nothing.
+
+        It is asked for the lists in the row's `entries`, in versions in which the row exists. Lists are kept until
+        something is registered or `server.renew()` is called.
+        """
+        return None
+
+    async def around_call(self, ctx: Context, call_next: CallNext) -> Outcome:  # noqa: ARG002
+        """Return the result of `tools/call`; `call_next` runs the tool.
+
+        `ctx.params` are the parameters, with those that the row adds. A result whose `result_type` is one of the row
+        goes only to a client that declared the extension.
+
+        Raises:
+            MissingCapability: the client must have declared something.
+        """
+        return await call_next()
+
+    async def honour(self, ctx: Context, field: str, wanted: Wanted) -> Wanted | None:  # noqa: ARG002
+        """Return how much of what a client wants by a subscription field is honoured; None honours nothing."""
+        return wanted
+
+
+__all__ = ["ExtensionRow", "Method", "ServerExtension", "SubscriptionField"]

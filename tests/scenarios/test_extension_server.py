@@ -1,0 +1,485 @@
+"""An extension of an author's own, as the documentation shows it, seen from the wire."""
+
+import asyncio
+import functools
+import json
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from dragoman import Configuration, MissingCapability, Server, configure, types
+from dragoman.server import ExtensionRow, Method, ServerExtension
+from dragoman.testing import WirePeer
+from scenarios.http_crew import RUN, Client, Crew, Stream, crew
+from scenarios.http_peer import NEWEST, STATELESS, HttpPeer, serve
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/extensions.md"
+SOURCE = re.search(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)[1]
+MODULE = SOURCE.partition("\nif __name__")[0] + "\nimport sys\n" + RUN.strip()
+ID = "com.example/quotes"
+CHANGED = "notifications/quotes/changed"
+DECLARED: types.Json = {"extensions": {ID: {}}}
+ERAS = ["stateless", "handshake", "2025-06-18"]
+LACKING = {"stateless": -32021, "handshake": -32603, "2025-06-18": -32603}
+DEADLINE = 30
+
+
+def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 2 * DEADLINE))
+
+    return run
+
+
+def shown() -> Any:
+    """Return the module of the documentation, made anew."""
+    module = ModuleType("quotes")
+    exec(compile(SOURCE, "quotes.py", "exec"), module.__dict__)
+    return module
+
+
+async def asked(server: Server, method: str, params: types.Json | None, era: str, **declared: Any) -> types.Json:
+    async with WirePeer(server, era, capabilities=declared or DECLARED) as peer:
+        return await peer.request(method, params)
+
+
+def paint(**added: Any) -> types.Json:
+    return {"name": "paint", "arguments": {"color": "red"}, **added}
+
+
+@pytest.mark.covers("EXS-01")
+@pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"])
+@scenario
+async def test_it_is_declared_by_the_handshake_in_the_versions_that_have_it(version):
+    async with WirePeer(shown().server, version, capabilities=DECLARED) as peer:
+        told = peer.initialized["result"]["capabilities"].get("extensions")
+        listed = (await peer.request("tools/list"))["result"]["tools"][0]
+        code = (await peer.request("quotes/get", {"tool": "paint"})).get("error", {}).get("code")
+    exists = version >= "2025-06-18"
+    assert (told, listed.get("price"), code) == (
+        ({ID: {"currency": "EUR"}}, 12, None) if exists else (None, None, -32601)
+    )
+
+
+@pytest.mark.covers("EXS-01")
+@scenario
+async def test_it_is_declared_by_discovery():
+    told = (await asked(shown().server, "server/discover", None, "stateless"))["result"]
+    assert told["capabilities"]["extensions"] == {ID: {"currency": "EUR"}}
+
+
+@pytest.mark.covers("EXS-02")
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("params", [{"tool": "paint"}, {"tool": 5}, {}], ids=str)
+@scenario
+async def test_a_client_that_did_not_declare_it_is_refused_before_its_parameters_are_read(params, era):
+    error = (await asked(shown().server, "quotes/get", params, era, extensions={"com.example/other": {}}))["error"]
+    assert (error["code"], error["data"]) == (LACKING[era], {"requiredCapabilities": {"extensions": {ID: {}}}})
+
+
+@pytest.mark.covers("EXS-02")
+@pytest.mark.parametrize("era", ERAS)
+@scenario
+async def test_a_tool_that_needs_it_refuses_such_a_client_too(era):
+    response = await asked(shown().server, "tools/call", paint(), era, roots={})
+    if era == "stateless":
+        error = response["error"]
+        assert (error["code"], error["data"]) == (-32021, {"requiredCapabilities": {"extensions": {ID: {}}}})
+    else:  # this era has no error for it, so the model reads it
+        assert response["result"]["isError"]
+        assert ID in response["result"]["content"][0]["text"]
+
+
+@pytest.mark.covers("EXS-03")
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("declared", [DECLARED, {"roots": {}}], ids=str)
+@scenario
+async def test_a_server_without_it_has_no_such_method(declared, era):
+    for server in (Server(), Server(extensions={ID: {}}), Server(extensions=[])):
+        assert (await asked(server, "quotes/get", {"tool": "paint"}, era, **declared))["error"]["code"] == -32601
+
+
+@pytest.mark.covers("EXS-04")
+@pytest.mark.parametrize("era", ERAS)
+@scenario
+async def test_its_method_takes_typed_parameters_and_answers_by_its_result(era):
+    server = shown().server
+    result = (await asked(server, "quotes/get", {"tool": "paint"}, era))["result"]
+    assert (result["tool"], result["price"]) == ("paint", 12)
+    assert result.get("resultType") == ("complete" if era == "stateless" else None)
+    for params in ({"tool": "raise_prices"}, {"tool": 5}, {}):
+        assert (await asked(server, "quotes/get", params, era))["error"]["code"] == -32602
+
+
+@pytest.mark.covers("EXS-04", "EXS-06")
+@pytest.mark.parametrize("era", ERAS)
+@scenario
+async def test_a_quote_answers_a_call_until_the_added_parameter_accepts_it(era):
+    server = shown().server
+    for added in ({}, {"acceptedPrice": 11}, {"acceptedPrice": None}):
+        quote = (await asked(server, "tools/call", paint(**added), era))["result"]
+        assert (quote["price"], "content" in quote) == (12, False)
+        assert quote.get("resultType") == ("quote" if era == "stateless" else None)
+    painted = (await asked(server, "tools/call", paint(acceptedPrice=12), era))["result"]
+    assert painted["content"] == [{"type": "text", "text": "The house is red."}]
+    assert painted.get("resultType") == ("complete" if era == "stateless" else None)
+    assert (await asked(server, "tools/call", {"name": "raise_prices"}, era, roots={}))["result"]["content"]
+    error = (await asked(server, "tools/call", {"name": "pain"}, era, roots={}))["error"]
+    assert error["message"] == "Unknown tool: pain; did you mean paint?"
+
+
+@pytest.mark.covers("EXS-05")
+@scenario
+async def test_entries_have_its_fields_also_page_by_page_and_for_some_only():
+    module = shown()
+    module.server.page_size = 1
+    pages = []
+    async with WirePeer(module.server, "stateless") as peer:
+        for cursor in (None, "1"):
+            page = (await peer.request("tools/list", {"cursor": cursor}))["result"]
+            pages.append([(tool["name"], tool.get("price")) for tool in page["tools"]])
+        assert pages == [[("paint", 12)], [("raise_prices", None)]]
+        module.server.page_size = None
+        module.server.tool(price=3, name="mend")(lambda: "mended")
+        await peer.request("tools/list")
+        module.quotes.change("raise_prices", 2)
+        listed = (await peer.request("tools/list"))["result"]["tools"]
+    assert [tool["price"] for tool in listed] == [12, 2, 3]
+
+
+async def subscribed(peer: WirePeer, wanted: types.Json) -> types.Json:
+    peer.start("subscriptions/listen", {"notifications": wanted}, id="s")
+    return (await peer.receive())["params"]["notifications"]
+
+
+@pytest.mark.covers("EXS-07")
+@scenario
+async def test_who_subscribed_to_a_subject_is_told_of_it_and_of_nothing_else():
+    module = shown()
+    async with WirePeer(module.server, "stateless", capabilities=DECLARED) as peer:
+        assert await subscribed(peer, {"quotedTools": ["paint", "unknown"]}) == {"quotedTools": ["paint"]}
+        module.quotes.change("mend", 1)
+        await asyncio.to_thread(module.quotes.change, "paint", 14)
+        module.quotes.change("paint", 15)
+        for price in (14, 15):
+            told = await peer.receive()
+            assert told["method"] == CHANGED
+            assert told["params"] == {"tool": "paint", "price": price, "_meta": {types.SUBSCRIPTION_ID: "s"}}
+    async with WirePeer(module.server, "stateless", capabilities=DECLARED) as peer:
+        assert await subscribed(peer, {"quotedTools": True, "toolsListChanged": True}) == {
+            "quotedTools": True,
+            "toolsListChanged": True,
+        }
+        module.quotes.change("mend", 1)
+        assert (await peer.receive())["params"]["tool"] == "mend"
+
+
+@pytest.mark.covers("EXS-02", "EXS-07")
+@scenario
+async def test_a_client_that_did_not_declare_it_cannot_subscribe_but_to_the_rest():
+    server = shown().server
+    error = (
+        await asked(server, "subscriptions/listen", {"notifications": {"quotedTools": []}}, "stateless", roots={})
+    )["error"]
+    assert (error["code"], error["data"]) == (-32021, {"requiredCapabilities": {"extensions": {ID: {}}}})
+    async with WirePeer(server, "stateless") as peer:
+        assert await subscribed(peer, {"toolsListChanged": True}) == {"toolsListChanged": True}
+    async with WirePeer(Server(), "stateless", capabilities=DECLARED) as peer:
+        assert await subscribed(peer, {"quotedTools": True}) == {}
+
+
+@pytest.mark.covers("EXS-07")
+@pytest.mark.parametrize(("capabilities", "heard"), [(DECLARED, [{"all": 1}]), ({}, [])], ids=str)
+@scenario
+async def test_in_the_handshake_era_only_what_has_no_subject_is_told_to_who_declared_it(capabilities, heard):
+    module = shown()
+    async with WirePeer(module.server, "handshake", capabilities=capabilities) as peer:
+        module.quotes.change("paint", 14)
+        module.server.notify(CHANGED, params={"all": 1})
+        module.server.notify_tools_list_changed()
+        await peer.receive("notifications/tools/list_changed")
+        assert [message["params"] for message in peer.received if message["method"] == CHANGED] == heard
+
+
+class Free(ServerExtension):
+    """Answers every call as it is told to."""
+
+    rows = (
+        ExtensionRow(
+            id=ID,
+            result_types={"quote": ("tools/call",), "other": ("prompts/get",)},
+            methods=(Method(name="free/do", result=types.Result),),
+        ),
+    )
+    answer: Any = None
+
+    def handlers(self):
+        return {"free/do": self.do}
+
+    async def do(self, ctx, params):
+        return self.answer
+
+    async def around_call(self, ctx, call_next):
+        return self.answer
+
+
+@pytest.mark.covers("EXS-06")
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(
+    ("answer", "declared"),
+    [
+        (types.Result(result_type="unheard"), DECLARED),
+        (types.CallToolResult([], result_type="other"), DECLARED),
+        ({"resultType": "other"}, DECLARED),
+        (types.Result(result_type="quote"), {"roots": {}}),
+        (None, DECLARED),
+    ],
+    ids=str,
+)
+@scenario
+async def test_a_result_that_may_not_answer_is_an_internal_error(answer, declared, era, caplog):
+    extension = Free()
+    extension.answer = answer
+    response = await asked(Server(extensions=[extension]), "tools/call", paint(), era, **declared)
+    failed = response.get("error", {}).get("code") == -32603 or response["result"]["isError"]
+    assert failed
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    if isinstance(answer, types.Result | dict):
+        assert (await asked(Server(extensions=[extension]), "free/do", {}, era))["error"]["code"] == -32603
+
+
+@pytest.mark.covers("EXS-06")
+@scenario
+async def test_a_dict_answers_as_well_and_other_results_need_no_declaration():
+    extension = Free()
+    server = Server(extensions=[extension])
+    extension.answer = {"resultType": "quote", "price": 3}
+    result = (await asked(server, "tools/call", paint(), "stateless"))["result"]
+    assert (result["resultType"], result["price"]) == ("quote", 3)
+    extension.answer = {"content": []}
+    result = (await asked(server, "tools/call", paint(), "stateless", roots={}))["result"]
+    assert (result["resultType"], result["content"]) == ("complete", [])
+
+
+@pytest.mark.covers("EXS-04")
+@pytest.mark.parametrize("era", ERAS)
+@scenario
+async def test_middleware_and_hooks_stand_around_its_methods_and_its_say(era):
+    module, seen = shown(), []
+
+    async def around(data: dict, call_next: Callable[[], Any]) -> None:
+        await call_next()
+        seen.append((data["method"], data.get("error")))
+
+    module.server.configuration = Configuration(around_request=around)
+
+    @module.server.middleware
+    async def named(request, call_next):
+        result = await call_next()
+        seen.append(type(result).__name__)
+        return result
+
+    async with WirePeer(module.server, era, capabilities=DECLARED) as peer:
+        seen.clear()
+        await peer.request("quotes/get", {"tool": "paint"})
+        await peer.request("tools/call", paint())
+        await peer.request("tools/call", paint(acceptedPrice=20))
+    called = ("tools/call", None)
+    assert seen == ["Quote", ("quotes/get", None), "Quote", called, "CallToolResult", called]
+
+
+@pytest.mark.covers("EXS-08")
+@scenario
+async def test_what_is_declared_is_merged_layer_by_layer():
+    apps, ui = "io.modelcontextprotocol/apps", "io.modelcontextprotocol/ui"
+    configure(extensions={apps: {"mimeTypes": ["a"], "more": {"a": 1}}})
+    try:
+        server = Server(
+            extensions={ui: {"more": {"b": 2}}, "com.example/x": {}},
+            configuration=Configuration(extensions={ui: {"own": True}}),
+            capabilities={"extensions": {"com.example/x": {"level": 2}}},
+        )
+        told = (await asked(server, "server/discover", None, "stateless"))["result"]["capabilities"]["extensions"]
+        assert told == {
+            ui: {"mimeTypes": ["a"], "more": {"a": 1, "b": 2}, "own": True},
+            "com.example/x": {"level": 2},
+        }
+        assert server.capabilities.extension(apps) == told[ui]
+        replaced = Server(extensions=[Free()], capabilities=types.ServerCapabilities(logging={}))
+        assert replaced.capabilities == types.ServerCapabilities(
+            logging={}, extensions={ui: {"mimeTypes": ["a"], "more": {"a": 1}}, ID: {}}
+        )
+        assert Server(extensions=[Free()], capabilities={"extensions": False}).capabilities.extensions is None
+        assert Server().capabilities.extensions == {ui: {"mimeTypes": ["a"], "more": {"a": 1}}}
+    finally:
+        configure(extensions=None)
+    assert server.capabilities.extensions == {ui: {"more": {"b": 2}, "own": True}, "com.example/x": {"level": 2}}
+    assert Server().capabilities.extensions is None
+
+
+@pytest.mark.covers("EXS-02", "EXS-03", "EXS-04")
+@scenario
+async def test_over_http_refusals_have_their_status_and_the_name_is_mirrored():
+    app = serve(shown().server)
+    peer, plain = HttpPeer(app, STATELESS, capabilities=DECLARED), HttpPeer(app, STATELESS)
+    named = {"mcp-name": "paint"}
+    refused = await plain.request("quotes/get", {"tool": "paint"}, named)
+    assert (refused.status, refused.json["error"]["code"]) == (400, -32021)
+    refused = await plain.request("tools/call", paint())
+    assert (refused.status, refused.json["error"]["code"]) == (400, -32021)
+    answered = await peer.request("quotes/get", {"tool": "paint"}, named)
+    assert (answered.status, answered.json["result"]["price"]) == (200, 12)
+    for name in ({"mcp-name": "mend"}, {}):
+        mismatched = await peer.request("quotes/get", {"tool": "paint"}, name)
+        assert (mismatched.status, mismatched.json["error"]["code"]) == (400, -32020)
+    unknown = await HttpPeer(serve(Server()), STATELESS, capabilities=DECLARED).request("quotes/get", {}, named)
+    assert (unknown.status, unknown.json["error"]["code"]) == (404, -32601)
+    session = HttpPeer(app, NEWEST, capabilities=DECLARED)
+    assert (await session.initialize()).json["result"]["capabilities"]["extensions"][ID]
+    assert (await session.request("tools/call", paint())).json["result"]["price"] == 12
+    stranger = HttpPeer(app, NEWEST)
+    await stranger.initialize()
+    assert (await stranger.request("quotes/get", {"tool": "paint"})).json["error"]["code"] == -32603
+
+
+@pytest.mark.covers("EXS-04")
+def test_a_process_serves_it_over_stdio_in_both_eras(tmp_path):
+    (tmp_path / "quotes.py").write_text(SOURCE, encoding="utf-8")
+    introduction = {"protocolVersion": NEWEST, "capabilities": DECLARED, "clientInfo": {"name": "c", "version": "1"}}
+    meta = HttpPeer(None, STATELESS, capabilities=DECLARED).meta()  # type: ignore[arg-type]
+    requests = [
+        ("initialize", introduction),
+        ("tools/call", paint()),
+        ("tools/call", paint(acceptedPrice=12)),
+        ("tools/call", paint(_meta=meta)),
+        ("quotes/get", {"tool": "paint", "_meta": HttpPeer(None, STATELESS).meta()}),  # type: ignore[arg-type]
+    ]
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+        for id, (method, params) in enumerate(requests)
+    ]
+    served = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "from quotes import server; server.run()"],
+        input="\n".join(lines) + "\n",
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    answers = {answer["id"]: answer for answer in map(json.loads, served.stdout.splitlines())}
+    assert answers[0]["result"]["capabilities"]["extensions"] == {ID: {"currency": "EUR"}}
+    assert answers[1]["result"] == {"tool": "paint", "price": 12}
+    assert answers[2]["result"]["content"][0]["text"] == "The house is red."
+    assert answers[3]["result"]["resultType"] == "quote"
+    assert answers[4]["error"]["code"] == -32021
+
+
+class Modern(Client):
+    """A stateless client, which opens a new connection for everything."""
+
+    def request_of(self, method: str, params: types.Json, name: str | None = None) -> Any:
+        meta = HttpPeer(None, STATELESS, capabilities=DECLARED).meta()  # type: ignore[arg-type]
+        named = {} if name is None else {"mcp-name": name}
+        headers = self.headers | {"mcp-protocol-version": STATELESS, "mcp-method": method} | named
+        message = self.message(method, {**params, "_meta": meta})
+        return self.http.post(self.url, json=message, headers=headers)
+
+    async def initialize(self) -> None:
+        """Do without a session."""
+
+
+@pytest.mark.covers("EXS-04", "EXS-07")
+@scenario
+async def test_three_workers_serve_it_and_tell_each_others_subscribers():
+    async with crew(3, MODULE) as processes:
+        await processes.ready()
+        async with Modern.of(processes) as client:
+            streams = [await subscription(client, processes) for _ in range(6)]
+            async with client.request_of("tools/call", paint(), "paint") as response:
+                assert (await response.json())["result"]["resultType"] == "quote"
+            async with client.request_of("tools/call", {"name": "raise_prices"}, "raise_prices") as response:
+                assert (await response.json())["result"]["content"][0]["text"] == "done"
+            for stream in streams:
+                told = await stream.until(lambda messages: messages[1:])
+                assert [(message["method"], message["params"]["price"]) for message in told] == [(CHANGED, 15)]
+                stream.response.close()
+
+
+async def subscription(client: Modern, processes: Crew) -> Stream:
+    response = await client.request_of("subscriptions/listen", {"notifications": {"quotedTools": ["paint"]}})
+    assert response.status == 200, processes.stderr
+    stream = Stream(response)
+    [acknowledged] = await stream.until(lambda messages: messages)
+    assert acknowledged["params"]["notifications"] == {"quotedTools": ["paint"]}
+    return stream
+
+
+@pytest.mark.covers("EXS-04")
+@scenario
+async def test_what_a_client_declared_is_read_from_the_context():
+    heard = []
+
+    class Listening(Free):
+        async def around_call(self, ctx, call_next):
+            heard.append((ctx.client.extension(ID), ctx.client.extension("com.example/none")))
+            raise MissingCapability({"extensions": {"com.example/none": {}}})
+
+    error = (await asked(Server(extensions=[Listening()]), "tools/call", paint(), "stateless"))["error"]
+    assert (error["code"], heard) == (-32021, [({}, None)])
+
+
+@pytest.mark.covers("EXS-04")
+@pytest.mark.parametrize("era", ERAS)
+@scenario
+async def test_a_notification_of_a_client_that_declared_it_is_heard(era):
+    heard: asyncio.Queue[Any] = asyncio.Queue()
+
+    class Hearing(ServerExtension):
+        rows = (ExtensionRow(id=ID, methods=(Method(name="notifications/sold", params=Sold),)),)
+
+        def handlers(self):
+            return {"notifications/sold": self.sold}
+
+        async def sold(self, ctx, params):
+            heard.put_nowait(params.item)
+
+    server = Server(extensions=[Hearing()])
+    for capabilities, item in ((DECLARED, "tea"), ({}, "salt"), (DECLARED, "milk")):
+        async with WirePeer(server, era, capabilities=capabilities) as peer:
+            meta = HttpPeer(None, STATELESS, capabilities=capabilities).meta() if era == "stateless" else {}  # type: ignore[arg-type]
+            peer.notify("notifications/sold", {"item": item, "_meta": meta})
+            assert (await peer.request("notifications/sold", {"item": item}))["error"]["code"] == -32601
+    assert [heard.get_nowait() for _ in range(heard.qsize())] == ["tea", "milk"]
+
+
+class Sold(types.Params):
+    item: str
+
+
+class Session(Client):
+    """A client of the handshake era that declares the extension."""
+
+    async def initialize(self) -> None:
+        client = {"name": "c", "version": "1"}
+        params = {"protocolVersion": NEWEST, "capabilities": DECLARED, "clientInfo": client}
+        async with self.post(self.message("initialize", params)) as response:
+            self.headers |= {"mcp-session-id": response.headers["mcp-session-id"], "mcp-protocol-version": NEWEST}
+
+
+@pytest.mark.covers("EXS-04")
+@scenario
+async def test_every_worker_knows_what_a_session_declared():
+    async with crew(3, MODULE) as processes:
+        await processes.ready()
+        async with Session.of(processes) as client:
+            for _ in range(12):
+                async with client.post(client.message("quotes/get", {"tool": "paint"})) as response:
+                    assert (await response.json())["result"]["price"] == 12
