@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, Unpack
 
 import msgspec
@@ -29,6 +29,7 @@ class Configuration(Struct, kw_only=True):
     that is refused before it is served is seen too.
     `instrumentation_callback(data)` is called with the same and `duration` after each request; prefer `around_request`.
     `instrument_server_context` adds `server_context` to the data. `protocol_version` serves that version alone.
+    `extensions` are declared by every server and client: settings by id; what one of them says is merged over it.
     `validate_tool_call_arguments` is on unless it is set to False, and `validate_tool_call_results` is off unless it is
     set to True.
 
@@ -49,6 +50,7 @@ class Configuration(Struct, kw_only=True):
     protocol_version: str | None = None
     validate_tool_call_arguments: bool | None = None
     validate_tool_call_results: bool | None = None
+    extensions: Mapping[str, dict[str, Any]] | None = None
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -80,6 +82,10 @@ def _check(name: str, value: Any) -> None:
         raise DefinitionError(f"{name} must be True or False, not {value!r}")
     if name in _CALLABLES and not callable(value):
         raise DefinitionError(f"{name} must be callable, not {value!r}")
+    if name == "extensions" and not (
+        isinstance(value, Mapping) and all(isinstance(settings, Mapping) for settings in value.values())
+    ):
+        raise DefinitionError(f"extensions must map ids to settings, which are mappings, not {value!r}")
     if name == "protocol_version" and value not in PROTOCOL_VERSIONS:
         raise DefinitionError(f"There is no protocol version {value!r}; there are {', '.join(PROTOCOL_VERSIONS)}")
     if name == "around_request" and not is_async(value):
@@ -157,6 +163,7 @@ class ConfigurationOptions(TypedDict, total=False):
     protocol_version: str | None
     validate_tool_call_arguments: bool | None
     validate_tool_call_results: bool | None
+    extensions: Mapping[str, dict[str, Any]] | None
 
 
 def configure(**options: Unpack[ConfigurationOptions]) -> None:

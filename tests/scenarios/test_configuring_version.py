@@ -229,7 +229,7 @@ def test_the_newest_versions_and_servers_that_are_not_pinned_take_it(kind, given
         (
             {"capabilities": {"extensions": {"a/b": {}}}},
             "What the server 'pinned' declares has extensions",
-            "2025-06-18",
+            "2025-03-26",
         ),
     ],
 )

@@ -115,6 +115,29 @@ def check_extension_id(id: object) -> str:
     return id
 
 
+def merge_settings(*given: Mapping[str, types.Json] | None) -> dict[str, types.Json]:
+    """Return the settings of extensions, those that come later over those that come before, object by object.
+
+    An id and its alias are the same extension; it is declared under the id.
+    """
+    merged: dict[str, types.Json] = {}
+    for one in given:
+        named = {canonical_extension(id): settings for id, settings in (one or {}).items()}
+        merged = merge(merged, named)
+    return merged
+
+
+def merge(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object with the members of another over it, at every depth."""
+    merged = dict(one)
+    for name, value in other.items():
+        before = merged.get(name)
+        merged[name] = (
+            merge(before if isinstance(before, Mapping) else {}, value) if isinstance(value, Mapping) else value
+        )
+    return merged
+
+
 class ProtocolTable(Struct, frozen=True):
     """The methods of the core and of extensions, and what follows from them.
 
@@ -165,8 +188,12 @@ class ProtocolTable(Struct, frozen=True):
         )
 
     def declarable(self, settings: Mapping[str, types.Json], version: Version) -> dict[str, types.Json]:
-        """Return the settings of those extensions that may be declared in a version; ids without a row always may."""
-        elsewhere = {row.id for row in self.extensions} - {row.id for row in self.extensions if row.exists_in(version)}
+        """Return the settings of those extensions that may be declared under their ids in a version.
+
+        An id without a row always may.
+        """
+        here = {row.id for row in self.extensions if row.exists_in(version) and not row.capability}
+        elsewhere = {row.id for row in self.extensions} - here
         return {id: given for id, given in settings.items() if canonical_extension(id) not in elsewhere}
 
     def entry_type(self, method: str, kind: type[Struct], version: Version) -> type[Struct]:

@@ -573,7 +573,7 @@ def test_a_handshake_answers_with_what_the_version_carries(version: Version) -> 
         == {
             V2024_11_05: set(),
             V2025_03_26: {"completions"},
-            V2025_06_18: {"completions"},
+            V2025_06_18: {"completions", "extensions"},
             V2025_11_25: {"completions", "tasks", "extensions"},
         }[version]
     )

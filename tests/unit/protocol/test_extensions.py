@@ -7,7 +7,14 @@ import pytest
 
 from dragoman import types
 from dragoman.errors import DefinitionError
-from dragoman.protocol.extensions import CORE, ExtensionRow, ProtocolTable, check_extension_id, extended
+from dragoman.protocol.extensions import (
+    CORE,
+    ExtensionRow,
+    ProtocolTable,
+    check_extension_id,
+    extended,
+    merge_settings,
+)
 from dragoman.protocol.listen import CORE_FIELDS, Subscription, SubscriptionField, honour
 from dragoman.protocol.methods import METHODS, Method
 from dragoman.protocol.versions import (
@@ -234,7 +241,18 @@ def test_an_alias_is_declared_where_its_extension_is() -> None:
     assert table.declarable(given, V2025_06_18) == given
 
 
-def test_one_id_with_two_rows_is_declared_in_the_versions_of_either() -> None:
+def test_settings_are_merged_at_every_depth_and_under_one_name_of_an_extension() -> None:
+    first = {"io.modelcontextprotocol/apps": {"mimeTypes": ["a"], "host": {"dark": True, "zoom": 1}}}
+    second = {"io.modelcontextprotocol/ui": {"mimeTypes": ["b"], "host": {"zoom": 2}}, ID: {"on": {"a": 1}}}
+    assert merge_settings(first, None, second, {ID: {"on": 3}}) == {
+        "io.modelcontextprotocol/ui": {"mimeTypes": ["b"], "host": {"dark": True, "zoom": 2}},
+        ID: {"on": 3},
+    }
+    assert first["io.modelcontextprotocol/apps"]["mimeTypes"] == ["a"]
+    assert merge_settings() == {}
+
+
+def test_a_generation_with_another_capability_is_not_declared_under_the_id() -> None:
     rows = [
         ExtensionRow(id=ID, capability=("tasks",), since=V2025_11_25, until=V2025_11_25),
         ExtensionRow(id=ID, since=V2026_07_28),
@@ -242,7 +260,7 @@ def test_one_id_with_two_rows_is_declared_in_the_versions_of_either() -> None:
     table = ProtocolTable.of(rows)
     assert [bool(table.declarable({ID: {}}, one)) for one in (V2025_06_18, V2025_11_25, V2026_07_28)] == [
         False,
-        True,
+        False,
         True,
     ]
 
