@@ -88,6 +88,10 @@ def serve_stdio(peer):
             say(json.dumps(reply))
 
 
+def events(messages):
+    return "".join(f"data: {json.dumps(message)}\n\n" for message in messages).encode()
+
+
 def serve_http(peer):
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -96,16 +100,27 @@ def serve_http(peer):
             replies = peer.replies(
                 json.loads(self.rfile.read(int(self.headers["Content-Length"]))), dict(self.headers.items())
             )
-            if not replies:
+            if replies and "id" not in replies[-1]:
+                self.hold(replies)
+            elif not replies:
                 self.reply(202, "application/json", b"")
             elif len(replies) == 1:
                 self.reply(200, "application/json", json.dumps(replies[0]).encode())
             else:
-                body = "".join(f"data: {json.dumps(reply)}\n\n" for reply in replies).encode()
-                self.reply(200, "text/event-stream", body)
+                self.reply(200, "text/event-stream", events(replies))
 
         def do_GET(self):
             self.reply(405, "application/json", b"")
+
+        def hold(self, replies):
+            """Send messages, and keep the stream open until the client ends it."""
+            self.close_connection = True
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Connection", "close")
+            self.end_headers()
+            self.wfile.write(events(replies))
+            self.rfile.read(1)
 
         def reply(self, status, kind, body):
             self.send_response(status)
