@@ -274,6 +274,16 @@ async def test_the_server_asks_by_a_method_of_the_extension_and_notifications_th
     assert "notifications/quotes/changed of the server cannot be read" in caplog.text
 
 
+@scenario
+async def test_a_server_that_has_not_declared_the_extension_is_not_served_by_it():
+    server, quotes = ScriptedServer(), Quotes()
+    async with AsyncClient(server, mode="handshake", extensions=[quotes]):
+        server.say("quotes/confirm", {"quoteId": "q-9"}, id="ask")
+        await server.until(lambda: any("method" not in message for message in server.received))
+    assert next(message for message in server.received if "method" not in message)["error"]["code"] == -32601
+    assert quotes.confirmed == []
+
+
 class Waiting(Quotes):
     """Waits for what never comes, and says so when nobody waits for it any more."""
 

@@ -154,6 +154,8 @@ class Core:
 
     def answer(self, request: jsonrpc.Request) -> Any:
         """Return the answer to a request of the server, or a function that is awaited for it."""
+        if request.method in self.extensions.served and self.lifeline.latest is not None:
+            self.extensions.require_served(request.method, self.lifeline.latest)
         return self.handlers.answer(request.method, request.params)
 
     def progressed(self, on_progress: OnProgress | None, params: types.ProgressNotificationParams) -> None:
@@ -432,13 +434,13 @@ class Core:
             except TransportError as error:
                 _logger.info("%s could not be sent: %s", method, error)
 
-    def send_quietly(self, work: Coroutine[Any, Any, Any]) -> None:
+    def send_quietly(self, send: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Make a request whose outcome nobody waits for."""
-        self._start(self._sent_quietly(work))
+        self._start(self._sent_quietly(send))
 
-    async def _sent_quietly(self, work: Coroutine[Any, Any, Any]) -> None:
+    async def _sent_quietly(self, send: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         try:
-            await work
+            await send()
         except DragomanError as error:
             _logger.info("A request that nobody waits for failed: %s", error)
 

@@ -8,7 +8,8 @@ notifications, and reads what was added to the entries of lists.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -39,7 +40,7 @@ class ClientExtension:
     `rows` has one row, or one for each generation of the extension; all of them have the same id.
     """
 
-    rows: ClassVar[tuple[ExtensionRow, ...]] = ()
+    rows: tuple[ExtensionRow, ...] = ()
 
     def settings(self) -> types.Json:
         """Return what is declared under the id of the extension: the settings of its row, unless it is overridden.
@@ -137,7 +138,7 @@ class ExtendedRequest:
 
     def send_later(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a request whose result nobody waits for, such as one that says that the call was cancelled."""
-        self._core.send_quietly(self.send(method, params))
+        self._core.send_quietly(partial(self.send, method, params))
 
     def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Tell whoever made the call of progress."""

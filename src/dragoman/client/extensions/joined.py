@@ -15,7 +15,7 @@ from dragoman.client.connection import Connection, Options
 from dragoman.client.extensions.contract import ClientExtension, ExtendedRequest, ExtensionHandler
 from dragoman.client.results import FurtherResult, read
 from dragoman.config import PROCESS
-from dragoman.errors import DefinitionError, TransportError
+from dragoman.errors import DefinitionError, MethodNotFound, TransportError
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.extensions import CORE, ExtensionRow, ProtocolTable, check_extension_id, merge_settings
 from dragoman.protocol.listen import CORE_FIELDS, SubscriptionField
@@ -59,18 +59,20 @@ class Extensions:
         )
         """The methods of the core that an extension adds parameters to, or whose results it finishes."""
         self._names_types = any(type(one).result_type is not ClientExtension.result_type for one in acting)
-        known = {method.name: method for row in rows for method in row.joined_methods()}
-        heard = {one.method for row in rows for one in row.subscriptions} | known.keys()
+        sent = [method for row in rows for method in row.joined_methods() if "server" in method.sender]
+        asked = {method.name: method for method in sent if not method.is_notification}
+        told: dict[str, Any] = {field.method: types.Json for row in rows for field in row.subscriptions}
+        told |= {method.name: method.params for method in sent if method.is_notification}
         self.served = {
-            name: (function, known[name].decode_params)
+            name: (function, asked[name].decode_params)
             for one in acting
-            for name, function in _checked(one, one.requests(), known.keys())
+            for name, function in _checked(one, one.requests(), asked)
         }
         """Who answers a request of the server, by method, and how the parameters are read."""
         self._heard = {
-            name: (function, known[name].params if name in known else types.Json)
+            name: (function, told[name])
             for one in acting
-            for name, function in _checked(one, one.notifications(), heard)
+            for name, function in _checked(one, one.notifications(), told)
         }
 
     def _add(self, given: Any) -> None:
@@ -198,7 +200,18 @@ class Extensions:
             " ClientExtension to the client, as in Client(..., extensions=[...]); settings alone do not read results"
         )
 
-    # What is heard.
+    # What the server sends.
+
+    def require_served(self, method: str, connection: Connection) -> None:
+        """See that the server of a connection may send a request of an extension.
+
+        Raises:
+            MethodNotFound: the version does not have it, or the server has not declared the extension.
+        """
+        is_known = connection.has_introduced
+        rows = (row for row in self.table.methods if row.name == method and row.exists_in(connection.version))
+        if not any(not is_known or declares(connection.capabilities, row.declared) for row in rows):
+            raise MethodNotFound(f"This client does not serve {method} here", {"method": method})
 
     @property
     def filter_type(self) -> type[types.SubscriptionFilter]:
@@ -245,5 +258,5 @@ def _checked(
 ) -> Iterable[tuple[str, Any]]:
     for name, function in given.items():
         if name not in known:
-            raise DefinitionError(f"{type(one).__name__} takes {name!r}, which its rows do not have")
+            raise DefinitionError(f"{type(one).__name__} takes {name!r}, which its rows do not let a server send")
         yield name, handler(function, f"{type(one).__name__}: {name}")
