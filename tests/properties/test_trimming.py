@@ -61,7 +61,7 @@ KINDS: tuple[type[Struct], ...] = (
     types.Tool,
 )
 
-SENT_ALTHOUGH_UNDEFINED = {(V2025_11_25, "extensions")}
+SENT_ALTHOUGH_UNDEFINED = {(V2025_06_18, "extensions"), (V2025_11_25, "extensions")}
 """Capabilities are open sets, and extensions announce themselves in the handshake too."""
 
 texts = st.text(max_size=6)

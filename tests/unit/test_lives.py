@@ -16,6 +16,7 @@ from dragoman.client.connection import Connection as ClientConnection
 from dragoman.client.lifeline import RECONNECTION, Lifeline
 from dragoman.errors import ConnectError, TransportError
 from dragoman.protocol.eras import Caller
+from dragoman.protocol.extensions import CORE
 from dragoman.protocol.versions import LATEST_HANDSHAKE
 from dragoman.server import connection, http_session, streams
 from dragoman.server.connection import LIFE, Connection
@@ -148,7 +149,7 @@ class Link:
 @pytest.mark.parametrize("happens", [["lose", "lose", "close", "close", "lose"], ["close", "lose", "close"]])
 async def test_a_connection_of_a_client_is_lost_once_and_closed_as_often_as_anybody_likes(happens):
     told = []
-    host = SimpleNamespace(lost=lambda one, error: told.append(error))
+    host = SimpleNamespace(lost=lambda one, error: told.append(error), table=CORE)
     one = ClientConnection(Link(), host)
     assert (one.state, one.is_alive) == ("alive", True)
     expected = "alive"

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from dragoman.client.elicitation import Elicitation as Elicitation
     from dragoman.client.elicitation import ElicitationHandler as ElicitationHandler
     from dragoman.client.elicitation import ElicitationRequest as ElicitationRequest
+    from dragoman.client.extensions.contract import ClientExtension as ClientExtension
+    from dragoman.client.extensions.contract import ExtendedRequest as ExtendedRequest
     from dragoman.client.group import AsyncClients as AsyncClients
     from dragoman.client.group import AsyncGroupTool as AsyncGroupTool
     from dragoman.client.group_blocking import Clients as Clients
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
     from dragoman.client.sampling import SamplingRequest as SamplingRequest
     from dragoman.client.target import Target as Target
     from dragoman.client.target import register_transport as register_transport
+    from dragoman.protocol.extensions import ExtensionRow as ExtensionRow
+    from dragoman.protocol.listen import SubscriptionField as SubscriptionField
+    from dragoman.protocol.methods import Method as Method
     from dragoman.runtime.network import Network as Network
     from dragoman.transports.contract import Transport as Transport
 else:
@@ -53,6 +58,7 @@ else:
             "bound": "AsyncBoundPrompt AsyncBoundResource AsyncBoundResourceTemplate AsyncBoundTool",
             "client": "AsyncClient",
             "elicitation": "Accept Cancel Decline Elicitation ElicitationHandler ElicitationRequest",
+            "extensions.contract": "ClientExtension ExtendedRequest",
             "group": "AsyncClients AsyncGroupTool",
             "group_blocking": "Clients GroupTool",
             "notifications": "LogMessage Notification",
@@ -61,6 +67,9 @@ else:
             "roots": "Roots",
             "sampling": "Sampling SamplingHandler SamplingRequest",
             "target": "Target register_transport",
+            ".protocol.extensions": "ExtensionRow",
+            ".protocol.listen": "SubscriptionField",
+            ".protocol.methods": "Method",
             ".runtime.network": "Network",
             ".transports.contract": "Transport",
         },

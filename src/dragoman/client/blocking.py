@@ -29,7 +29,7 @@ from dragoman.client.bound import (
 )
 from dragoman.client.client import AsyncClient, ToolLike
 from dragoman.client.face import Face
-from dragoman.client.options import CallOptions, ClientOptions
+from dragoman.client.options import CallOptions, ClientOptions, kept
 from dragoman.client.results import CallResult, Structured
 from dragoman.client.target import Target
 from dragoman.errors import DragomanError
@@ -109,7 +109,7 @@ class Client(Face):
 
     def __init__(self, target: Target, **options: Unpack[ClientOptions]) -> None:
         self._target = target
-        self._options: dict[str, Any] = {**options}
+        self._options = kept(options)
         self._process = os.getpid()
         self._client = self._make()
 
@@ -184,6 +184,7 @@ class Client(Face):
     unsubscribe = blocking(AsyncClient.unsubscribe)
     complete = blocking(AsyncClient.complete)
     request = blocking(AsyncClient.request)
+    listen = blocking(AsyncClient.listen)
     set_log_level = blocking(AsyncClient.set_log_level)
 
     def tools(self, *, refresh: bool = False) -> list[BoundTool]:
@@ -299,6 +300,10 @@ class _Driven(Generic[Twin]):
         if self._twin._client is not living:
             self._twin = self._twin._with(living)
         return self._twin
+
+    def extension(self, id: str) -> Any:
+        """Return what an extension of the client reads of it; None if there is nothing."""
+        return self.asynchronous.extension(id)
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
         return self._driver._run(begun(method, self.asynchronous, *args, **kwargs))

@@ -79,6 +79,13 @@ class Bound(Generic[D]):
         """Return the same, bound to another client."""
         return type(self)(client, self.definition)
 
+    def extension(self, id: str) -> Any:
+        """Return what an extension of the client reads of it; None if there is nothing."""
+        definition, extensions = self.definition, self._client._core.extensions
+        if isinstance(definition, types.Tool):
+            return extensions.read_tool(id, definition)
+        return None if isinstance(definition, types.Prompt) else extensions.read_resource(id, definition)
+
 
 class ToolView(View[types.Tool]):
     """What the server said of a tool."""

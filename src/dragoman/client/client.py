@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 import msgspec
@@ -17,6 +17,7 @@ from dragoman.client.catalog import KnownTool
 from dragoman.client.connection import OnProgress, Options
 from dragoman.client.core import CONNECT_SECONDS, TIMEOUT_SECONDS, Core, Watchers, offers, seconds
 from dragoman.client.ending import Ending
+from dragoman.client.extensions.joined import Extensions
 from dragoman.client.face import Face
 from dragoman.client.handlers import HANDLER_OPTIONS, Handlers
 from dragoman.client.lists import MOST_PAGES, Lists, find
@@ -83,11 +84,18 @@ class AsyncClient(Face):
         limits = Limits(given.get("max_message_bytes", DEFAULT_LIMITS.message_bytes), DEFAULT_LIMITS.nesting)
         around = Surroundings(credentials, limits=limits, **_chosen(given, Surroundings.__struct_fields__))
         self._ending = Ending(self)
+        extensions = Extensions(given.get("extensions"))
         self._core = Core(
             self._guarded(way_to(target, around)),
             info=types.Implementation(given.get("name") or "dragoman", given.get("version") or _own_version()),
             speech=Speech.of(given.get("mode", "auto"), given.get("protocol_version")),
-            handlers=Handlers(roots=roots, server=given.get("server_name"), **_chosen(given, HANDLER_OPTIONS)),
+            handlers=Handlers(
+                roots=roots,
+                server=given.get("server_name"),
+                served=extensions.served,
+                **_chosen(given, HANDLER_OPTIONS),
+            ),
+            extensions=extensions,
             watchers=Watchers(**_chosen(given, Watchers.__struct_fields__)),
             credentials=credentials,
             timeout=seconds(given.get("timeout"), "DRAGOMAN_TIMEOUT", TIMEOUT_SECONDS),
@@ -500,6 +508,23 @@ class AsyncClient(Face):
         """
         raw = await self._core.request(method, dict(params or {}), Raw, Options(timeout=timeout, meta=meta))
         return cast("types.Json", msgspec.json.decode(raw))
+
+    async def listen(self, /, **fields: bool | Sequence[str] | None) -> types.SubscriptionFilter:
+        """Subscribe to notifications of extensions, and return what the server said that it sends.
+
+        Example:
+            await client.listen(quote_ids=["q-1", "q-2"])
+
+        A field replaces what it asked for before: True asks for all, a list for those about its subjects, and None for
+        nothing any more. The extension's `notifications` and the client's `on_notification` are told. A server of the
+        handshake era is not asked: it sends what it sends.
+
+        Raises:
+            TypeError: no extension of this client has such a field.
+            CapabilityNotAvailable: the server has not declared the extension.
+            RpcError: the server refused.
+        """
+        return await self._core.listen(**fields)
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Say from which level on log messages are wanted."""

@@ -57,7 +57,7 @@ _LOGIN_KEYS = ("oauth", "auth")
 _KNOWN_KEYS = (
     *(*_KIND_KEYS, *_URL_KEYS, *_ENV_FILE_KEYS, *_WAY_KEYS, *_HEADER_KEYS, *_TIMEOUT_KEYS, *_CONNECT_KEYS),
     *(*_SECONDS_KEYS, *_INCLUDE_KEYS, *_EXCLUDE_KEYS, *_APPROVED_KEYS, *_VERSION_KEYS, *_INHERIT_KEYS, *_LOGIN_KEYS),
-    *("disabled", "enabled", "required", "trusted", "with_prefix", "withPrefix", "prefix", "scopes"),
+    *("disabled", "enabled", "required", "trusted", "with_prefix", "withPrefix", "prefix", "scopes", "extensions"),
     *(_TOKEN_VARIABLE, _HEADER_VARIABLES),
 )
 _OF_OTHERS = frozenset({"description", "name", "id", "title", "icon", "version", "gallery", "dev", "trust", "metadata"})
@@ -325,6 +325,11 @@ class _Reading(Struct):
         else:
             raise self._error("it needs `command` (and `args`), or `url`", "url" if known in ("http", "sse") else None)
 
+    def _extensions(self, given: Any) -> Json:
+        if not isinstance(given, Mapping) or not all(isinstance(settings, Mapping) for settings in given.values()):
+            raise self._error("it must map the id of each extension to an object of settings", "extensions")
+        return {str(id): dict(settings) for id, settings in given.items()}
+
     def _read_options(self) -> None:
         options = self._entry.options
         self._read_times()
@@ -336,6 +341,8 @@ class _Reading(Struct):
             _, value = self._take(keys)
             if value is not None:
                 options[option] = read(value)
+        if "extensions" in self._rest:
+            options["extensions"] = self._extensions(self._rest.pop("extensions"))
         if isinstance(self._rest.get("auth"), str) and self._rest["auth"] != "oauth":
             options["auth"] = self._expanded(self._rest.pop("auth"), "auth")
 

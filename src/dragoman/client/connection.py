@@ -34,10 +34,10 @@ from dragoman.errors import (
     TransportError,
 )
 from dragoman.protocol import jsonrpc
+from dragoman.protocol.extensions import ProtocolTable
 from dragoman.protocol.fields import trim
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
-from dragoman.protocol.methods import METHODS
 from dragoman.protocol.peer import CANCELLED, Answered, Cancelled, Event, Peer, Progressed, Reply
 from dragoman.protocol.states import Transitions
 from dragoman.protocol.versions import Version
@@ -51,7 +51,6 @@ CONNECTION_LIFE: Transitions[ConnectionLife, Literal["lose", "close"]] = Transit
 )
 OnProgress = Callable[[float, float | None, str | None], object]
 """Gets progress, total and message."""
-_PROGRESSING = frozenset(method.name for method in METHODS if method.progresses)
 _ANSWER_BEGINS = re.compile(rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15})\s*,\s*"(?:result|error)"')
 _RESULT_BEGINS = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:result|error)"')
 _ANSWER_ENDS = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
@@ -82,6 +81,8 @@ class Host(Answers, Protocol):
     """The client, as its connection sees it."""
 
     info: types.Implementation
+    table: ProtocolTable
+    """The methods that the client knows."""
 
     def capabilities_for(self, version: Version) -> types.ClientCapabilities:
         """Return what the client can do for a server of a version."""
@@ -179,6 +180,7 @@ class Connection:
         self._host = host
         self._limits = limits
         self._peer = Peer(limits)
+        self._table = host.table
         self._envelope: dict[str, Raw] = {}
         self._meta_begins = b"{"
         self._answering = 0
@@ -313,10 +315,11 @@ class Connection:
             tokens[token] = pending
         if options.on_id is not None:
             options.on_id(id)
-        return Outgoing(data, method, id, params, headers, pending.is_answered, self._standstill), pending
+        named_by = self._table.named_by.get(method)
+        return Outgoing(data, method, id, params, headers, pending.is_answered, self._standstill, named_by), pending
 
     def _meta(self, method: str, id: types.RequestId, options: Options) -> Raw | dict[str, Any]:
-        if method not in _PROGRESSING:
+        if method not in self._table.progressing:
             return {**(options.meta or {}), **self._envelope}
         if options.meta or options.progress_token is not None or not isinstance(id, int):
             token = id if options.progress_token is None else options.progress_token
@@ -331,6 +334,18 @@ class Connection:
             telling = self._start(self._tell(Outgoing(notice, CANCELLED)))
             self._telling.add(telling)
             telling.add_done_callback(self._telling.discard)
+
+    @contextmanager
+    def hearing_progress(self, options: Options) -> Iterator[None]:
+        """Take progress of a request that has an answer, while an extension makes the result of that."""
+        token = options.progress_token
+        if token is not None:
+            self._peer.tokens[token] = _Pending(options.on_progress)
+        try:
+            yield
+        finally:
+            if token is not None:
+                self._peer.tokens.pop(token, None)
 
     async def told(self) -> None:
         """Wait until the server was told of every request that was given up."""

@@ -14,7 +14,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Coroutine, Hashable, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from math import isnan
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
@@ -26,18 +26,28 @@ from dragoman import types
 from dragoman.client.catalog import Catalog
 from dragoman.client.connection import Connection, OnProgress, Options
 from dragoman.client.credentials import Credentials
+from dragoman.client.extensions.contract import ExtendedRequest
+from dragoman.client.extensions.joined import Extensions
 from dragoman.client.handlers import Handlers
 from dragoman.client.lifeline import Failures, Lifeline, pause
 from dragoman.client.listening import LASTING_SECONDS, LONGEST_PAUSE, Listening
 from dragoman.client.notifications import Deliveries, LogMessage, Notification, log_here
 from dragoman.client.opening import Opening, Speech, Way
-from dragoman.client.results import read
+from dragoman.client.results import FurtherResult, read
 from dragoman.client.serving import MAX_SERVER_REQUESTS
-from dragoman.errors import DragomanError, InputNeeded, RpcError, Timeout, TransportError, ValidationError
+from dragoman.errors import (
+    CapabilityNotAvailable,
+    DragomanError,
+    InputNeeded,
+    RpcError,
+    Timeout,
+    TransportError,
+    ValidationError,
+)
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.listen import ACKNOWLEDGED, PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
-from dragoman.protocol.methods import METHODS, declares
+from dragoman.protocol.methods import declares
 from dragoman.protocol.peer import PROGRESS
 from dragoman.protocol.versions import Version
 from dragoman.types import decode
@@ -53,7 +63,6 @@ _CHANGED: dict[str, tuple[Any, ...]] = {
     PROMPTS_CHANGED: ("prompts",),
     RESOURCES_CHANGED: ("resources", "resource_templates"),
 }
-_REPEATABLE = frozenset(method.name for method in METHODS if "client" in method.sender) - {"tools/call"}
 _params = msgspec.json.Decoder(types.Json)
 _CANNOT_ASK = re.compile(r"server-(?:initiated|to-client) requests?\b", re.IGNORECASE)
 """How the SDKs of servers say that a handler wanted to ask where it cannot."""
@@ -97,14 +106,17 @@ class Core:
         meta: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
         limits: Limits = DEFAULT_LIMITS,
         max_server_requests: int = MAX_SERVER_REQUESTS,
+        extensions: Extensions | None = None,
     ) -> None:
         self.info = info
+        self.extensions = extensions or Extensions()
+        self.table = self.extensions.table
         self.max_server_requests = max_server_requests
         self.handlers = handlers
         self.watchers = watchers
         self.credentials = credentials
         self.catalog = Catalog()
-        self.listening = Listening()
+        self.listening = Listening(self.extensions.filter_type)
         self.followed: set[str] = set()
         self.linked: dict[str, types.Resource] = {}
         """The resources that results of tools linked to, by URI; the latest of them."""
@@ -127,9 +139,9 @@ class Core:
 
     # What a connection asks of its host.
 
-    def capabilities_for(self, version: Version) -> types.ClientCapabilities:  # noqa: ARG002
+    def capabilities_for(self, version: Version) -> types.ClientCapabilities:
         """Return what this client can do for a server."""
-        return self.handlers.capabilities()
+        return self.extensions.declared(self.handlers.capabilities(), version)
 
     def log_level_for(self, version: Version) -> types.LoggingLevel | None:
         """Return from which level on log messages are wanted with each request."""
@@ -142,6 +154,8 @@ class Core:
 
     def answer(self, request: jsonrpc.Request) -> Any:
         """Return the answer to a request of the server, or a function that is awaited for it."""
+        if request.method in self.extensions.served and self.lifeline.latest is not None:
+            self.extensions.require_served(request.method, self.lifeline.latest)
         return self.handlers.answer(request.method, request.params)
 
     def progressed(self, on_progress: OnProgress | None, params: types.ProgressNotificationParams) -> None:
@@ -176,8 +190,10 @@ class Core:
             said = decode(raw, types.LoggingMessageNotificationParams)
             self._tell(watchers.on_log or log_here, LogMessage(said.level, said.data, said.logger), size=len(raw))
         elif method == ACKNOWLEDGED:
-            acknowledged = decode(raw, types.SubscriptionsAcknowledgedNotificationParams).notifications
+            acknowledged = msgspec.convert(params.get("notifications"), self.listening.kind)
             self.listening.acknowledge(_subscription_id(params), acknowledged)
+        else:
+            self.extensions.notified(method, raw, self._tell)
         self._tell(watchers.on_notification, Notification(method, params), size=len(method) + len(raw))
 
     def _tell(self, function: Callable[..., Any] | None, *given: Any, size: int = 0) -> None:
@@ -202,7 +218,7 @@ class Core:
         _logger.info("The connection to the server was lost: %s", error)
         has_lasted = asyncio.get_running_loop().time() - self._welcomed > LASTING_SECONDS
         self._brief = 0 if has_lasted else self._brief + 1
-        if self.lifeline.lost(connection) and (self.followed or self.listening.wanted != types.SubscriptionFilter()):
+        if self.lifeline.lost(connection) and (self.followed or self.listening.wants_any):
             self._start(self._reconnect())
 
     async def _reconnect(self) -> None:
@@ -266,7 +282,7 @@ class Core:
         """Leave what belongs to an event loop that is gone."""
         self.lifeline.abandon()
         self._background.clear()
-        wanted, self.listening = self.listening.wanted, Listening()
+        wanted, self.listening = self.listening.wanted, Listening(self.listening.kind)
         self.listening.wanted, self.listening.on_gap = wanted, self._missed_changes
         shares_loop, self._deliveries = self._deliveries.shares_loop, Deliveries()
         self._deliveries.shares_loop = shares_loop
@@ -284,7 +300,7 @@ class Core:
         """
         total = self.total_timeout if options.total_timeout is None else options.total_timeout
         if total is None:
-            return self._rounds(method, params, kind, options)
+            return self.rounds(method, params, kind, options)
         return self._in_time(total, method, params, kind, options)
 
     async def _in_time(self, total: float, method: str, params: dict[str, Any], kind: type[R], options: Options) -> R:
@@ -293,16 +309,17 @@ class Core:
         clock = asyncio.timeout(total)
         try:
             async with clock:
-                return await self._rounds(method, params, kind, noting)
+                return await self.rounds(method, params, kind, noting)
         except TimeoutError:
             if not clock.expired():
                 raise
             message = f"{method} timed out: it was not answered within {total:g} seconds"
             raise Timeout(message, ids[-1] if ids else None) from None
 
-    async def _rounds(self, method: str, params: dict[str, Any], kind: type[R], options: Options) -> R:
+    async def rounds(self, method: str, params: dict[str, Any], kind: type[R], options: Options) -> R:
         """Make a request, and again while input is required for it; of the kind `Raw`, return the first unread."""
-        is_safe = method in _REPEATABLE if options.is_safe is None else options.is_safe
+        is_safe = method in self.table.repeatable if options.is_safe is None else options.is_safe
+        is_extended = method in self.extensions.methods
         turn, given, failures = 1, params, None
         while True:
             filled = self._filled(options)
@@ -311,6 +328,10 @@ class Core:
             connection = self.lifeline.latest
             if connection is None or connection.state != "alive":
                 connection = await self.lifeline.connection()
+            if is_extended:
+                filled = self.extensions.with_token(filled)
+                request = ExtendedRequest(self, connection, method, given, filled)
+                given = self.extensions.with_params(request, connection)
             try:
                 raw = await connection.request(method, given, filled)
             except TransportError as error:
@@ -325,7 +346,11 @@ class Core:
                 raise RpcError.of(error.code, message, error.data) from error
             if self._deliveries.lanes:
                 await self._deliveries.settled(filled.timeout)
-            result: Any = raw if kind is Raw else read(raw, kind, method)
+            result: Any = raw if kind is Raw else is_extended and self.extensions.named(method, raw)
+            result = result or read(raw, kind, method)
+            if type(result) is FurtherResult:
+                request = ExtendedRequest(self, connection, method, given, filled)
+                result = await self.extensions.finish(connection, request, result, kind)
             if type(result) is not types.InputRequiredResult:
                 return result  # type: ignore[no-any-return]
             given = await self._next_round(turn, method, params, result)
@@ -343,14 +368,14 @@ class Core:
         # MUST (2026-07-28): the retry has the original parameters, the answers, and exactly the state that came.
         given = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
         if needed:
-            given["inputResponses"] = await self._answers(method, result)
+            given["inputResponses"] = await self.answers(method, result)
         else:
             await pause(turn)
         if result.request_state is not None:
             given["requestState"] = result.request_state
         return given
 
-    async def _answers(self, method: str, result: types.InputRequiredResult) -> dict[str, Any]:
+    async def answers(self, method: str, result: types.InputRequiredResult) -> dict[str, Any]:
         """Answer everything that is asked, at once."""
         asked = result.input_requests or {}
         if len(asked) > self.max_server_requests:
@@ -408,6 +433,29 @@ class Core:
                 await connection.notify(method, params)
             except TransportError as error:
                 _logger.info("%s could not be sent: %s", method, error)
+
+    def send_quietly(self, send: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Make a request whose outcome nobody waits for."""
+        self._start(self._sent_quietly(send))
+
+    async def _sent_quietly(self, send: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        try:
+            await send()
+        except DragomanError as error:
+            _logger.info("A request that nobody waits for failed: %s", error)
+
+    async def listen(self, **fields: bool | Sequence[str] | None) -> types.SubscriptionFilter:
+        """Let the server tell what these fields of extensions ask for, and return what it said that it tells."""
+        connection = await self.start()
+        for name in fields:
+            field = self.extensions.subscription(name)
+            if not offers(connection, *field.capability):
+                raise CapabilityNotAvailable(f"The server does not offer {name} ({'.'.join(field.capability)})")
+        wanted = {name: given if isinstance(given, bool) else given and list(given) for name, given in fields.items()}
+        self.listening.want(connection, **{name: given or None for name, given in wanted.items()})
+        if connection.version.stateless and self.listening.wants_any:
+            await self.listening.acknowledged(self.timeout or TIMEOUT_SECONDS)
+        return self.listening.heard
 
     async def follow(self, uri: str, on_update: Callable[[str], object] | None = None) -> None:
         """Let the server tell when a resource changes."""

@@ -7,7 +7,7 @@ is declared, and so is what the author says besides. What there is no handler fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from dragoman.client.roots import Roots
 from dragoman.client.sampling import Sampling, SamplingHandler
 from dragoman.errors import InvalidParams, MethodNotFound
 
-HANDLER_OPTIONS = ("on_sampling", "on_elicitation", "on_request", "capabilities", "extensions")
+HANDLER_OPTIONS = ("on_sampling", "on_elicitation", "on_request", "capabilities")
 RequestHandlers = Mapping[str, AnsweredBy[types.Json, object]]
 """What answers further methods, by their names."""
 MAX_CONCURRENT = 8
@@ -38,9 +38,10 @@ class Handlers:
         result = handlers.answer("roots/list", b"{}")
 
     `on_sampling` is a `Sampling`, or what one can be made of; `on_elicitation` likewise an `Elicitation`. Both may be
-    set later, and None takes them away. `on_request` maps further methods to functions. `capabilities` and `extensions`
-    are declared besides. `server` is the name under which the server is shown to the user: the one that was given here,
-    which no server can change, else the one that the server gives itself.
+    set later, and None takes them away. `on_request` maps further methods to functions; `served` has those of
+    extensions, each with what reads its parameters. `capabilities` are declared besides. `server` is the name under
+    which the server is shown to the user: the one that was given here, which no server can change, else the one that
+    the server gives itself.
 
     Raises:
         TypeError: a handler is nothing that can be called, or what is declared is no mapping.
@@ -55,7 +56,7 @@ class Handlers:
         roots: Roots | None = None,
         on_request: RequestHandlers | None = None,
         capabilities: types.ClientCapabilities | Mapping[str, Any] | None = None,
-        extensions: Mapping[str, types.Json] | None = None,
+        served: Mapping[str, tuple[Handler, Callable[[bytes | Raw], Any]]] | None = None,
         server: str | None = None,
     ) -> None:
         self.on_sampling = on_sampling
@@ -64,7 +65,7 @@ class Handlers:
         self.roots = roots
         self._places = Places(MAX_CONCURRENT)
         self._declared = _declared(capabilities)
-        self._extensions = _extensions(extensions)
+        self._served = served or {}
         self.server = server
         self._has_given_name = server is not None
 
@@ -119,8 +120,6 @@ class Handlers:
                 else None,
             )
             found = msgspec.structs.replace(found, **self._declared)
-        if self._extensions:
-            found = msgspec.structs.replace(found, extensions={**(found.extensions or {}), **self._extensions})
         return found
 
     def answer(self, method: str, params: bytes | Raw) -> Any:
@@ -142,14 +141,13 @@ class Handlers:
         if method == "ping":
             return types.Result()
         if method in self._requests:
-            return partial(self._answered, self._requests[method], params)
+            return partial(self._answered, self._requests[method], _object, params)
+        if method in self._served:
+            return partial(self._answered, *self._served[method], params)
         raise MethodNotFound(f"This client does not serve {method[:MOST_QUOTED]}")
 
-    async def _answered(self, function: Handler, params: bytes | Raw) -> Any:
-        try:
-            given = msgspec.json.decode(params, type=types.Json)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise InvalidParams(f"The parameters must be an object: {error}") from None
+    async def _answered(self, function: Handler, read: Callable[[bytes | Raw], Any], params: bytes | Raw) -> Any:
+        given = read(params)
         async with self._places.one() as place:
             result = await place.call(function, given)
         return {} if result is None else result
@@ -173,12 +171,11 @@ def _declared(given: Any) -> types.ClientCapabilities | dict[str, Any]:
     return {name: getattr(read, name) for name in given}
 
 
-def _extensions(given: Any) -> dict[str, types.Json]:
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping) or not all(isinstance(settings, Mapping) for settings in given.values()):
-        raise TypeError("extensions must map the id of each extension to its settings, which are a mapping")
-    return {str(id): dict(settings) for id, settings in given.items()}
+def _object(params: bytes | Raw) -> types.Json:
+    try:
+        return msgspec.json.decode(params, type=types.Json)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidParams(f"The parameters must be an object: {error}") from None
 
 
 async def _sampled(sampling: Sampling, params: bytes | Raw, server: str | None) -> types.CreateMessageResult:

@@ -16,12 +16,9 @@ from msgspec import Struct
 
 from dragoman import types
 from dragoman.errors import ConnectError, DragomanError, TransportError
-from dragoman.protocol.methods import METHODS
 from dragoman.protocol.versions import Version
 from dragoman.runtime.callables import invoke
 from dragoman.transports.contract import Receive, Transport
-
-_NAMED_BY: dict[str | None, str] = {method.name: method.name_from for method in METHODS if method.name_from is not None}
 
 
 class Outgoing(Struct):
@@ -40,12 +37,13 @@ class Outgoing(Struct):
     """Tells whether the request has its answer."""
     standstill: Callable[[], AbstractContextManager[None]] = nullcontext
     """Entered while somebody else is waited for, such as a user who logs in: the clocks of requests stand still."""
+    named_by: str | None = None
+    """The parameter that says what the request is about, if one does."""
 
     @property
     def name(self) -> str | None:
         """What the request is about: the name of a tool or prompt, or the URI of a resource."""
-        named_by = _NAMED_BY.get(self.method)
-        return None if named_by is None or self.params is None else self.params.get(named_by)
+        return None if self.named_by is None or self.params is None else self.params.get(self.named_by)
 
 
 class Link(Protocol):

@@ -20,15 +20,15 @@ from dragoman.errors import AuthError, DragomanError, HttpError, RpcError, Timeo
 
 LISTEN = "subscriptions/listen"
 LASTING_SECONDS, LONGEST_PAUSE = 5.0, 30.0
-NOTHING = types.SubscriptionFilter()
 
 
 class Listening:
-    """What one client hears of."""
+    """What one client hears of; `kind` is the type of the filter, to which extensions add fields."""
 
-    def __init__(self) -> None:
-        self.wanted = types.SubscriptionFilter()
-        self.heard = types.SubscriptionFilter()
+    def __init__(self, kind: type[types.SubscriptionFilter] = types.SubscriptionFilter) -> None:
+        self.kind = kind
+        self.wanted = kind()
+        self.heard = kind()
         """What the server acknowledged."""
         self.on_gap: Callable[[], Any] | None = None
         """Called when changes may have been missed."""
@@ -37,6 +37,11 @@ class Listening:
         self._id: types.RequestId | None = None
         self._settled = asyncio.Event()
         self._refusal: DragomanError | None = None
+
+    @property
+    def wants_any(self) -> bool:
+        """Whether there is anything to hear of."""
+        return self.wanted != self.kind()
 
     def want(self, connection: Connection, **changes: Any) -> None:
         """Want to hear of more, or of less."""
@@ -48,7 +53,7 @@ class Listening:
     def begin(self, connection: Connection) -> None:
         """Listen on a connection to all that is wanted."""
         self._stop()
-        if connection.version.stateless and self.wanted != NOTHING:
+        if connection.version.stateless and self.wants_any:
             params = {"notifications": msgspec.to_builtins(self.wanted)}
             self._task = asyncio.get_running_loop().create_task(self._listen(connection, params))
 
@@ -84,7 +89,7 @@ class Listening:
 
     def _silence(self) -> None:
         self._id = None
-        self.heard = types.SubscriptionFilter()
+        self.heard = self.kind()
         self._settled.clear()
 
     def acknowledge(self, id: Any, heard: types.SubscriptionFilter) -> None:

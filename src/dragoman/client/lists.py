@@ -47,7 +47,8 @@ class Lists:
         if not offers(connection, capability):
             return msgspec.convert({entries: []}, kind)
         params = {} if cursor is None else {"cursor": cursor}
-        page = await self._core.request(method, params, kind, options)
+        extended = self._core.extensions.page_type(method, kind, entries, connection.version)
+        page = await self._core.request(method, params, extended, options)
         if isinstance(page, types.ListToolsResult):
             mirrors = connection.link.is_http and connection.version.stateless
             page.tools = self._core.catalog.learn(page.tools, mirrors=mirrors)

@@ -16,7 +16,7 @@ from dragoman.client.core import CONNECT_SECONDS, seconds
 from dragoman.client.credentials import Credentials
 from dragoman.client.expansion import Place
 from dragoman.client.face import Face
-from dragoman.client.options import check
+from dragoman.client.options import check, kept
 from dragoman.client.target import Target
 from dragoman.errors import AuthError, ConfigError
 from dragoman.schema.naming import matches
@@ -83,7 +83,7 @@ class Members(Generic[F]):
     ) -> None:
         check(options)
         self._kind = kind
-        self._options = dict(options)
+        self._options = kept(options)
         self._members: dict[str, Member[F]] = {}
         for name, target in _named(servers):
             self.add(name, target, {})
@@ -155,6 +155,9 @@ def _over(options: Mapping[str, Any], entry: ServerEntry) -> dict[str, Any]:
     """Return the options of all servers with what an entry says of one over them."""
     merged = {**options, **entry.options}
     target = entry.target
+    if "extensions" in entry.options:
+        given = options.get("extensions") or ()
+        merged["extensions"] = [*([given] if isinstance(given, Mapping) else given), entry.options["extensions"]]
     if target.get("headers"):
         merged["headers"] = _headers_over(options.get("headers"), target["headers"])
         if "auth" not in entry.options and any(name.lower() == "authorization" for name in target["headers"]):

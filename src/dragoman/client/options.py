@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -22,6 +22,7 @@ from dragoman.runtime.hints import did_you_mean, refuse_unknown
 from dragoman.transports.contract import Transport
 
 if TYPE_CHECKING:
+    from dragoman.client.extensions.contract import ClientExtension
     from dragoman.runtime.network import Network
 
 
@@ -77,8 +78,8 @@ class ClientOptions(TypedDict, total=False):
     """Answers other requests of the server: functions by method, which get the parameters and return the result."""
     capabilities: types.ClientCapabilities | Mapping[str, Any] | None
     """Declared besides what the handlers stand for; False hides one. A `ClientCapabilities` is declared as it is."""
-    extensions: Mapping[str, types.Json] | None
-    """Extensions that are declared: settings by id."""
+    extensions: Iterable[ClientExtension | Mapping[str, types.Json]] | Mapping[str, types.Json] | None
+    """Extensions: objects that act for them; or settings by id, which are only declared."""
     on_approval: ApprovalHandler | None
     """Says before each tool call whether it may be made: gets an `Approval`."""
     approval_timeout: float | None
@@ -160,6 +161,12 @@ def check_value(name: str, value: Any) -> None:
         _check_env(value)
     if name == "log_level" and value not in LEVELS:
         raise ValueError(f"There is no log level {value!r}; there are {', '.join(LEVELS)}")
+
+
+def kept(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options as they are kept for several clients: what can be iterated over once, as a tuple."""
+    given = options.get("extensions")
+    return {**options, **({"extensions": tuple(given)} if isinstance(given, Iterator) else {})}
 
 
 def misplaced(given: Mapping[str, Any]) -> TypeError:

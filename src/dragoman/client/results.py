@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, structs
 
 from dragoman import types
-from dragoman.errors import ToolError, TransportError, ValidationError
+from dragoman.errors import ToolError, ValidationError
 from dragoman.types import Dropped, decode
 from dragoman.types.decoding import decoders
 
@@ -26,26 +26,31 @@ _logger = logging.getLogger("dragoman.client")
 COMPLETE, INPUT_REQUIRED = "complete", "input_required"
 
 
-def read(raw: Raw, kind: type[R], method: str) -> R | types.InputRequiredResult:
-    """Return a result, or what is needed before there is one; malformed list entries are left out, with a warning.
+class FurtherResult(Struct):
+    """A result of a type that the protocol itself does not have."""
+
+    result_type: str
+    raw: Raw
+
+
+def read(raw: Raw, kind: type[R], method: str) -> R | types.InputRequiredResult | FurtherResult:
+    """Return a result, or what is needed before there is one, or what only an extension can make one of.
+
+    Malformed list entries are left out, with a warning.
 
     Raises:
         ValidationError: the result cannot be read.
-        TransportError: it is of a type that this client does not know.
     """
     try:
         result = decoders[kind].decode(raw)
     except (msgspec.DecodeError, RecursionError):
-        needed = _input_required(raw)
-        if needed is not None:
-            return needed
+        unfinished = _input_required(raw) or _further(raw)
+        if unfinished is not None:
+            return unfinished
         result = _repaired(raw, kind, method)
     # MUST (2026-07-28): an absent type means complete, and an unrecognized one makes the result invalid.
     if result.result_type not in (None, COMPLETE):
-        needed = _input_required(raw)
-        if needed is None:
-            raise TransportError(f"The result of {method} is of the unknown type {result.result_type!r}")
-        return needed
+        return _input_required(raw) or FurtherResult(result.result_type, raw)
     return result  # type: ignore[no-any-return]
 
 
@@ -83,6 +88,14 @@ def _input_required(raw: Raw) -> types.InputRequiredResult | None:
     except ValidationError:
         return None
     return needed if needed.result_type == INPUT_REQUIRED else None
+
+
+def _further(raw: Raw) -> FurtherResult | None:
+    try:
+        result_type = decode(raw, types.Result).result_type
+    except ValidationError:
+        return None
+    return None if result_type in (None, COMPLETE, INPUT_REQUIRED) else FurtherResult(result_type, raw)
 
 
 class CallResult(Struct, Generic[Structured], frozen=True):

@@ -23,6 +23,7 @@ from dragoman.errors import (
     TransportError,
     ValidationError,
 )
+from dragoman.protocol.extensions import CORE
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.versions import LATEST_HANDSHAKE, LATEST_STATELESS
 from scenarios.client_peer import scenario, until
@@ -62,6 +63,7 @@ class Host:
     """A client that notes what it is told."""
 
     info = types.Implementation("host", "1")
+    table = CORE
     max_server_requests = 100
 
     def __init__(self):

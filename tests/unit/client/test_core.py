@@ -48,7 +48,7 @@ async def test_a_time_out_of_an_authors_function_is_not_that_of_the_call():
         async def answer(*given):
             raise TimeoutError("of somebody else")
 
-        client._core._rounds = answer
+        client._core.rounds = answer
         with pytest.raises(TimeoutError, match="of somebody else") as caught:
             await client.read_resource("memo://a")
         assert not isinstance(caught.value, Timeout)

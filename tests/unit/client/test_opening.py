@@ -9,6 +9,7 @@ from dragoman import types
 from dragoman.client import opening as openings
 from dragoman.client.opening import Opening, Speech, Way
 from dragoman.errors import AuthRequired, ConnectError, HttpError, ServerCrashed, Timeout, TransportError
+from dragoman.protocol.extensions import CORE
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS
 from dragoman.protocol.versions import LATEST_HANDSHAKE, LATEST_STATELESS, VERSIONS
 from scenarios.client_peer import NEWEST, OLDER, STATELESS, discovered, error, initialized, scenario
@@ -16,6 +17,7 @@ from scenarios.client_peer import NEWEST, OLDER, STATELESS, discovered, error, i
 
 class Host:
     info = types.Implementation("host", "1")
+    table = CORE
 
     def capabilities_for(self, version):
         return types.ClientCapabilities()

@@ -8,9 +8,9 @@ import pytest
 from msgspec import Raw
 from pydantic import BaseModel
 
-from dragoman import AsyncClient, Client, Clients, Server, ToolError, TransportError, ValidationError, types
+from dragoman import AsyncClient, Client, Clients, Server, ToolError, ValidationError, types
 from dragoman.client import CallResult
-from dragoman.client.results import read
+from dragoman.client.results import FurtherResult, read
 from scenarios.http_peer import scenario
 from scenarios.scripted_server import EVERYTHING, HOLD, RpcError, ScriptedServer
 
@@ -36,9 +36,10 @@ def test_a_result_without_a_type_is_complete(more):
     assert result.content[0].text == "x"
 
 
-def test_a_result_of_an_unknown_type_is_refused():
-    with pytest.raises(TransportError, match="tools/call is of the unknown type 'later'"):
-        read(raw({"content": [], "resultType": "later"}), types.CallToolResult, "tools/call")
+@pytest.mark.parametrize("kind", [types.CallToolResult, types.ReadResourceResult])
+def test_a_result_of_a_further_type_is_told_apart(kind):
+    came = raw({"content": [], "resultType": "later"})
+    assert read(came, kind, "x/y") == FurtherResult("later", came)
 
 
 def test_a_result_that_needs_input_is_told_apart_even_where_it_would_fit_nothing_else():
