@@ -202,3 +202,12 @@ async def test_a_method_is_cancelled_like_any_other():
 async def test_a_method_that_nobody_defined_is_not_found():
     response = await answered(Server("acme"), "acme/none", None, "handshake")
     assert response["error"]["code"] == -32601
+
+
+@pytest.mark.covers("CUS-01")
+@scenario
+async def test_a_method_may_name_the_type_of_its_result_itself():
+    server = Server("acme")
+    server.method("acme/get")(lambda: {"resultType": "acme", "a": 1})
+    response = await answered(server, "acme/get", None, "stateless")
+    assert (response["result"]["resultType"], response["result"]["a"]) == ("acme", 1)

@@ -232,7 +232,8 @@ def _require_once(names: Iterable[str], noun: str) -> None:
 
 
 def _with_params(method: Method, rows: tuple[ExtensionRow, ...]) -> Method:
-    added = tuple(row.params[method.name] for row in rows if method.name in row.params)
+    # Generations of an extension may add the same.
+    added = dict.fromkeys(row.params[method.name] for row in rows if method.name in row.params)
     params = extended(method.params, *added)
     if method.name == _LISTEN:
         params = _listening(params, tuple(one.name for row in rows for one in row.subscriptions))

@@ -265,12 +265,16 @@ class Server(Identity, Registration):
             self._key_ring = key_ring(self._secret)
         return self._key_ring
 
+    def has_method(self, name: str) -> bool:
+        """Tell whether the server has a method of its own by that name."""
+        return any(method.name == name for method in self.own_methods)
+
     def offer_for_notification(self, method: str) -> eras.Offer | None:
         """Return what a notification is looked up in; None if nothing is done for it.
 
         Methods of the server's own may be sent as notifications, and extensions may hear notifications.
         """
-        if any(one.name == method for one in self.own_methods):
+        if self.has_method(method):
             return self.offer
         return None if self.installed is None or method not in self.installed.heard else self._hearing
 

@@ -252,6 +252,12 @@ def test_generations_share_the_name_of_a_method_which_each_declares_in_its_own_w
     assert (second.capability, second.declared, second.since) == (PATH, PATH, V2026_07_28)
 
 
+def test_generations_may_add_the_same_parameters() -> None:
+    rows = [msgspec.structs.replace(row, params={"tools/call": Quoting}) for row in GENERATIONS]
+    params = method(ProtocolTable.of(rows), "tools/call").decode_params(b'{"name":"a","maxPrice":3}')
+    assert params.max_price == 3
+
+
 def test_methods_of_ones_own_need_no_declaration() -> None:
     own = Method(name="acme/add", result=types.Result)
     assert method(ProtocolTable.of([ROW], [own]), "acme/add") is own

@@ -125,6 +125,8 @@ async def serve(call: Call) -> Any:
         return await installed.around(call, partial(_serve_within, call))
     except BaseException as error:
         return _failed(call, error)
+    finally:
+        call.plain = None  # it may be changed now
 
 
 async def _serve_within(call: Call) -> Any:
@@ -198,11 +200,13 @@ def _answer(call: Call, result: Any) -> Answer:
 def _check_result_type(call: Call, result: Any) -> None:
     """See that a result of a further type may answer the request: its extension has a row for it, and the client too.
 
+    A method of the server's own may answer by whatever its author likes.
+
     Raises:
         InternalError: it may not.
     """
     given = result.get("resultType") if isinstance(result, dict) else getattr(result, "result_type", None)
-    if given is None or given in CORE_RESULT_TYPES:
+    if given is None or given in CORE_RESULT_TYPES or call.request.method in call.server.own_methods:
         return
     caller, method = call.request.caller, call.request.method.name
     row = call.server.offer.table.answering(method, given, caller.version)

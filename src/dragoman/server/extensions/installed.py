@@ -66,11 +66,11 @@ class Installed:
         self, derived: types.ServerCapabilities, configured: Mapping[str, types.Json]
     ) -> types.ServerCapabilities:
         """Return what a server declares with its extensions: under their ids, over what is configured, or elsewhere."""
-        said = {one: settings for one in self._extensions if (settings := one.settings()) is not None}
-        own = {_id(one): settings for one, settings in said.items() if any(not row.capability for row in one.rows)}
+        said = [(one, settings) for one in self._extensions if (settings := one.settings()) is not None]
+        own = {_id(one): settings for one, settings in said if any(not row.capability for row in one.rows)}
         entries = msgspec.to_builtins(derived)
         entries["extensions"] = merge_settings(configured, self._declared, own) or None
-        for row in (row for one in said for row in one.rows if row.capability):
+        for row in (row for one, _ in said for row in one.rows if row.capability):
             placed: types.Json = row.settings
             for name in reversed(row.capability):
                 placed = {name: placed}
@@ -152,6 +152,7 @@ def _checked(given: Any) -> Iterable[ServerExtension]:
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise DefinitionError(f"extensions must be a list of extensions, or a dict of settings, not {given!r}")
     seen: set[str] = set()
+    options: set[str] = set()
     for one in given:
         if not isinstance(one, ServerExtension) or not one.rows:
             raise DefinitionError(f"{one!r} is no extension: give an object of a ServerExtension that has rows")
@@ -160,10 +161,11 @@ def _checked(given: Any) -> Iterable[ServerExtension]:
             raise DefinitionError(f"The rows of an extension have one id, not several: {', '.join(sorted(ids))}")
         if ids & seen:
             raise DefinitionError(f"The extension {one.rows[0].id!r} is given twice")
-        taken = [name for name in one.tool_options if hasattr(Tool, name)]
+        taken = [name for name in one.tool_options if hasattr(Tool, name) or name in options]
         if taken:
             raise DefinitionError(f"The extension {one.rows[0].id!r} cannot add {taken[0]!r}: tools have that already")
         seen |= ids
+        options |= one.tool_options.keys()
         yield one
 
 

@@ -1,5 +1,6 @@
 """What a server makes of the extensions that it is given, and what it refuses."""
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import msgspec
@@ -123,6 +124,10 @@ def blocking(ctx, params):
         ([Prices(), Prices()], f"'{ID}' is given twice"),
         ([named(rows=(ExtensionRow(id=ID), ExtensionRow(id="com.example/x")))], "have one id, not several"),
         ([named(tool_options={"scopes": str})], "cannot add 'scopes': tools have that already"),
+        (
+            [Prices(), named(rows=(ExtensionRow(id="com.example/x"),), tool_options={"price": str})],
+            "cannot add 'price'",
+        ),
         ([named(rows=(ExtensionRow(id=ID, methods=(GET,)),))], "has no handler for 'prices/get'"),
         ([named(handlers=lambda _: {"prices/set": answer})], "handles a method that its rows lack: 'prices/set'"),
         (
@@ -217,6 +222,29 @@ def ask(server: Server, method: str, **params: Any) -> types.Json:
     answered = server.handle({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
     assert answered is not None
     return answered
+
+
+@dataclass
+class Counting(ServerExtension):
+    """An extension that compares by value, and changes what a tool gave."""
+
+    calls: int = 0
+    rows = (ExtensionRow(id=ID),)
+
+    async def around_call(self, ctx, call_next):
+        self.calls += 1
+        result = await call_next()
+        result.content.append(types.AudioContent("aaaa", "audio/wav"))
+        return result
+
+
+def test_what_is_changed_around_a_call_is_sent_as_the_version_carries_it():
+    counting = Counting()
+    server = Server(extensions=[counting], configuration=Configuration(validate_tool_call_results=False))
+    server.tool(name="say", inline=True)(lambda: "said")
+    told = ask(server, "tools/call", name="say")["result"]["content"]
+    assert [block["type"] for block in told] == ["text", "audio"]
+    assert counting.calls == 1
 
 
 class Noted(msgspec.Struct):
