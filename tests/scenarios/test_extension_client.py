@@ -121,6 +121,8 @@ async def test_an_extension_of_an_authors_own_is_used_over_real_carriers(kind, d
             assert progress == ["accepted"]
             version = "2026-07-28" if era == "stateless" else "2025-11-25"
             assert quotes.seen == [("tools/call", version, "buy")]
+            own = await do(client.request, "tools/call", {"name": "buy", "currency": "NOK"})
+            assert (own["resultType"], own["currency"]) == ("quote", "NOK")
             got = await do(client.request, "quotes/get", {"quoteId": "q-1"})
             assert got["price"] == 3
             assert got["mirrored"] == ("q-1" if (carrier, era) == ("http", "stateless") else None)
