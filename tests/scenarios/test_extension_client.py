@@ -11,11 +11,8 @@ import pytest
 
 import dragoman
 from dragoman import AsyncClient, AsyncClients, Client, Timeout, TransportError, types
-from dragoman.client import ClientExtension
+from dragoman.client import ClientExtension, ExtensionRow, Method, SubscriptionField
 from dragoman.errors import CapabilityNotAvailable, ConfigError, ToolError
-from dragoman.protocol.extensions import ExtensionRow
-from dragoman.protocol.listen import SubscriptionField
-from dragoman.protocol.methods import Method
 from dragoman.protocol.versions import V2025_11_25, V2026_07_28
 from scenarios.client_peer import until
 from scenarios.http_peer import scenario
@@ -124,6 +121,8 @@ async def test_an_extension_of_an_authors_own_is_used_over_real_carriers(kind, d
             assert progress == ["accepted"]
             version = "2026-07-28" if era == "stateless" else "2025-11-25"
             assert quotes.seen == [("tools/call", version, "buy")]
+            own = await do(client.request, "tools/call", {"name": "buy", "currency": "NOK"})
+            assert (own["resultType"], own["currency"]) == ("quote", "NOK")
             got = await do(client.request, "quotes/get", {"quoteId": "q-1"})
             assert got["price"] == 3
             assert got["mirrored"] == ("q-1" if (carrier, era) == ("http", "stateless") else None)
@@ -360,6 +359,18 @@ async def test_a_subscription_is_replaced_and_ended_and_an_unknown_one_is_refuse
         {"resourceSubscriptions": ["file:///a"], "quoteIds": True},
         {"resourceSubscriptions": ["file:///a"]},
     ]
+
+
+@ERAS
+@scenario
+async def test_a_notification_of_the_client_says_who_sends_it_where_every_message_does(era):
+    server = ScriptedServer(stateless=era == "stateless", capabilities=OFFERED)
+    async with AsyncClient(server, mode=era, extensions=[Quotes()]) as client:
+        await client.notify("notifications/quotes/seen", {"quoteId": "q"})
+        (told,) = await server.until(lambda: server.sent("notifications/quotes/seen"))
+    meta = told.pop("_meta", {})
+    assert told == {"quoteId": "q"}
+    assert (ID in meta.get(types.CLIENT_CAPABILITIES, {}).get("extensions", {})) is (era == "stateless")
 
 
 @scenario

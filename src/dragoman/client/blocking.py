@@ -184,6 +184,7 @@ class Client(Face):
     unsubscribe = blocking(AsyncClient.unsubscribe)
     complete = blocking(AsyncClient.complete)
     request = blocking(AsyncClient.request)
+    notify = blocking(AsyncClient.notify)
     listen = blocking(AsyncClient.listen)
     set_log_level = blocking(AsyncClient.set_log_level)
 

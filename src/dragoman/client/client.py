@@ -509,6 +509,15 @@ class AsyncClient(Face):
         raw = await self._core.request(method, dict(params or {}), Raw, Options(timeout=timeout, meta=meta))
         return cast("types.Json", msgspec.json.decode(raw))
 
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a notification of an extension, or of a method that the server added.
+
+        Raises:
+            TransportError: it could not be sent.
+        """
+        connection = await self._core.start()
+        await connection.notify(method, connection.introduced(params or {}))
+
     async def listen(self, /, **fields: bool | Sequence[str] | None) -> types.SubscriptionFilter:
         """Subscribe to notifications of extensions, and return what the server said that it sends.
 

@@ -360,6 +360,10 @@ class Connection:
         """
         await self.link.send(Outgoing(jsonrpc.encode_notification(method, params), method))
 
+    def introduced(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return parameters with who sends them, where every message says so."""
+        return {**params, "_meta": {**params.get("_meta", {}), **self._envelope}} if self._envelope else dict(params)
+
     async def _tell(self, message: Outgoing) -> None:
         with suppress(TransportError, RpcError):
             await self.link.send(message)

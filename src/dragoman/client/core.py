@@ -328,12 +328,13 @@ class Core:
             connection = self.lifeline.latest
             if connection is None or connection.state != "alive":
                 connection = await self.lifeline.connection()
+            sent = given
             if is_extended:
                 filled = self.extensions.with_token(filled)
                 request = ExtendedRequest(self, connection, method, given, filled)
-                given = self.extensions.with_params(request, connection)
+                sent = self.extensions.with_params(request, connection)
             try:
-                raw = await connection.request(method, given, filled)
+                raw = await connection.request(method, sent, filled)
             except TransportError as error:
                 failures = failures or Failures()
                 if await self.lifeline.may_repeat(error, connection, failures, is_safe=is_safe):
@@ -349,7 +350,7 @@ class Core:
             result: Any = raw if kind is Raw else is_extended and self.extensions.named(method, raw)
             result = result or read(raw, kind, method)
             if type(result) is FurtherResult:
-                request = ExtendedRequest(self, connection, method, given, filled)
+                request = ExtendedRequest(self, connection, method, sent, filled)
                 result = await self.extensions.finish(connection, request, result, kind)
             if type(result) is not types.InputRequiredResult:
                 return result  # type: ignore[no-any-return]

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman import AsyncClient, Client, TransportError, types
-from dragoman.client import ClientExtension, ExtendedRequest
-from dragoman.protocol.extensions import ExtensionRow
-from dragoman.protocol.methods import Method
+from dragoman.client import ClientExtension, ExtendedRequest, ExtensionRow, Method
 from interop.client.peers import reachable
 
 ID = "com.example/quotes"

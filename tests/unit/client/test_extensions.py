@@ -8,7 +8,7 @@ from dragoman import types
 from dragoman.client.extensions.contract import ClientExtension
 from dragoman.client.extensions.joined import Extensions
 from dragoman.client.options import kept
-from dragoman.errors import DefinitionError
+from dragoman.errors import DefinitionError, InvalidParams
 from dragoman.protocol.extensions import CORE, ExtensionRow
 from dragoman.protocol.listen import SubscriptionField
 from dragoman.protocol.methods import Method
@@ -89,6 +89,34 @@ def test_a_notification_of_a_subscription_without_a_row_is_told_as_it_came():
     assert told == [(print, {"topic": "x"}, 13)]
     assert extensions.subscription("topics").capability == ("extensions", ID)
     assert extensions.filter_type(topics=["x"]).topics == ["x"]
+
+
+def test_parameters_that_the_row_does_not_type_are_a_dict():
+    told = []
+
+    class Untyped(ClientExtension):
+        rows = (
+            ExtensionRow(
+                id=ID,
+                methods=(
+                    Method(name="notifications/a", sender=("server",)),
+                    Method(name="a/ask", result=types.Result, sender=("server",)),
+                ),
+            ),
+        )
+
+        def notifications(self):
+            return {"notifications/a": print}
+
+        def requests(self):
+            return {"a/ask": print}
+
+    extensions = Extensions([Untyped()])
+    extensions.notified("notifications/a", Raw(b'{"n":1}'), lambda function, params, size: told.append(params))
+    _, read = extensions.served["a/ask"]
+    assert [*told, read(b'{"n":2}')] == [{"n": 1}, {"n": 2}]
+    with pytest.raises(InvalidParams):
+        read(b"[]")
 
 
 def test_an_older_capability_is_declared_beside_what_stands_there():

@@ -17,6 +17,8 @@ from msgspec import Raw, Struct
 from dragoman import types
 from dragoman.client.connection import Connection, Options
 from dragoman.protocol.extensions import ExtensionRow
+from dragoman.protocol.listen import SubscriptionField as SubscriptionField
+from dragoman.protocol.methods import Method as Method
 
 if TYPE_CHECKING:
     from dragoman.client.core import Core

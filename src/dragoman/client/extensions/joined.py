@@ -19,7 +19,7 @@ from dragoman.errors import DefinitionError, MethodNotFound, TransportError
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.extensions import CORE, ExtensionRow, ProtocolTable, check_extension_id, merge_settings
 from dragoman.protocol.listen import CORE_FIELDS, SubscriptionField
-from dragoman.protocol.methods import declares
+from dragoman.protocol.methods import Method, declares
 from dragoman.protocol.versions import Version
 from dragoman.types import canonical_extension, decode
 
@@ -59,7 +59,8 @@ class Extensions:
         )
         """The methods of the core that an extension adds parameters to, or whose results it finishes."""
         self._names_types = any(type(one).result_type is not ClientExtension.result_type for one in acting)
-        sent = [method for row in rows for method in row.joined_methods() if "server" in method.sender]
+        joined = (_readable(method) for row in rows for method in row.joined_methods())
+        sent = [method for method in joined if "server" in method.sender]
         asked = {method.name: method for method in sent if not method.is_notification}
         told: dict[str, Any] = {field.method: types.Json for row in rows for field in row.subscriptions}
         told |= {method.name: method.params for method in sent if method.is_notification}
@@ -145,8 +146,8 @@ class Extensions:
         return msgspec.structs.replace(options, progress_token=f"call-{self._last_token}")
 
     def with_params(self, request: ExtendedRequest, connection: Connection) -> dict[str, Any]:
-        """Return the parameters of a request with those that extensions add to it."""
-        params = dict(request.params)
+        """Return the parameters of a request, and those that extensions add to it where it does not have them."""
+        params: dict[str, Any] = {}
         for row in self.table.extensions:
             if (
                 request.method in row.params
@@ -154,7 +155,7 @@ class Extensions:
                 and (not connection.has_introduced or declares(connection.capabilities, row.path))
             ):
                 params |= self._acting(row).params(request)
-        return params
+        return {**params, **request.params}
 
     def named(self, method: str, raw: Raw) -> FurtherResult | None:
         """Return a result which does not name its type, if it is of one that an extension knows it by."""
@@ -243,6 +244,12 @@ class Extensions:
         if method in self._heard:
             function, kind = self._heard[method]
             tell(function, decode(raw, kind), size=len(raw))
+
+
+def _readable(method: Method) -> Method:
+    """Return a method whose parameters are a dict, if its row does not type them."""
+    untyped: Any = types.Json
+    return msgspec.structs.replace(method, params=untyped) if method.params is types.Params else method
 
 
 def _iterable(given: Any) -> Iterable[Any]:
