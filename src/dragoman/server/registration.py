@@ -18,6 +18,7 @@ from dragoman.server.resources import Resource, ResourceOptions, ResourceTemplat
 from dragoman.server.tools import Tool, ToolOptions
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+AnyMiddleware = TypeVar("AnyMiddleware", bound=Middleware)
 
 
 class Registration:
@@ -152,7 +153,7 @@ class Registration:
         self._roots_hooks.append(function)
         return function
 
-    def middleware(self, function: Function) -> Function:
+    def middleware(self, function: AnyMiddleware) -> AnyMiddleware:
         """Let an `async def (ctx, call_next)` stand around every request, also around those that are refused.
 
         Example:
