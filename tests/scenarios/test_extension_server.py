@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from dragoman import Configuration, MissingCapability, Server, configure, types
+from dragoman import Configuration, Server, configure, types
+from dragoman.errors import MissingCapability
 from dragoman.server import ExtensionRow, Method, ServerExtension
 from dragoman.testing import WirePeer
 from scenarios.http_crew import RUN, Client, Crew, Stream, crew

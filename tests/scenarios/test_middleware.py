@@ -14,8 +14,6 @@ from dragoman import (
     Configuration,
     Context,
     InvalidParams,
-    InvalidRequest,
-    MethodNotFound,
     RpcError,
     Server,
     ToolError,
@@ -23,6 +21,7 @@ from dragoman import (
 )
 from dragoman.auth import Identity
 from dragoman.config import PROCESS
+from dragoman.errors import InvalidRequest, MethodNotFound
 from dragoman.testing import WirePeer
 from scenarios.http_peer import BATCHING, BOTH, NEWEST, STATELESS, HttpPeer, scenario, serve
 
@@ -745,6 +744,40 @@ async def test_what_middleware_does_to_a_result_or_to_parameters_stays_with_its_
     assert (await by_handle(server, "handshake", *ADD))["result"]["content"][0]["text"] == "3"
     for _ in range(2):
         assert (await by_handle(server, "handshake", "ping", {}))["result"] == {"_meta": {"pings": 1}}
+
+
+@pytest.mark.parametrize("era", VERSIONS)
+@scenario
+async def test_what_the_server_declares_is_not_changed_by_changing_a_result(era):
+    server, bare = serving(), serving()
+    for each in (server, bare):
+        each.tool(name="pay", scopes=["read"])(lambda: "paid")
+    changes = {"is": False}
+
+    @server.middleware
+    async def scribble(ctx, call_next):
+        result = await call_next()
+        if changes["is"] and isinstance(result, types.ListToolsResult):
+            result.tools[0].description = "scribbled"
+        elif changes["is"]:
+            result.capabilities.tools = None
+        return result
+
+    async def answers(server):
+        peer = HttpPeer(serve(server, auth=authenticated), VERSIONS[era])
+        ada = {"authorization": "ada"}
+        introduction = {"protocolVersion": NEWEST, "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
+        begins = ("initialize", introduction) if era == "handshake" else ("server/discover", {})
+        begun = await peer.request(*begins, ada)
+        peer.session = begun.headers.get("mcp-session-id")
+        return [begun.json["result"], (await peer.request("tools/list", {}, ada)).json["result"]]
+
+    plain = await answers(bare)
+    assert await answers(server) == plain
+    changes["is"] = True
+    assert "tools" not in (await answers(server))[0]["capabilities"]
+    changes["is"] = False
+    assert await answers(server) == plain
 
 
 @scenario

@@ -341,6 +341,7 @@ class HttpService:
         except Refused as refused:
             if isinstance(message, jsonrpc.Request) and not messages.batch:
                 refused.id, refused.request = message.id, message
+                refused.session = Session(caller_of(sent), principal=principal)
             raise
         if messages.batch:
             await self._serve_batch(exchange, session, messages.messages, taken)

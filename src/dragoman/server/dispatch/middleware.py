@@ -29,6 +29,7 @@ from msgspec import UNSET, Raw
 from dragoman import types
 from dragoman.errors import ResourceNotFound, ToolError
 from dragoman.protocol import eras
+from dragoman.protocol.jsonrpc import encode
 from dragoman.runtime.callables import invoke
 from dragoman.server.asking import settle
 from dragoman.server.call import Call
@@ -79,10 +80,15 @@ async def _serve_objects(ctx: Context) -> Any:
     except BaseException as error:
         result = settled(call, error)
     call.plain = None  # it may be changed now
-    if type(result) is not Raw:
+    kind = call.request.method.result
+    if type(result) is Raw:
+        call.page = result
+    elif call.target is None and type(result) is kind:
+        # It may hold what the server declares or has registered, which nobody is to change by changing a result.
+        result = encode(result)
+    else:
         return result
-    call.page = result
-    return decoders[call.request.method.result].decode(result)
+    return decoders[kind].decode(result)
 
 
 def _within(around: Middleware, inner: _Serve) -> _Serve:

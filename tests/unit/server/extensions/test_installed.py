@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from dragoman import Configuration, DefinitionError, MethodAlreadyDefined, Server, Tool, ValidationError, tool, types
+from dragoman import Configuration, DefinitionError, Server, Tool, ValidationError, tool, types
+from dragoman.errors import MethodAlreadyDefined
 from dragoman.protocol.versions import V2025_11_25, V2026_07_28
 from dragoman.server import ExtensionRow, Method, ServerExtension
 
