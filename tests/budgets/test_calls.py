@@ -75,8 +75,9 @@ async def calls_with(prepare, era, method=b"tools/call"):
     message = CALLS[era].replace(b"tools/call", method)
     for id in range(3):
         connection.receive(message % id)
-    passed = functions_passed(lambda: connection.receive(message % 3))
-    assert len(sent) == 4
+    # The fewest of several: what the loop or a finalizer does in between is not the call's.
+    passed = min((functions_passed(lambda id=id: connection.receive(message % id)) for id in range(3, 8)), key=len)
+    assert len(sent) == 8
     connection.close()
     return passed
 
