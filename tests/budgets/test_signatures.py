@@ -24,6 +24,7 @@ TYPES_WITH_ANY = re.compile(r"(?:dict|Mapping|MutableMapping)\[str, Any\]|Corout
 BY_AUTHOR = "an author's class overrides it with parameters and a result of its own"
 ATTRIBUTES = "the options are the attributes of the class, and an author's class has further ones"
 MACHINERY = "machinery of the server: the outcome is a value, or a coroutine that gives it"
+READ_BY_EXTENSION = "whatever the extension reads of an entry"
 EXCEPTIONS = {
     "dragoman.server.Context.server_context": "whatever the application gave to the server",
     "dragoman.server.BlockingContext.server_context": "whatever the application gave to the server",
@@ -46,6 +47,16 @@ EXCEPTIONS = {
     "dragoman.server.Resource.begin": MACHINERY,
     "dragoman.server.ResourceTemplate.begin": MACHINERY,
     "dragoman.server.ToolResult": "`structured` is whatever JSON the tool's schema has",
+    "dragoman.server.Method.decode_params": "of the type that the row has for them",
+    "dragoman.server.ServerExtension.define_tool": "a tool with any parameters and any result",
+    "dragoman.server.ServerExtension.entry": "a definition with any parameters and any result",
+    "dragoman.client.ClientExtension.read_tool": READ_BY_EXTENSION,
+    "dragoman.client.ClientExtension.read_resource": READ_BY_EXTENSION,
+    **{
+        f"dragoman.client.{face}{kind}.extension": READ_BY_EXTENSION
+        for face in ("", "Async")
+        for kind in ("BoundTool", "BoundPrompt", "BoundResource", "BoundResourceTemplate", "GroupTool")
+    },
     "dragoman.client.LogMessage": "`data` is whatever JSON the server logs",
     "dragoman.client.CallResult.of": "a result is of any type until `result_type` is known",
     "dragoman.chat.AnyLlm.__init__": "whatever else the provider's library takes",

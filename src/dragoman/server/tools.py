@@ -165,7 +165,7 @@ class Tool(Definition[Parameters, Returned]):
 
 def add_options(names: Iterable[str]) -> None:
     """Let every tool take further options, which belong to an extension; a server that lacks it refuses them."""
-    _FURTHER_OPTIONS.update(names)
+    _FURTHER_OPTIONS.update(name for name in names if not hasattr(Tool, name))
 
 
 def _may_be_object(schema: types.Json) -> bool:

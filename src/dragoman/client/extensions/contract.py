@@ -44,6 +44,9 @@ class ClientExtension:
 
     rows: tuple[ExtensionRow, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {', '.join(dict.fromkeys(row.id for row in self.rows))}>"
+
     def settings(self) -> types.Json:
         """Return what is declared under the id of the extension: the settings of its row, unless it is overridden.
 
@@ -109,6 +112,9 @@ class ExtendedRequest:
         """The call's time-outs, headers and `_meta`, and its `on_progress`."""
         self._core = core
         self._connection = connection
+
+    def __repr__(self) -> str:
+        return f"<ExtendedRequest {self.method}>"
 
     @property
     def protocol_version(self) -> str:

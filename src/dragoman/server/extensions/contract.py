@@ -56,6 +56,9 @@ class ServerExtension:
         # A tool may be defined before it is registered with a server, so the names are known to all tools.
         add_options(cls.tool_options)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {', '.join(dict.fromkeys(row.id for row in self.rows))}>"
+
     def settings(self) -> types.Json | None:
         """Return what is declared under the id of the extension: by default the settings of its row.
 
