@@ -66,10 +66,12 @@ class Tool(Definition[Parameters, Returned]):
     """The options of extensions that it was given."""
 
     def _takes(self, option: str) -> bool:
-        if option in _FURTHER_OPTIONS:
-            self._further += (option,)
+        if super()._takes(option):
             return True
-        return super()._takes(option)
+        is_further = option in _FURTHER_OPTIONS
+        if is_further:
+            self._further += (option,)
+        return is_further
 
     def require_options_known(self, known: Container[str]) -> None:
         """See that a server has the extensions that the further options of the tool belong to.

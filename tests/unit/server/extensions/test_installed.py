@@ -152,6 +152,13 @@ def test_what_does_not_fit_together_is_refused(given, said):
         Server(extensions=given)
 
 
+@pytest.mark.covers("EXS-09")
+def test_an_extension_that_is_refused_leaves_the_options_of_tools_as_they_are():
+    with pytest.raises(DefinitionError, match="cannot add 'scopes'"):
+        Server(extensions=[named(tool_options={"scopes": str})])
+    assert Server(tools=[tool(scopes=["paint"])(paint)]).tools[0].scopes == ["paint"]
+
+
 @pytest.mark.covers("EXS-10")
 def test_a_pinned_version_must_have_the_extension():
     pinned = Configuration(protocol_version="2025-03-26")
