@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dragoman.server.context import BlockingContext as BlockingContext
     from dragoman.server.context import Context as Context
     from dragoman.server.dispatch.middleware import CallNext as CallNext
+    from dragoman.server.dispatch.middleware import Middleware as Middleware
     from dragoman.server.extensions.contract import ServerExtension as ServerExtension
     from dragoman.server.httprequest import Auth as Auth
     from dragoman.server.httprequest import HttpRequest as HttpRequest
@@ -47,7 +48,7 @@ else:
         {
             "carriers": "HttpOptions",
             "context": "BlockingContext Context",
-            "dispatch.middleware": "CallNext",
+            "dispatch.middleware": "CallNext Middleware",
             "extensions.contract": "ServerExtension",
             "httprequest": "Auth HttpRequest",
             "loghandler": "LogHandler",
