@@ -1,6 +1,6 @@
-"""The official Python client uses a server's extension; run in the environment of the peers.
+"""A Python client of others uses a server's extension; run in the environment of the peers.
 
-    python extension_client.py (handshake|stateless) (stdio COMMAND [ARGUMENT ...] | http URL)
+    python extension_client.py (mcp|fastmcp) (handshake|stateless) (stdio COMMAND [ARGUMENT ...] | http URL)
 
 It prints one line of JSON: what the server declared, what became of the extension's method and of a tool that has a
 price, and what became of both without the extension.
@@ -69,7 +69,15 @@ def refused(error: MCPError) -> list[Any]:
     return [error.error.code, error.error.data]
 
 
-async def quoted(client: Client) -> Any:
+def declared(client: Any) -> Any:
+    return (
+        client.server_capabilities.extensions
+        if isinstance(client, Client)
+        else client.session.server_capabilities.extensions
+    )
+
+
+async def quoted(client: Any) -> Any:
     request = GetQuote(method="quotes/get", params={"tool": "paint"})
     try:
         return (await client.session.send_request(request, Anything)).model_dump()["price"]
@@ -77,26 +85,35 @@ async def quoted(client: Client) -> Any:
         return refused(error)
 
 
-async def painted(client: Client) -> Any:
+async def painted(client: Any) -> Any:
     try:
-        result = await client.call_tool("paint", COLOR)
+        options = {} if isinstance(client, Client) else {"raise_on_error": False}
+        result = await client.call_tool("paint", COLOR, **options)
     except MCPError as error:
         return refused(error)
     return [result.is_error, result.content[0].text]
 
 
-async def main(era: str, transport: str, *where: str) -> None:
-    place: Any = where[0] if transport == "http" else StdioServerParameters(command=where[0], args=list(where[1:]))
+def client_of(library: str, era: str, transport: str, where: tuple[str, ...], extensions: list[Any]) -> Any:
+    if library == "mcp":
+        place: Any = where[0] if transport == "http" else StdioServerParameters(command=where[0], args=list(where[1:]))
+        return Client(place, mode=MODES[era], read_timeout_seconds=SECONDS, extensions=extensions)
+    import fastmcp
+    from fastmcp.client.transports import StdioTransport
+
+    place = where[0] if transport == "http" else StdioTransport(where[0], list(where[1:]))
+    return fastmcp.Client(place, mode=MODES[era], timeout=SECONDS, extensions=extensions)
+
+
+async def main(library: str, era: str, transport: str, *where: str) -> None:
     quotes = Quotes()
     # The client does not declare an extension with further results to a server of the handshake era.
     extension = quotes if era == "stateless" else advertise(ID)
-    options: dict[str, Any] = {"mode": MODES[era], "read_timeout_seconds": SECONDS}
-    async with Client(place, extensions=[extension], **options) as client:
-        declared = client.server_capabilities.extensions
-        saw = {"declared": declared, "quoted": await quoted(client)}
+    async with client_of(library, era, transport, where, [extension]) as client:
+        saw = {"declared": declared(client), "quoted": await quoted(client)}
         if era == "stateless":
             saw |= {"painted": await painted(client), "accepted": quotes.accepted}
-    async with Client(place, **options) as client:
+    async with client_of(library, era, transport, where, []) as client:
         saw["without"] = [await quoted(client), await painted(client)]
     sys.stdout.write(json.dumps(saw) + "\n")
 

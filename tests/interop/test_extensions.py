@@ -1,4 +1,4 @@
-"""The official Python client negotiates the extension of our documentation with a server, as real processes."""
+"""Python clients of others negotiate the extension of our documentation with our server, as real processes."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def served(folder: Path) -> Iterator[str]:
         assert child.wait(DEADLINE) == 0
 
 
-def use(folder: Path, era: str, *where: str) -> Any:
+def use(folder: Path, *how: str) -> Any:
     python = client_command("python")[0]
-    command = [str(python), str(HERE / "extension_client.py"), era, *where]
+    command = [str(python), str(HERE / "extension_client.py"), *how]
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)
@@ -65,12 +65,15 @@ def use(folder: Path, era: str, *where: str) -> Any:
 @pytest.mark.covers("EXS-04")
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 @pytest.mark.parametrize("era", ["stateless", "handshake"])
-def test_the_official_client_negotiates_an_extension_with_our_server(folder: Path, era: str, transport: str) -> None:
+@pytest.mark.parametrize("library", ["mcp", "fastmcp"])
+def test_a_client_of_others_negotiates_an_extension_with_our_server(
+    folder: Path, library: str, era: str, transport: str
+) -> None:
     if transport == "stdio":
-        saw = use(folder, era, "stdio", sys.executable, "-c", STDIO)
+        saw = use(folder, library, era, "stdio", sys.executable, "-c", STDIO)
     else:
         with served(folder) as url:
-            saw = use(folder, era, "http", url)
+            saw = use(folder, library, era, "http", url)
     assert (saw["declared"], saw["quoted"]) == ({"com.example/quotes": {"currency": "EUR"}}, 12)
     method, called = saw["without"]
     if era == "stateless":
