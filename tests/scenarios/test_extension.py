@@ -33,7 +33,6 @@ async def target(carrier: str, tmp_path: Any) -> AsyncIterator[Any]:
             yield processes.url
 
 
-@pytest.mark.covers("EXT-01", "EXT-02", "EXT-03")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("carrier", CARRIERS)
 @scenario
