@@ -314,11 +314,14 @@ async def test_a_client_may_answer_a_question_with_an_error():
 
 @pytest.mark.covers("SHT-14", "SHT-33")
 @scenario
-async def test_a_session_that_ends_while_something_is_asked_ends_the_request():
+async def test_a_session_that_ends_while_something_is_asked_takes_it_back_and_ends_the_request():
     peer = await session(travels())
-    exchange = peer.call("where")
-    await exchange.until(lambda one: one.said)
+    exchange = peer.call("where", id="call")
+    asked = (await exchange.until(lambda one: one.said))[0]
     await peer.send("DELETE").end()
     await exchange.end()
+    _, withdrawn, response = exchange.said
+    assert withdrawn["params"]["requestId"] == asked["id"]
+    assert response["id"] == "call"
     await peer.app.close()
     assert not exchange.messages[-1].get("more_body")
