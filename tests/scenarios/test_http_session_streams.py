@@ -259,6 +259,17 @@ async def test_a_request_of_a_batch_can_be_cancelled():
     assert [answer["id"] for answer in exchange.json] == [6]
 
 
+@pytest.mark.covers("SHT-43")
+@scenario
+async def test_a_request_may_be_cancelled_by_the_batch_that_it_is_part_of():
+    gate = Gate()
+    peer = await session(travels(gate), BATCHING)
+    call = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "silent", "arguments": {}}}
+    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}
+    exchange = await peer.post([call, {"jsonrpc": "2.0", "id": 6, "method": "ping"}, cancel]).end()
+    assert [answer["id"] for answer in exchange.json] == [6]
+
+
 @pytest.mark.covers("SHT-35")
 @pytest.mark.by_asgi
 @scenario
