@@ -259,6 +259,17 @@ async def test_a_request_of_a_batch_can_be_cancelled():
     assert [answer["id"] for answer in exchange.json] == [6]
 
 
+@pytest.mark.covers("SHT-43")
+@scenario
+async def test_a_request_may_be_cancelled_by_the_batch_that_it_is_part_of():
+    gate = Gate()
+    peer = await session(travels(gate), BATCHING)
+    call = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "silent", "arguments": {}}}
+    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}
+    exchange = await peer.post([call, {"jsonrpc": "2.0", "id": 6, "method": "ping"}, cancel]).end()
+    assert [answer["id"] for answer in exchange.json] == [6]
+
+
 @pytest.mark.covers("SHT-35")
 @pytest.mark.by_asgi
 @scenario
@@ -314,11 +325,14 @@ async def test_a_client_may_answer_a_question_with_an_error():
 
 @pytest.mark.covers("SHT-14", "SHT-33")
 @scenario
-async def test_a_session_that_ends_while_something_is_asked_ends_the_request():
+async def test_a_session_that_ends_while_something_is_asked_takes_it_back_and_ends_the_request():
     peer = await session(travels())
-    exchange = peer.call("where")
-    await exchange.until(lambda one: one.said)
+    exchange = peer.call("where", id="call")
+    asked = (await exchange.until(lambda one: one.said))[0]
     await peer.send("DELETE").end()
     await exchange.end()
+    _, withdrawn, response = exchange.said
+    assert withdrawn["params"]["requestId"] == asked["id"]
+    assert response["id"] == "call"
     await peer.app.close()
     assert not exchange.messages[-1].get("more_body")

@@ -151,6 +151,11 @@ class Peer:
         """The ids of our requests that have no answer yet."""
         return list(self._waiting)
 
+    @property
+    def waiters(self) -> list[Any]:
+        """Whoever waits for an answer to a request of ours."""
+        return list(self._waiting.values())
+
     def receive(self, chunk: bytes) -> list[Event]:
         """Return what a chunk of the stream brings; chunks may end anywhere."""
         return list(self.events(chunk))
@@ -324,7 +329,7 @@ class Peer:
 
     def abandon(self) -> list[Any]:
         """Return the waiters of our requests, which no answer will reach, and forget them."""
-        waiters = list(self._waiting.values())
+        waiters = self.waiters
         self._waiting.clear()
         return waiters
 

@@ -368,8 +368,6 @@ class HttpService:
         if session.data.caller is None or not session.data.caller.version.batches:
             raise Refused(BAD_REQUEST, InvalidRequest("This protocol version has no batches"))
         events = session.peer.accept_batch(messages)
-        for event in events:
-            session.take(event)
         answers = await asyncio.gather(*(self._serve_in_batch(exchange, session, event) for event in events))
         await self._share(session.data)
         whole = next(filter(None, answers), None)
@@ -384,6 +382,7 @@ class HttpService:
             finally:
                 whole = session.peer.finish(event.id, data)
             return whole
+        session.take(event)  # when the requests before it run, which it may cancel
         if isinstance(event, jsonrpc.Notification):
             call = self._notices.begin(exchange, event, session.data, SessionAside(session))
             if call is not None:

@@ -214,7 +214,7 @@ class HttpSession:
         self._server.audience.discard(self)
         for call in list(self.running.values()):
             call.stop(_ENDED)
-        for waiter in self.peer.abandon():
+        for waiter in self.peer.waiters:  # who takes the question back on the stream of the request that asked
             settle(waiter, TransportError(OVER))
         for stream in self._open():
             stream.detach()

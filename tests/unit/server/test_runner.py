@@ -81,6 +81,19 @@ def test_a_middleware_makes_a_coroutine_of_every_request():
     assert b"sunny" in asyncio.run(run(made(server)))
 
 
+@pytest.mark.parametrize("hooks", [{}, {"instrumentation_callback": lambda data: None}])
+def test_a_failure_is_reported_as_it_was_raised_whether_requests_are_observed_or_not(hooks):
+    def crash():
+        raise StopIteration("secret")
+
+    reported = []
+    server = Server(configuration=Configuration(exception_reporter=lambda error, _: reported.append(error), **hooks))
+    server.tool(name="tool", inline=True)(crash)
+    answer = run(made(server))
+    assert b"secret" not in (asyncio.run(answer) if hooks else answer)
+    assert [type(error) for error in reported] == [StopIteration]
+
+
 def test_a_request_that_is_given_up_is_not_answered():
     async def serve():
         async def wait(ctx: Context) -> None:

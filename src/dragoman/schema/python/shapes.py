@@ -114,6 +114,8 @@ class Shape(Struct, kw_only=True, eq=False):
                 yield from fitting[0].problems(value, path)
         elif isinstance(value, dict) and self.fields is not None:
             yield from self._problems_in_fields(value, path)
+        elif not self.may_fit(value):
+            return  # the parts of an object are none of an array's, and the reverse
         elif isinstance(value, dict) and self.item is not None:
             for key, part in value.items():
                 yield from self.item.problems(part, f"{path}[{key!r}]")

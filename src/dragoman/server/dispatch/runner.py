@@ -63,9 +63,9 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer]:
     if server.installed is not None and server.installed.is_around and call.request.method.name == "tools/call":
         return _answer_later(call, serve(call))
     value, error = _begin(call)
-    if type(value) is CoroutineType or call.asking is not None or isinstance(error, UrlElicitationRequired):
+    if type(value) is CoroutineType or call.asking is not None:
         return _settle(call, value, error)
-    if type(value) is not types.CallToolResult and isinstance(value, InputRequired):
+    if type(value) is not types.CallToolResult and _wants_input(value, error):
         return _settle(call, value, error)
     call.ended = True
     return _answer(call, value) if error is None else _fail(call, error)
@@ -114,6 +114,11 @@ def _begin(call: Call) -> tuple[Any, BaseException | None]:
     return value, None
 
 
+def _wants_input(value: Any, error: BaseException | None) -> bool:
+    """Tell whether a run ended because the client is to be asked something."""
+    return isinstance(value, InputRequired) or isinstance(error, UrlElicitationRequired)
+
+
 async def serve(call: Call) -> Any:
     """Return the result of a request, not sealed; raise what it is refused with."""
     if call.refused is not None:
@@ -146,8 +151,7 @@ async def _settle(call: Call, value: Any, error: BaseException | None, *, answer
                     value = target.result(call, value)
             except BaseException as raised:
                 value, error = None, raised
-        is_result = type(value) is types.CallToolResult or not isinstance(value, InputRequired)
-        if error is not None or call.asking is not None or not is_result:
+        if call.asking is not None or (type(value) is not types.CallToolResult and _wants_input(value, error)):
             try:
                 value, error = await settle(call, value, error), None
             except BaseException as raised:
@@ -177,21 +181,20 @@ def _failed(call: Call, error: BaseException) -> types.CallToolResult:
 
 def _answer(call: Call, result: Any) -> Answer:
     """Seal a result and encode it."""
-    request, server = call.request, call.server
+    request = call.request
     version = request.caller.version
     try:
-        if type(result) is Raw:
-            if len(result) >= LARGE_BYTES and call.channel.takes_parts:
-                head, tail = jsonrpc.encode_result_around(request.id)
-                return head, result, tail
-        elif result is not call.plain or not eras.carries_plainly[version]:
+        if result is not call.plain or not eras.carries_plainly[version]:
             if type(result) is types.CallToolResult:  # which `seal` adds nothing to
                 if result.result_type is not None:
                     _check_result_type(call, result)
-                result = eras.seal(result, version, server.info_bytes)
-            else:
+                result = eras.seal(result, version, call.server.info_bytes)
+            elif type(result) is not Raw:
                 _check_result_type(call, result)
-                result = seal(server, result, version)
+                result = seal(call.server, result, version)
+            elif len(result) >= LARGE_BYTES and call.channel.takes_parts:
+                head, tail = jsonrpc.encode_result_around(request.id)
+                return head, result, tail
         return jsonrpc.encode_result(request.id, result)
     except Exception as error:
         return _fail(call, error)

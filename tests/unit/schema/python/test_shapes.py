@@ -144,6 +144,8 @@ class Node:
         (tuple[int, int], ["x", "y"], ["[0]", "[1]"]),
         (tuple[int, int], [1], [""]),
         (dict[str, int], {"a b": "x"}, ["['a b']"]),
+        (list[int], {"a": "x"}, [""]),
+        (dict[str, int], ["x"], [""]),
         (Node, {"nodes": [{"value": "x"}, 5]}, ["value", "nodes[0].value", "nodes[1]"]),
         (Node | list[int], ["x"], ["[0]"]),
         (Node | list[int], "x", [""]),
