@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from dragoman import Client, UrlElicitationRequired
-from interop.client.visit import PAGE, Recipes, Unseen, Visit, names, wire
+from interop.client.visit import PAGE, Recipes, Told, Unseen, Visit, names, wire
 
 EVERYTHING = Recipes()
 CALLS = 32
@@ -296,9 +296,10 @@ async def changed_roots(visit: Visit) -> Any:
 
 @EVERYTHING.shows([FIRST, FIRST])
 async def subscription(visit: Visit) -> Any:
-    told: list[str] = []
-    await visit.client.subscribe(FIRST, told.append)
+    told = Told()
+    await visit.client.subscribe(FIRST, told.take)
     await visit.call("toggle-subscriber-updates")
+    await told.until(bool)
     await visit.updates.until(bool)
     await visit.call("toggle-subscriber-updates")
     return [told[0], visit.updates[0]]

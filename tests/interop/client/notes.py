@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from dragoman import Client
-from interop.client.visit import PAGE, Recipes, Unseen, Visit, every_page, names, some, wire
+from interop.client.visit import PAGE, Recipes, Told, Unseen, Visit, every_page, names, some, wire
 
 NOTES = Recipes()
 PIXEL = "R0lGODlhAQABAAAAACwAAAAAAQABAAA="
@@ -280,9 +280,10 @@ async def changed_roots(visit: Visit) -> Any:
 
 @NOTES.shows([MOTTO, MOTTO])
 async def subscription(visit: Visit) -> Any:
-    told: list[str] = []
-    await visit.client.subscribe(MOTTO, told.append)
+    told = Told()
+    await visit.client.subscribe(MOTTO, told.take)
     await visit.call("touch", uri=MOTTO)
+    await told.until(bool)
     await visit.updates.until(bool)
     return [told[0], visit.updates[0]]
 
