@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dragoman.chat.policy import Policy as Policy
     from dragoman.client.blocking import Client as Client
     from dragoman.client.client import AsyncClient as AsyncClient
-    from dragoman.client.group import AsyncClients as AsyncClients
-    from dragoman.client.group_blocking import Clients as Clients
+    from dragoman.client.group.blocking import Clients as Clients
+    from dragoman.client.group.group import AsyncClients as AsyncClients
     from dragoman.config import Configuration as Configuration
     from dragoman.config import configure as configure
     from dragoman.errors import AuthError as AuthError
@@ -43,26 +43,26 @@ if TYPE_CHECKING:
     from dragoman.errors import TransportError as TransportError
     from dragoman.errors import UrlElicitationRequired as UrlElicitationRequired
     from dragoman.errors import ValidationError as ValidationError
-    from dragoman.server.context import BlockingContext as BlockingContext
-    from dragoman.server.context import Context as Context
-    from dragoman.server.prompts import Prompt as Prompt
-    from dragoman.server.prompts import prompt as prompt
-    from dragoman.server.questions import Elicit as Elicit
-    from dragoman.server.questions import ElicitResult as ElicitResult
-    from dragoman.server.questions import ElicitUrl as ElicitUrl
-    from dragoman.server.questions import InputRequired as InputRequired
-    from dragoman.server.questions import ListRoots as ListRoots
-    from dragoman.server.questions import Sample as Sample
-    from dragoman.server.resources import Resource as Resource
-    from dragoman.server.resources import ResourceTemplate as ResourceTemplate
-    from dragoman.server.resources import resource as resource
-    from dragoman.server.results import Audio as Audio
-    from dragoman.server.results import File as File
-    from dragoman.server.results import Image as Image
-    from dragoman.server.results import ToolResult as ToolResult
+    from dragoman.server.define.prompts import Prompt as Prompt
+    from dragoman.server.define.prompts import prompt as prompt
+    from dragoman.server.define.resources import Resource as Resource
+    from dragoman.server.define.resources import ResourceTemplate as ResourceTemplate
+    from dragoman.server.define.resources import resource as resource
+    from dragoman.server.define.results import Audio as Audio
+    from dragoman.server.define.results import File as File
+    from dragoman.server.define.results import Image as Image
+    from dragoman.server.define.results import ToolResult as ToolResult
+    from dragoman.server.define.tools import Tool as Tool
+    from dragoman.server.define.tools import tool as tool
+    from dragoman.server.request.context import BlockingContext as BlockingContext
+    from dragoman.server.request.context import Context as Context
+    from dragoman.server.request.questions import Elicit as Elicit
+    from dragoman.server.request.questions import ElicitResult as ElicitResult
+    from dragoman.server.request.questions import ElicitUrl as ElicitUrl
+    from dragoman.server.request.questions import InputRequired as InputRequired
+    from dragoman.server.request.questions import ListRoots as ListRoots
+    from dragoman.server.request.questions import Sample as Sample
     from dragoman.server.server import Server as Server
-    from dragoman.server.tools import Tool as Tool
-    from dragoman.server.tools import tool as tool
 else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
@@ -72,20 +72,20 @@ else:
             "chat.policy": "Policy",
             "client.blocking": "Client",
             "client.client": "AsyncClient",
-            "client.group": "AsyncClients",
-            "client.group_blocking": "Clients",
+            "client.group.group": "AsyncClients",
+            "client.group.blocking": "Clients",
             "config": "Configuration configure",
             "errors": (
                 "AuthError AuthRequired Cancelled ConfigError ConnectError DefinitionError DragomanError"
                 " InputNeeded InvalidParams ModelError NotAccepted NotFound Rejected ResourceNotFound RpcError"
                 " ServerCrashed Timeout ToolError TransportError UrlElicitationRequired ValidationError"
             ),
-            "server.context": "BlockingContext Context",
-            "server.prompts": "Prompt prompt",
-            "server.questions": "Elicit ElicitResult ElicitUrl InputRequired ListRoots Sample",
-            "server.resources": "Resource ResourceTemplate resource",
-            "server.results": "Audio File Image ToolResult",
+            "server.request.context": "BlockingContext Context",
+            "server.define.prompts": "Prompt prompt",
+            "server.request.questions": "Elicit ElicitResult ElicitUrl InputRequired ListRoots Sample",
+            "server.define.resources": "Resource ResourceTemplate resource",
+            "server.define.results": "Audio File Image ToolResult",
             "server.server": "Server",
-            "server.tools": "Tool tool",
+            "server.define.tools": "Tool tool",
         },
     )

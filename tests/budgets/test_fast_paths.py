@@ -44,22 +44,22 @@ _LIMITS = "properties/test_limits.py::test_a_message_that_is_not_measured_is_wit
 _TASK = "unit/runtime/test_tasks.py::test_the_current_task_is_the_one_that_asyncio_names"
 
 FAST_PATHS = (
-    FastPath("runtime/relay.py", PRIVATE, ("", "_Runner", "Relay"), "one task for each coroutine", _RELAY),
-    FastPath("runtime/relay.py", DRIVEN, ("_Runner", "Relay"), "one task for each coroutine", _RELAY),
+    FastPath("runtime/eager.py", PRIVATE, ("", "_Runner", "Relay"), "one task for each coroutine", _RELAY),
+    FastPath("runtime/eager.py", DRIVEN, ("_Runner", "Relay"), "one task for each coroutine", _RELAY),
     FastPath("runtime/tasks.py", PRIVATE, ("",), "asyncio.current_task", _TASK),
-    FastPath("client/connection.py", DRIVEN, ("_Begun", "Connection"), "awaiting what sends", _BEGUN),
-    FastPath("client/connection.py", SPLICED, ("Connection",), "encoding `_meta` for each request", _META),
-    FastPath("server/context.py", DRIVEN, ("_run_in_place",), "a thread that waits for the loop", _IN_PLACE),
+    FastPath("client/connect/connection.py", DRIVEN, ("_Begun", "Connection"), "awaiting what sends", _BEGUN),
+    FastPath("client/connect/connection.py", SPLICED, ("Connection",), "encoding `_meta` for each request", _META),
+    FastPath("server/request/context.py", DRIVEN, ("_run_in_place",), "a thread that waits for the loop", _IN_PLACE),
     FastPath("server/dispatch/runner.py", SECOND, ("_answer",), "eras.seal and one message", _PLAIN),
-    FastPath("server/outputs.py", SECOND, ("Output.plain_result",), "Output.result", _PLAIN),
+    FastPath("server/define/outputs.py", SECOND, ("Output.plain_result",), "Output.result", _PLAIN),
     FastPath("protocol/jsonrpc.py", SPLICED, ("encode_result_around",), "encode_result", _PARTS),
     FastPath("protocol/jsonrpc.py", SECOND, ("decode",), "measuring every message", _LIMITS),
     FastPath("protocol/peer.py", SECOND, ("Peer.finish",), "an answer in one message", _PARTS),
     FastPath("protocol/peer.py", SECOND, ("Peer._events",), "Peer.receive_message for each line", _STREAM),
-    FastPath("transports/pages.py", SECOND, ("Pages",), "os.writev", _WRITER),
-    FastPath("transports/process.py", SECOND, ("_DirectWriter",), "one write a turn of the loop", _CHILD),
-    FastPath("transports/http1.py", SECOND, ("Http1Connection",), "uvicorn's ASGI connection", _HTTP),
-    FastPath("transports/http1_exchange.py", SECOND, ("Http1Exchange",), "AsgiExchange", _HTTP),
+    FastPath("transports/stdio/pages.py", SECOND, ("Pages",), "os.writev", _WRITER),
+    FastPath("transports/process/process.py", SECOND, ("_DirectWriter",), "one write a turn of the loop", _CHILD),
+    FastPath("transports/http/http1.py", SECOND, ("Http1Connection",), "uvicorn's ASGI connection", _HTTP),
+    FastPath("transports/http/http1_exchange.py", SECOND, ("Http1Exchange",), "AsgiExchange", _HTTP),
 )
 
 # Attributes by which tasks and futures do their work, but for those that classes of ours have too.

@@ -12,8 +12,8 @@ from uvicorn.server import ServerState
 from budgets.test_calls import CALLS, MARGIN, functions_passed
 from budgets.test_garbage import INITIALIZE, left_by, message, sums
 from dragoman.stores import Memory
-from dragoman.transports import http1
-from dragoman.transports.http1 import Http1Connection
+from dragoman.transports.http import http1
+from dragoman.transports.http.http1 import Http1Connection
 
 MEASURED = {"stateless": 63, "handshake": 63}
 DEADLINE = 30

@@ -7,7 +7,7 @@ import pytest
 
 SERVER = Path(__file__).resolve().parents[2] / "src" / "dragoman" / "server"
 RUNNER = "dispatch/runner.py"
-FORWARDS = "http_session.py"
+FORWARDS = "http/session.py"
 """Sends on the answer of a client, which may be an error, to another process."""
 NODES = [
     (path.relative_to(SERVER).as_posix(), node)

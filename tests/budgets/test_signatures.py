@@ -15,9 +15,9 @@ import pytest
 
 import dragoman
 from budgets.surface import signatures
-from dragoman.server.prompts import PromptOptions
-from dragoman.server.resources import ResourceOptions
-from dragoman.server.tools import ToolOptions
+from dragoman.server.define.prompts import PromptOptions
+from dragoman.server.define.resources import ResourceOptions
+from dragoman.server.define.tools import ToolOptions
 
 ANY = re.compile(r"\bAny\b")
 TYPES_WITH_ANY = re.compile(r"(?:dict|Mapping|MutableMapping)\[str, Any\]|Coroutine\[Any, Any,")

@@ -20,19 +20,19 @@ from dragoman.server import HttpReply, HttpRequest
 LAZY = [name for name in PACKAGES if name not in ("dragoman.types", "dragoman.errors")]
 MOST_AT_THE_TOP = 60
 NEVER_SEEN = {
-    "dragoman.auth.discovery._OutOfOrderError": "becomes the error of the login",
+    "dragoman.auth.client.discovery._OutOfOrderError": "becomes the error of the login",
     "dragoman.cli.questions._GivenUpError": "ends a question at the terminal",
     "dragoman.cli.reload._Ended": "ends what is served, before it is started anew",
-    "dragoman.client.calling.HandlerGaveUp": "is logged, and answered as a failure of the handler",
+    "dragoman.client.answer.calling.HandlerGaveUp": "is logged, and answered as a failure of the handler",
     "dragoman.schema.branching._TooManyError": "ends a comparison with a schema that branches too often",
     "dragoman.schema.python.annotations.UnsupportedAnnotation": "becomes a DefinitionError that names the parameter",
     "dragoman.schema.python.signature.ArgumentsRejected": "becomes the result of the tool, or an error of the request",
-    "dragoman.server.http_session.SessionRefused": "becomes a status and a JSON-RPC error",
-    "dragoman.server.questions.RunEnded": "ends the run of a blocking handler that asked",
-    "dragoman.server.replies.Refused": "becomes a status and a JSON-RPC error",
-    "dragoman.transports.exchange.Gone": "ends an exchange whose client went away",
-    "dragoman.transports.exchange.TooSlow": "becomes status 408",
-    "dragoman.transports.wsgi.UnreadableBody": "becomes a status",
+    "dragoman.server.http.session.SessionRefused": "becomes a status and a JSON-RPC error",
+    "dragoman.server.request.questions.RunEnded": "ends the run of a blocking handler that asked",
+    "dragoman.server.http.replies.Refused": "becomes a status and a JSON-RPC error",
+    "dragoman.transports.http.exchange.Gone": "ends an exchange whose client went away",
+    "dragoman.transports.http.exchange.TooSlow": "becomes status 408",
+    "dragoman.transports.http.wsgi.UnreadableBody": "becomes a status",
 }
 SECRET = "s3cret-4711"
 

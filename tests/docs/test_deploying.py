@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.run import parse
+from dragoman.cli.verbs.run import parse
 from dragoman.protocol.jsonrpc import Limits
 from scenarios.http_crew import free_port
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from dragoman.protocol.lines import LineDecoder
 from dragoman.runtime.offload import offload
 from dragoman.transports.contract import Sink
-from dragoman.transports.stdio import claim, run_stdio, serve_stdio
+from dragoman.transports.stdio.serving import claim, run_stdio, serve_stdio
 
 
 class Commands:

@@ -19,7 +19,7 @@ from typing import Any
 import uvicorn
 
 from dragoman import Context, Server
-from dragoman.server import serve_http
+from dragoman.server.http import run as serve_http
 
 SECONDS = 0.2
 RUNS = "runs"

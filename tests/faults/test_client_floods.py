@@ -13,8 +13,9 @@ import pytest
 from aiohttp import web
 
 from dragoman import AsyncClient, Client, InputNeeded, Timeout, TransportError
-from dragoman.client import Decline, Elicitation, Sampling, http
-from dragoman.transports.process import Process
+from dragoman.client import Decline, Elicitation, Sampling
+from dragoman.client.connect import http
+from dragoman.transports.process.process import Process
 from scenarios.client_peer import DEADLINE, NEWEST, STATELESS, Script, Web, descriptors, scenario, tasks, until
 from scenarios.scripted_server import ScriptedServer
 

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from dragoman import AsyncClient, RpcError, ServerCrashed, Timeout, TransportError
-from dragoman.client import lifeline
+from dragoman.client.connect import reconnect as lifeline
 from dragoman.errors import ConnectError
 from scenarios.client_peer import NEWEST, STATELESS, Script, scenario, until
 

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from dragoman import AsyncClient, TransportError
-from dragoman.client import lifeline
+from dragoman.client.connect import reconnect as lifeline
 from dragoman.errors import ConnectError, HttpError
 from scenarios.client_peer import NEWEST, STATELESS, Web, discovered, initialized, result, said, scenario, until
 

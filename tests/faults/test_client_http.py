@@ -8,7 +8,7 @@ import pytest
 
 from dragoman import AsyncClient, Context, Server
 from dragoman.errors import ConnectError, SessionExpired, Timeout, TransportError
-from dragoman.transports import http
+from dragoman.transports.web import http
 from scenarios.http_peer import DEADLINE, SECRET, scenario, serve
 from scenarios.raw_http import (
     Sent,

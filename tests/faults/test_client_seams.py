@@ -12,10 +12,10 @@ import aiohttp
 import pytest
 
 from dragoman import AsyncClient
-from dragoman.client.elicitation import ElicitationRequest
+from dragoman.client.answer.elicitation import ElicitationRequest
 from dragoman.errors import InternalError, Timeout, TransportError, ValidationError
 from dragoman.runtime.network import Network
-from dragoman.transports.legacy_sse import LegacySse
+from dragoman.transports.web.legacy_sse import LegacySse
 from scenarios.http_peer import DEADLINE, scenario
 from scenarios.raw_http import answering, chunk, classic, event, modern, reply, stream_head
 from scenarios.scripted_server import HOLD, ScriptedServer

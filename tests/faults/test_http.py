@@ -6,7 +6,7 @@ import random
 import pytest
 
 from dragoman import BlockingContext, Context, Server
-from dragoman.transports.exchange import Pace
+from dragoman.transports.http.exchange import Pace
 from scenarios.http_peer import NEWEST, SECRET, STATELESS, HttpPeer, live, scenario, serve
 
 PRESSED = Pace(tick=0.001, stream_after=0.002, keep_alive=0.002)

@@ -12,8 +12,8 @@ import pytest
 import uvicorn
 
 from dragoman import Server
-from dragoman.transports.exchange import Pace
-from dragoman.transports.http1 import MOST_DROPPED_BYTES, MOST_HEAD_BYTES, Http1Connection
+from dragoman.transports.http.exchange import Pace
+from dragoman.transports.http.http1 import MOST_DROPPED_BYTES, MOST_HEAD_BYTES, Http1Connection
 from scenarios.http_crew import RUN, SERVER, crew
 from scenarios.http_peer import BRISK, DEADLINE, SECRET, scenario, serve
 from scenarios.test_http_uvicorn import running, stateless

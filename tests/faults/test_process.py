@@ -15,7 +15,7 @@ import pytest
 import uvloop
 
 from dragoman.errors import ConnectError, ServerCrashed, TransportError
-from dragoman.transports.process import Process
+from dragoman.transports.process.process import Process
 
 DEADLINE = 30
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -427,7 +427,7 @@ def test_senders_that_wait_are_told_when_the_server_dies(run):
 CLIENT = """
 import asyncio, os, sys
 from dragoman.errors import ConnectError
-from dragoman.transports.process import Process
+from dragoman.transports.process.process import Process
 
 async def main():
     ready = asyncio.Event()
@@ -480,7 +480,7 @@ def test_an_interpreter_that_exits_ends_the_servers_it_left_open_without_a_word(
 
 IN_A_THREAD = """
 import asyncio, sys, threading
-from dragoman.transports.process import Process
+from dragoman.transports.process.process import Process
 
 def serve():
     async def main():

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from dragoman.server.admission import Entrance
-from dragoman.server.guard import Guard
-from dragoman.transports.asgi import AsgiExchange
+from dragoman.server.http.guard import Guard
+from dragoman.server.http.head import Entrance
+from dragoman.transports.http.asgi import AsgiExchange
 from scenarios.http_peer import scenario
 
 FOREIGN = [(b"host", b"evil.example"), (b"accept", b"*/*")]

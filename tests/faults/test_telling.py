@@ -15,7 +15,7 @@ import pytest
 
 from dragoman import Context, Server, types
 from dragoman.testing import WirePeer
-from dragoman.transports.stdio import run_stdio
+from dragoman.transports.stdio.serving import run_stdio
 from faults.stdio_process import DEADLINE, ENVIRONMENT, Process
 from faults.stdio_service import resident_bytes
 

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman import types
-from dragoman.client.connection import _SENT, Connection, Options, _Begun
+from dragoman.client.connect.connection import _SENT, Connection, Options, _Begun
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.versions import VERSIONS
 from properties.programs import Program, act, actions, both, ended, programs
-from unit.client.test_connection import Host, Link
+from unit.client.connect.test_connection import Host, Link
 
 METHODS = ("tools/call", "tools/list", "prompts/get", "resources/read", "ping")
 

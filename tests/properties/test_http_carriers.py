@@ -15,8 +15,8 @@ import uvicorn
 
 from dragoman import Context, Server, ToolError
 from dragoman.stores import Memory
-from dragoman.transports.ending import EndingConnection
-from dragoman.transports.h11 import EndingH11
+from dragoman.transports.http.ending import EndingConnection
+from dragoman.transports.http.h11 import EndingH11
 
 DEADLINE = 30
 ACCEPT = "Accept: application/json, text/event-stream"

@@ -6,7 +6,7 @@ import contextlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.runtime.relay import Relay
+from dragoman.runtime.eager import Relay
 from properties.programs import Program, act, actions, both, ended, programs
 
 SETTLE = ("settle", 0, 0)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from dragoman.transports.descriptors import open_writer
-from dragoman.transports.process import _DirectWriter
+from dragoman.transports.process.process import _DirectWriter
+from dragoman.transports.stdio.descriptors import open_writer
 
 DEADLINE = 10
 PARTS = [

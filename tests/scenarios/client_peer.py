@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from dragoman.client import opening
+from dragoman.client.connect import handshake as opening
 
 DEADLINE = 30
 STATELESS, NEWEST, OLDER, BATCHING, OLDEST = "2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"

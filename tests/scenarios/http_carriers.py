@@ -10,8 +10,8 @@ from typing import Any
 import httptools
 from uvicorn.server import ServerState
 
-from dragoman.transports.asgi import AsgiApp
-from dragoman.transports.http1 import Http1Connection
+from dragoman.transports.http.asgi import AsgiApp
+from dragoman.transports.http.http1 import Http1Connection
 
 CARRIERS = ("asgi", "connection")
 carrier: ContextVar[str] = ContextVar("carrier", default="asgi")

@@ -8,11 +8,11 @@ from typing import Any
 
 from dragoman import Server, types
 from dragoman.protocol.sse import Event, EventDecoder
-from dragoman.server.guard import Guard
-from dragoman.server.http import HttpService
-from dragoman.server.sessions import Sessions
-from dragoman.transports.asgi import AsgiApp
-from dragoman.transports.exchange import Pace
+from dragoman.server.http.guard import Guard
+from dragoman.server.http.service import HttpService
+from dragoman.server.http.sessions import Sessions
+from dragoman.transports.http.asgi import AsgiApp
+from dragoman.transports.http.exchange import Pace
 from scenarios.http_carriers import carry
 
 DEADLINE = 30

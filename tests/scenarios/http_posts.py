@@ -4,7 +4,7 @@ import asyncio
 
 from dragoman.protocol.jsonrpc import Limits
 from dragoman.runtime.network import Network
-from dragoman.transports.http import HttpClient
+from dragoman.transports.web.http import HttpClient
 from scenarios.http_peer import DEADLINE
 from scenarios.raw_http import RawServer, Sent
 

@@ -164,7 +164,7 @@ async def test_a_state_that_was_changed_is_refused():
 @scenario
 async def test_a_state_is_good_for_ten_minutes(monkeypatch, seconds, is_refused):
     now = [1_000_000.0]
-    monkeypatch.setattr("dragoman.server.asking.time.time", lambda: now[0])
+    monkeypatch.setattr("dragoman.server.request.asking.time.time", lambda: now[0])
     server = asking_server()
     state = (await asked(server, {"name": "greet"}))["requestState"]
     now[0] += seconds

@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from dragoman.auth import MemoryStorage, OAuth
-from dragoman.auth.discovery import discover
+from dragoman.auth.client.discovery import discover
+from dragoman.auth.client.records import Authority, ClientInformation, Tokens
 from dragoman.auth.fetching import Fetcher, Reply
-from dragoman.auth.records import Authority, ClientInformation, Tokens
 from dragoman.errors import AuthError, InsecureUrl
 from scenarios.http_peer import scenario
 

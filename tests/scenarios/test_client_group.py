@@ -30,8 +30,8 @@ from dragoman import (
     ToolError,
 )
 from dragoman.client import register_transport
-from dragoman.client.group import AsyncGroupTool
-from dragoman.client.group_blocking import GroupTool
+from dragoman.client.group.blocking import GroupTool
+from dragoman.client.group.group import AsyncGroupTool
 from dragoman.runtime.portal import portal
 from scenarios.client_peer import DEADLINE, Script, Web, discovered, scenario, until
 from scenarios.scripted_server import STATELESS, ScriptedServer, page, served

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 import pytest
 
 from dragoman import AsyncClient, Client, Server
-from dragoman.client.credentials import Credentials
+from dragoman.client.connect.credentials import Credentials
 from dragoman.errors import HeaderMismatch
 from scenarios.http_peer import DEADLINE, SECRET, scenario, serve
 from scenarios.raw_http import STATELESS, Sent, answering, called, classic, modern, refusal, reply, result, serving

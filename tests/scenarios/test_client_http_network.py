@@ -12,7 +12,7 @@ import pytest
 from dragoman import AsyncClient
 from dragoman.client import Network
 from dragoman.errors import ConnectError, TransportError
-from dragoman.transports import http
+from dragoman.transports.web import http
 from scenarios.http_peer import DEADLINE, scenario
 from scenarios.raw_http import RawServer, Sent, answering, called, modern, reply, result
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from dragoman import AsyncClient
-from dragoman.client import http as client_http
+from dragoman.client.connect import http as client_http
 from dragoman.errors import RpcError
 from scenarios.http_peer import DEADLINE, scenario
 from scenarios.raw_http import (
@@ -322,7 +322,7 @@ async def test_a_stream_whose_session_is_gone_ends_the_connection():
 @pytest.mark.covers("CSR-06")
 @scenario
 async def test_a_stream_on_which_nothing_comes_for_long_is_opened_again(monkeypatch):
-    monkeypatch.setattr("dragoman.transports.http.LISTEN_SECONDS", 0.05)
+    monkeypatch.setattr("dragoman.transports.web.http.LISTEN_SECONDS", 0.05)
     monkeypatch.setattr(client_http, "pause", lambda decoder: 0.001)
     async with answering(classic(saying(reply(500)), on_get=saying(stream_head()))) as server:
         async with client_of(server, "handshake") as client:

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from dragoman import AsyncClient, RpcError, Server, Timeout
-from dragoman.client import listening
+from dragoman.client.hear import subscriptions as listening
 from scenarios.client_peer import STATELESS, Script, Web, discovered, error, result, scenario, until
 
 ALL = 'tools={"listChanged": True}, prompts={"listChanged": True}, resources={"listChanged": True, "subscribe": True}'

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from dragoman import AsyncClient, AsyncClients, Client, Clients, Server
-from dragoman.client.credentials import Credentials
-from dragoman.client.target import Surroundings, way_to
+from dragoman.client.connect.credentials import Credentials
+from dragoman.client.connect.endpoint import Surroundings, way_to
 from dragoman.errors import ConnectError, HttpError, ServerCrashed, TransportError
 from scenarios.http_peer import scenario
 from scenarios.raw_http import answering, reply

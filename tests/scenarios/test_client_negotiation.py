@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from dragoman import AsyncClient, Server, Timeout, TransportError
-from dragoman.client import opening
+from dragoman.client.connect import handshake as opening
 from dragoman.errors import HeaderMismatch, MissingCapability, ServerCrashed, UnsupportedVersion
 from scenarios.client_peer import BATCHING, NEWEST, OLDER, STATELESS, Script, scenario, until
 

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from dragoman import AsyncClient, AuthRequired, Timeout
-from dragoman.client import opening
+from dragoman.client.connect import handshake as opening
 from dragoman.errors import ConnectError, HeaderMismatch, HttpError, MissingCapability, UnsupportedVersion
 from scenarios.client_peer import NEWEST, OLDER, STATELESS, Web, discovered, error, initialized, result, said, scenario
 

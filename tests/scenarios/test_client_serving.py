@@ -6,7 +6,7 @@ import json
 import pytest
 
 from dragoman import AsyncClient, Context, InputNeeded, Server, TransportError
-from dragoman.client import lifeline
+from dragoman.client.connect import reconnect as lifeline
 from scenarios.client_peer import NEWEST, STATELESS, Script, scenario, until
 
 ELICIT = '{"message": "?", "requestedSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}}'
@@ -232,7 +232,7 @@ async def test_a_state_without_questions_is_brought_back_after_growing_pauses(tm
     async def pause(turn):
         paused.append(turn)
 
-    monkeypatch.setattr("dragoman.client.core.pause", pause)
+    monkeypatch.setattr("dragoman.client.session.pause", pause)
     code = """
 def call(m, given, state):
     n = int(state or 0)

@@ -7,7 +7,7 @@ import pytest
 
 from dragoman import AsyncClient, InvalidParams, Server, ServerCrashed, TransportError
 from dragoman.client import register_transport
-from dragoman.client import target as targets
+from dragoman.client.connect import endpoint as targets
 from dragoman.errors import ConnectError, MethodNotFound
 from dragoman.transports.memory import Memory
 from scenarios.client_peer import NEWEST, STATELESS, scenario, until

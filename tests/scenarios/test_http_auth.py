@@ -7,11 +7,11 @@ import pytest
 
 from dragoman import Context, Server
 from dragoman.server import HttpRequest
-from dragoman.server.http import HttpService
-from dragoman.server.sessions import Sessions
-from dragoman.server.workers import Workers
+from dragoman.server.http.service import HttpService
+from dragoman.server.http.sessions import Sessions
+from dragoman.server.http.workers import Workers
 from dragoman.stores import Local
-from dragoman.transports.asgi import AsgiApp
+from dragoman.transports.http.asgi import AsgiApp
 from scenarios.http_peer import BATCHING, BRISK, NEWEST, SECRET, STATELESS, Exchange, HttpPeer, live, scenario, serve
 from scenarios.http_travels import City, text
 

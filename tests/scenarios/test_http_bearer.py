@@ -14,7 +14,7 @@ from dragoman.auth import Bearer, ClientCredentials, Identity, Introspection, Jw
 from dragoman.errors import AuthRequired, InsufficientScope
 from dragoman.server import HttpRequest
 from dragoman.stores import Memory
-from dragoman.transports.asgi import AsgiApp
+from dragoman.transports.http.asgi import AsgiApp
 from scenarios.http_peer import BATCHING, NEWEST, SECRET, STATELESS, Exchange, HttpPeer, live, scenario
 from scenarios.http_travels import City, text
 from scenarios.test_http_uvicorn import running, stateless

@@ -7,10 +7,10 @@ import pytest
 
 from dragoman import Server
 from dragoman.protocol.jsonrpc import Limits
-from dragoman.server.guard import MOST_HEADER_BYTES, Guard
-from dragoman.server.http import HttpService
-from dragoman.server.sessions import Sessions
-from dragoman.transports.exchange import Pace
+from dragoman.server.http.guard import MOST_HEADER_BYTES, Guard
+from dragoman.server.http.service import HttpService
+from dragoman.server.http.sessions import Sessions
+from dragoman.transports.http.exchange import Pace
 from scenarios.http_peer import BATCHING, NEWEST, STATELESS, Exchange, HttpPeer, live, scenario, serve
 from scenarios.http_travels import session, text, travels
 

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman import Context
 from dragoman.protocol.sse import EventId
-from dragoman.transports.exchange import Pace
+from dragoman.transports.http.exchange import Pace
 from scenarios.http_peer import (
     BATCHING,
     DEADLINE,

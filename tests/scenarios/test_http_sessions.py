@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from dragoman.server import http
-from dragoman.server.sessions import Sessions
+from dragoman.server.http import service as http
+from dragoman.server.http.sessions import Sessions
 from scenarios.http_peer import BATCHING, NEWEST, OLDER, SECRET, STATELESS, HttpPeer, live, scenario, serve
 from scenarios.http_travels import Gate, session, text, travels
 

@@ -8,8 +8,8 @@ import pytest
 
 from dragoman import BlockingContext, Context, Server, Tool, types
 from dragoman.protocol.jsonrpc import Limits
-from dragoman.server.post import MOST_WAITING
-from dragoman.transports.exchange import Pace
+from dragoman.server.http.response import MOST_WAITING
+from dragoman.transports.http.exchange import Pace
 from scenarios.http_peer import DEADLINE, NEWEST, SECRET, STATELESS, HttpPeer, live, scenario, serve
 
 

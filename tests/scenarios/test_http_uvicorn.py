@@ -12,9 +12,9 @@ import pytest
 import uvicorn
 
 from dragoman import Context, Server
-from dragoman.transports.asgi import AsgiApp
-from dragoman.transports.exchange import Pace
-from dragoman.transports.http1 import Http1Connection
+from dragoman.transports.http.asgi import AsgiApp
+from dragoman.transports.http.exchange import Pace
+from dragoman.transports.http.http1 import Http1Connection
 from scenarios.http_peer import DEADLINE, NEWEST, SECRET, STATELESS, scenario, serve
 
 PREFIX = "io.modelcontextprotocol/"

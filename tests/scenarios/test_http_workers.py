@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from dragoman import Context, Server
-from dragoman.server.http import HttpService
-from dragoman.server.sessions import Sessions
-from dragoman.server.workers import Workers
+from dragoman.server.http.service import HttpService
+from dragoman.server.http.sessions import Sessions
+from dragoman.server.http.workers import Workers
 from dragoman.stores import Local, Memory
 from dragoman.stores.memory import Solitude
-from dragoman.transports.asgi import AsgiApp
+from dragoman.transports.http.asgi import AsgiApp
 from scenarios.http_peer import BRISK, STATELESS, Exchange, HttpPeer, live, scenario
 from scenarios.http_travels import Gate, text, travels
 

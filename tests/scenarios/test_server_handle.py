@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dragoman import BlockingContext, Context, DragomanError, Server, ToolResult, ValidationError
-from dragoman.server.call import Session
+from dragoman.server.request.call import Session
 
 DEADLINE = 30
 INTRODUCTION = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}

@@ -7,7 +7,7 @@ import pytest
 
 from dragoman import Configuration, Context, RpcError, Server, types
 from dragoman.protocol.jsonrpc import encode
-from dragoman.server import http_notices
+from dragoman.server.http import notices as http_notices
 from dragoman.testing import WirePeer
 from scenarios.http_carriers import CARRIERS, carrier
 from scenarios.http_peer import BATCHING, NEWEST, SECRET, STATELESS, HttpPeer, scenario, serve

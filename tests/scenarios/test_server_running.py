@@ -7,7 +7,7 @@ import pytest
 
 from dragoman import AsyncClient, DefinitionError, DragomanError, Server, Tool, prompt, resource, tool
 from dragoman.server import carriers
-from dragoman.server.guard import Guard
+from dragoman.server.http.guard import Guard
 from scenarios.http_crew import crew
 from scenarios.http_peer import scenario
 
@@ -27,7 +27,7 @@ SERVER = """
 @pytest.mark.parametrize("name", ["http", "streamable-http", "streamable_http", "Streamable-HTTP"])
 def test_the_names_that_others_give_to_http_serve_http(monkeypatch, name):
     served = []
-    monkeypatch.setattr("dragoman.server.serve_http.run_http", lambda app, **listening: served.append(listening))
+    monkeypatch.setattr("dragoman.server.http.run.run_http", lambda app, **listening: served.append(listening))
     Server("sums").run(name, port=0, workers=2, max_sessions=3)
     assert served == [{"host": "127.0.0.1", "port": 0, "workers": 2}]
 

@@ -325,14 +325,14 @@ reveal_type(Weather())
 add("x")
 """
 REVEALED = [
-    'note: Revealed type is "dragoman.server.tools.Tool[[a: int, b: int =], int]"',
+    'note: Revealed type is "dragoman.server.define.tools.Tool[[a: int, b: int =], int]"',
     'note: Revealed type is "int"',
     (
-        'note: Revealed type is "dragoman.server.tools.Tool[[city: str, *, ctx: dragoman.server.context.Context],'
-        ' typing.Coroutine[Any, Any, str]]"'
+        'note: Revealed type is "dragoman.server.define.tools.Tool[[city: str, *, '
+        'ctx: dragoman.server.request.context.Context], typing.Coroutine[Any, Any, str]]"'
     ),
-    'note: Revealed type is "dragoman.server.tools.Tool[[a: int], str]"',
-    'note: Revealed type is "dragoman.server.tools.Tool[[a: int], str]"',
+    'note: Revealed type is "dragoman.server.define.tools.Tool[[a: int], str]"',
+    'note: Revealed type is "dragoman.server.define.tools.Tool[[a: int], str]"',
     'note: Revealed type is "snippet.Weather"',
     'error: Argument 1 to "__call__" of "Definition" has incompatible type "str"; expected "int"  [arg-type]',
 ]

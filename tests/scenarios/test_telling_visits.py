@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from dragoman import Context, Server, UrlElicitationRequired
-from dragoman.server import call as calls
+from dragoman.server.request import call as calls
 from dragoman.testing import WirePeer
 from scenarios.http_crew import Client, Stream, crew
 from scenarios.http_peer import NEWEST, OLDER, SECRET, HttpPeer, scenario, serve

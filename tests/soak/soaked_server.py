@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman import Context, Server
-from dragoman.server.http_session import HttpSession
+from dragoman.server.http.session import HttpSession
 
 server = Server("soaked")
 FOLLOWED = "long://" + "x" * 1000

@@ -9,28 +9,30 @@ from types import SimpleNamespace
 import pytest
 
 from dragoman import Server
-from dragoman.client import connection as client_connection
-from dragoman.client import lifeline
-from dragoman.client.connection import CONNECTION_LIFE
-from dragoman.client.connection import Connection as ClientConnection
-from dragoman.client.lifeline import RECONNECTION, Lifeline
+from dragoman.client.connect import connection as client_connection
+from dragoman.client.connect import reconnect as lifeline
+from dragoman.client.connect.connection import CONNECTION_LIFE
+from dragoman.client.connect.connection import Connection as ClientConnection
+from dragoman.client.connect.reconnect import RECONNECTION, Lifeline
 from dragoman.errors import ConnectError, TransportError
 from dragoman.protocol.eras import Caller
 from dragoman.protocol.extensions import CORE
 from dragoman.protocol.versions import LATEST_HANDSHAKE
-from dragoman.server import connection, http_session, streams
-from dragoman.server.connection import LIFE, Connection
-from dragoman.server.http_session import SESSION_LIFE, HttpSession, SharedSession
-from dragoman.server.retention import Retention
-from dragoman.server.sessions import Sessions
-from dragoman.server.streams import STREAM_LIFE
-from dragoman.server.workers import Workers
+from dragoman.server import duplex as connection
+from dragoman.server.duplex import LIFE, Connection
+from dragoman.server.http import session as http_session
+from dragoman.server.http import streams
+from dragoman.server.http.retention import Retention
+from dragoman.server.http.session import SESSION_LIFE, HttpSession, SharedSession
+from dragoman.server.http.sessions import Sessions
+from dragoman.server.http.streams import STREAM_LIFE
+from dragoman.server.http.workers import Workers
 from dragoman.transports.contract import FunctionSink
 from scenarios.client_peer import scenario
 from scenarios.http_peer import SECRET
-from unit.client.test_lifeline import Connection as ScriptedConnection
-from unit.client.test_lifeline import Maker
-from unit.server.test_sessions import Reader, stream_alone
+from unit.client.connect.test_reconnect import Connection as ScriptedConnection
+from unit.client.connect.test_reconnect import Maker
+from unit.server.http.test_sessions import Reader, stream_alone
 
 TABLES = {
     connection: LIFE,

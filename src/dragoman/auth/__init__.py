@@ -8,32 +8,32 @@ from typing import TYPE_CHECKING
 from dragoman.runtime.lazy import lazy
 
 if TYPE_CHECKING:
-    from dragoman.auth.bearer import Bearer as Bearer
+    from dragoman.auth.client.grants import ClientCredentials as ClientCredentials
+    from dragoman.auth.client.grants import CrossAppAccess as CrossAppAccess
+    from dragoman.auth.client.grants import TokenExchange as TokenExchange
+    from dragoman.auth.client.grants import WorkloadIdentity as WorkloadIdentity
+    from dragoman.auth.client.oauth import OAuth as OAuth
+    from dragoman.auth.client.redirects import AuthorizationResponse as AuthorizationResponse
+    from dragoman.auth.client.storage import FileStorage as FileStorage
+    from dragoman.auth.client.storage import MemoryStorage as MemoryStorage
     from dragoman.auth.contract import Authorization as Authorization
     from dragoman.auth.contract import TokenStorage as TokenStorage
-    from dragoman.auth.grants import ClientCredentials as ClientCredentials
-    from dragoman.auth.grants import CrossAppAccess as CrossAppAccess
-    from dragoman.auth.grants import TokenExchange as TokenExchange
-    from dragoman.auth.grants import WorkloadIdentity as WorkloadIdentity
-    from dragoman.auth.identity import BadToken as BadToken
-    from dragoman.auth.identity import Identity as Identity
-    from dragoman.auth.oauth import OAuth as OAuth
-    from dragoman.auth.redirects import AuthorizationResponse as AuthorizationResponse
-    from dragoman.auth.storage import FileStorage as FileStorage
-    from dragoman.auth.storage import MemoryStorage as MemoryStorage
-    from dragoman.auth.verifiers import Introspection as Introspection
-    from dragoman.auth.verifiers import Jwt as Jwt
+    from dragoman.auth.server.bearer import Bearer as Bearer
+    from dragoman.auth.server.identity import BadToken as BadToken
+    from dragoman.auth.server.identity import Identity as Identity
+    from dragoman.auth.server.verifiers import Introspection as Introspection
+    from dragoman.auth.server.verifiers import Jwt as Jwt
 else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
-            "bearer": "Bearer",
+            "server.bearer": "Bearer",
             "contract": "Authorization TokenStorage",
-            "grants": "ClientCredentials CrossAppAccess TokenExchange WorkloadIdentity",
-            "identity": "BadToken Identity",
-            "oauth": "OAuth",
-            "redirects": "AuthorizationResponse",
-            "storage": "FileStorage MemoryStorage",
-            "verifiers": "Introspection Jwt",
+            "client.grants": "ClientCredentials CrossAppAccess TokenExchange WorkloadIdentity",
+            "server.identity": "BadToken Identity",
+            "client.oauth": "OAuth",
+            "client.redirects": "AuthorizationResponse",
+            "client.storage": "FileStorage MemoryStorage",
+            "server.verifiers": "Introspection Jwt",
         },
     )

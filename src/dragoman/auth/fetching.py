@@ -14,7 +14,7 @@ from msgspec import Struct
 from yarl import URL
 
 from dragoman.auth.addresses import is_private
-from dragoman.auth.reach import GuardedConnector, Trip, trip
+from dragoman.auth.client.reach import GuardedConnector, Trip, trip
 from dragoman.auth.secrecy import Secrets
 from dragoman.errors import AuthError, InsecureUrl
 from dragoman.protocol.urls import host_of, origin_of, redacted

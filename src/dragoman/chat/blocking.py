@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from dragoman.chat.options import ChatOptions
     from dragoman.chat.outcomes import ToolResult
     from dragoman.chat.rendering import Attachments
-    from dragoman.client.group_blocking import Clients
-    from dragoman.client.sampling import PreferredModel, SamplerOptions, Sampling
+    from dragoman.client.answer.sampling import PreferredModel, SamplerOptions, Sampling
+    from dragoman.client.group.blocking import Clients
 
     ToolSource: TypeAlias = BoundTool | Client | Clients
     """A tool, or what has tools."""

@@ -16,7 +16,7 @@ from dragoman.chat.outcomes import PendingCall, ToolResult
 from dragoman.chat.policy import Policy
 from dragoman.chat.rendering import MOST_RESULT_CHARACTERS, result_parts
 from dragoman.chat.toolbox import KnownTool
-from dragoman.client.approval import CANCELLED, Approval, decide
+from dragoman.client.answer.approval import CANCELLED, Approval, decide
 from dragoman.errors import DragomanError, ToolError
 
 NOT_MADE = "The call was given up before it was made"

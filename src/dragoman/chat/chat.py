@@ -27,9 +27,9 @@ from dragoman.chat.rendering import Attachments, attachment, prompt_messages, re
 from dragoman.chat.sampler import Models, sample
 from dragoman.chat.toolbox import AsyncToolSource, KnownTool, Toolbox
 from dragoman.chat.turns import Turns
-from dragoman.client.approval import Approval
+from dragoman.client.answer.approval import Approval
+from dragoman.client.answer.sampling import PreferredModel, SamplerOptions, Sampling, SamplingRequest
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate
-from dragoman.client.sampling import PreferredModel, SamplerOptions, Sampling, SamplingRequest
 from dragoman.errors import NotFound, RoundLimit
 from dragoman.runtime.offload import offload
 

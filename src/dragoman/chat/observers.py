@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dragoman.client.calling import call
+from dragoman.client.answer.calling import call
 from dragoman.runtime.tasks import runs_here
 
 Observer = Callable[[Any], Any]

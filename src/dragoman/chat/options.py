@@ -9,8 +9,8 @@ from dragoman.chat.links import LinkMode
 from dragoman.chat.messages import Message, ToolCall
 from dragoman.chat.outcomes import ToolResult
 from dragoman.chat.policy import Policy
-from dragoman.client.approval import ApprovalHandler
-from dragoman.client.calling import handler
+from dragoman.client.answer.approval import ApprovalHandler
+from dragoman.client.answer.calling import handler
 from dragoman.runtime.hints import did_you_mean
 
 

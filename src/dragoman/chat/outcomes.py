@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from dragoman.chat.messages import Message, ToolCall, Usage
 from dragoman.chat.toolbox import KnownTool
-from dragoman.client.approval import Approval
+from dragoman.client.answer.approval import Approval
 from dragoman.client.results import CallResult
 
 

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Literal
 
 from dragoman import types
+from dragoman.client.answer.calling import call
 from dragoman.client.bound import AsyncBoundTool
-from dragoman.client.calling import call
 from dragoman.schema.naming import matches
 
 Verdict = Literal["allow", "ask", "deny"]

@@ -12,7 +12,7 @@ from dragoman.chat.gathering import Gathered, closing
 from dragoman.chat.messages import Message, Model, ModelOptions, ToolCall, ToolSpec, Usage
 from dragoman.chat.models import resolve_model
 from dragoman.chat.rendering import parts_of
-from dragoman.client.sampling import SamplingRequest
+from dragoman.client.answer.sampling import SamplingRequest
 from dragoman.schema.naming import safe_name, tool_names
 
 _STOP_REASONS = {"length": "maxTokens", "max_tokens": "maxTokens", "stop_sequence": "stopSequence"}

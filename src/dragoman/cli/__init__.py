@@ -29,7 +29,7 @@ def run_words(words: list[str]) -> None:
     if words[:1] in (["--help"], ["-h"]) or words[1:] in (["--help"], ["-h"]):
         sys.stdout.write(_USAGE)
         return
-    from dragoman.cli.run import parse, run
+    from dragoman.cli.verbs.run import parse, run
 
     wanted = parse([word for word in words if word != "--reload"])
     if wanted is None:

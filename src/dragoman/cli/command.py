@@ -34,7 +34,7 @@ class Verbs(click.Group):
             return _run
         if cmd_name not in VERBS:
             return None
-        found: click.Command = import_module(f"dragoman.cli.{cmd_name}").command
+        found: click.Command = import_module(f"dragoman.cli.verbs.{cmd_name}").command
         return found
 
 

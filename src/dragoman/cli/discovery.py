@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.auth.addresses import authorization_server_urls, protected_resource_urls
 from dragoman.auth.challenges import Challenge, asked
-from dragoman.auth.discovery import discover
+from dragoman.auth.client.discovery import discover
 from dragoman.auth.fetching import OK, Fetcher
 from dragoman.cli.findings import Findings
 from dragoman.errors import AuthError, AuthRequired

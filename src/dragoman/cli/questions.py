@@ -10,7 +10,7 @@ from typing import Any
 
 from dragoman.cli.command import quoted
 from dragoman.cli.terminal import YES, Asking, Terminal
-from dragoman.client.elicitation import Accept, Decline, ElicitationRequest
+from dragoman.client.answer.elicitation import Accept, Decline, ElicitationRequest
 from dragoman.errors import ValidationError
 from dragoman.runtime.offload import offload
 from dragoman.runtime.printable import printable_line, printable_url, url_warnings

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from dragoman.cli.run import parse, split
+from dragoman.cli.verbs.run import parse, split
 from dragoman.runtime.printable import printable_line
 
 LOOK_SECONDS = 0.3

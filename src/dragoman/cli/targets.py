@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from dragoman.cli.command import listen_to_logs, refuse
-from dragoman.cli.run import split
 from dragoman.cli.settings import Settings
 from dragoman.cli.terminal import Terminal
+from dragoman.cli.verbs.run import split
 from dragoman.errors import AuthRequired
 from dragoman.runtime.terminal import is_terminal
 
 if TYPE_CHECKING:
     from dragoman.cli.trust import FoundFile
     from dragoman.client.client import AsyncClient
-    from dragoman.client.config import ServerEntry
+    from dragoman.client.group.config import ServerEntry
 
 SILENT_SECONDS = 3.0
 """How long it may take to connect before a person is told what is waited for."""
@@ -87,7 +87,7 @@ def configuration(settings: Settings, word: str | None = None) -> tuple[FoundFil
         ConfigError: it cannot be read.
     """
     from dragoman.cli.trust import FoundFile
-    from dragoman.client.config import FILES, find, parse, read
+    from dragoman.client.group.config import FILES, find, parse, read
 
     path = Path(settings.config) if settings.config else find()
     if path is None:
@@ -156,7 +156,7 @@ async def client_options(settings: Settings, aim: Aim) -> dict[str, Any]:
 
 async def _kept_login(url: str, said: dict[str, Any]) -> Any:
     """Return what a login that was made earlier gives, None if there was none."""
-    from dragoman.cli.auth import authorizer
+    from dragoman.cli.verbs.auth import authorizer
     from dragoman.errors import AuthError
 
     login = authorizer(**said, redirect_handler=lambda _: _refuse_login(url))

@@ -16,7 +16,7 @@ from typing import Any
 
 from dragoman.cli.command import refuse
 from dragoman.cli.terminal import Terminal
-from dragoman.client.config import raw_inputs, raw_servers
+from dragoman.client.group.config import raw_inputs, raw_servers
 from dragoman.runtime.keys import state_folder
 from dragoman.runtime.printable import printable_json, printable_line, url_warnings
 from dragoman.runtime.private import private_folder, require_private

@@ -28,10 +28,10 @@ from dragoman.client.bound import (
     ToolView,
 )
 from dragoman.client.client import AsyncClient, ToolLike
-from dragoman.client.face import Face
+from dragoman.client.connect.endpoint import Target
 from dragoman.client.options import CallOptions, ClientOptions, kept
+from dragoman.client.properties import Face
 from dragoman.client.results import CallResult, Structured
-from dragoman.client.target import Target
 from dragoman.errors import DragomanError
 from dragoman.runtime.blocking import begun, blocking
 from dragoman.runtime.portal import existing_portal, outcome, portal

@@ -11,22 +11,22 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from dragoman import types
-from dragoman.client.approval import Approval, ApprovalHandler, Approvals
+from dragoman.client.answer.approval import Approval, ApprovalHandler, Approvals
+from dragoman.client.answer.handlers import HANDLER_OPTIONS, Handlers
+from dragoman.client.answer.roots import Roots
+from dragoman.client.answer.serving import MAX_SERVER_REQUESTS
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
 from dragoman.client.catalog import KnownTool
-from dragoman.client.connection import OnProgress, Options
-from dragoman.client.core import CONNECT_SECONDS, TIMEOUT_SECONDS, Core, Watchers, offers, seconds
-from dragoman.client.ending import Ending
+from dragoman.client.connect.connection import OnProgress, Options
+from dragoman.client.connect.endpoint import Surroundings, Target, way_to
+from dragoman.client.connect.finalizer import Ending
+from dragoman.client.connect.handshake import Speech, Way
 from dragoman.client.extensions.joined import Extensions
-from dragoman.client.face import Face
-from dragoman.client.handlers import HANDLER_OPTIONS, Handlers
 from dragoman.client.lists import MOST_PAGES, Lists, find
-from dragoman.client.opening import Speech, Way
 from dragoman.client.options import ClientOptions, check, credentials_of, misplaced
+from dragoman.client.properties import Face
 from dragoman.client.results import CallResult, Structured, unwrap
-from dragoman.client.roots import Roots
-from dragoman.client.serving import MAX_SERVER_REQUESTS
-from dragoman.client.target import Surroundings, Target, way_to
+from dragoman.client.session import CONNECT_SECONDS, TIMEOUT_SECONDS, Core, Watchers, offers, seconds
 from dragoman.errors import (
     CapabilityNotAvailable,
     DragomanError,

@@ -10,8 +10,8 @@ import msgspec
 from dragoman import types
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
 from dragoman.client.catalog import Kind, shortest
-from dragoman.client.connection import Options
-from dragoman.client.core import Core, offers
+from dragoman.client.connect.connection import Options
+from dragoman.client.session import Core, offers
 from dragoman.errors import MethodNotFound, NotFound, PaginationLimit
 
 MOST_PAGES = 1000

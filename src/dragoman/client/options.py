@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from dragoman import types
 from dragoman.auth.contract import Authorization
-from dragoman.client.approval import ApprovalHandler
-from dragoman.client.connection import OnProgress
-from dragoman.client.credentials import Credentials, Headers
-from dragoman.client.elicitation import Elicitation, ElicitationHandler
-from dragoman.client.handlers import RequestHandlers
-from dragoman.client.link import SendsRequests
-from dragoman.client.notifications import LEVELS, LogMessage, Notification
-from dragoman.client.opening import Mode
-from dragoman.client.roots import RootLike
-from dragoman.client.sampling import Sampling, SamplingHandler
+from dragoman.client.answer.approval import ApprovalHandler
+from dragoman.client.answer.elicitation import Elicitation, ElicitationHandler
+from dragoman.client.answer.handlers import RequestHandlers
+from dragoman.client.answer.roots import RootLike
+from dragoman.client.answer.sampling import Sampling, SamplingHandler
+from dragoman.client.connect.connection import OnProgress
+from dragoman.client.connect.credentials import Credentials, Headers
+from dragoman.client.connect.handshake import Mode
+from dragoman.client.connect.link import SendsRequests
+from dragoman.client.hear.notifications import LEVELS, LogMessage, Notification
 from dragoman.runtime.hints import did_you_mean, refuse_unknown
 from dragoman.transports.contract import Transport
 

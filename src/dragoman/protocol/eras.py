@@ -35,7 +35,7 @@ from dragoman.protocol.versions import (
     version_names,
 )
 from dragoman.types.decoding import decoders
-from dragoman.types.kept import Kept
+from dragoman.types.memo import Kept
 
 T = TypeVar("T")
 

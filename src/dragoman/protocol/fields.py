@@ -20,7 +20,7 @@ from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.versions import V2025_03_26, V2025_06_18, V2025_11_25, V2026_07_28, Version
 from dragoman.schema.walk import REFERENCES, with_subschemas
 from dragoman.types.content import Block
-from dragoman.types.kept import Kept
+from dragoman.types.memo import Kept
 from dragoman.types.wire import Named
 
 _META = {"meta": V2025_06_18}

@@ -10,7 +10,7 @@ import msgspec
 from dragoman import types
 from dragoman.errors import DefinitionError
 from dragoman.protocol.extensions import merge_settings
-from dragoman.server.results import wire_object
+from dragoman.server.define.results import wire_object
 
 if TYPE_CHECKING:
     from dragoman.server.registry import Registry

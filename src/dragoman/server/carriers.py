@@ -11,10 +11,10 @@ from dragoman.errors import DefinitionError, DragomanError
 from dragoman.runtime.hints import did_you_mean
 
 if TYPE_CHECKING:
-    from dragoman.server.httprequest import Auth
+    from dragoman.server.request.http_request import Auth
     from dragoman.server.server import Server
     from dragoman.stores import Store
-    from dragoman.transports.asgi import AsgiApp
+    from dragoman.transports.http.asgi import AsgiApp
 
 Http = Literal["http", "streamable-http", "streamable_http"]
 
@@ -73,14 +73,14 @@ def run(server: Server, transport: str, options: HttpOptions) -> None:
     _refuse_unknown(name, given)
     _refuse_running_loop(name)
     if name == "stdio":
-        from dragoman.transports.stdio import run_stdio
+        from dragoman.transports.stdio.serving import run_stdio
 
         run_stdio(server)
         return
     listening = {option: given.pop(option, default) for option, default in _LISTENING.items()}
     check_options(listening)
     app = server.asgi(**given)
-    from dragoman.server.serve_http import run_http
+    from dragoman.server.http.run import run_http
 
     _ = server.key_ring  # made before workers are forked, so that all have the same
     run_http(app, **listening)
@@ -116,7 +116,7 @@ def _refuse_running_loop(carrier: str) -> None:
     except RuntimeError:
         return
     inside = {
-        "stdio": "`await serve_stdio(server)` of dragoman.transports.stdio",
+        "stdio": "`await serve_stdio(server)` of dragoman.transports.stdio.serving",
         "http": "serve `server.asgi()`, such as by `await uvicorn.Server(uvicorn.Config(server.asgi())).serve()`",
     }
     raise DragomanError(
@@ -161,7 +161,7 @@ def _is_duration(value: Any) -> bool:
 
 
 def _is_auth(value: Any) -> bool:
-    from dragoman.auth.bearer import Bearer
+    from dragoman.auth.server.bearer import Bearer
 
     return isinstance(value, Bearer) or callable(value)
 
@@ -173,13 +173,13 @@ def asgi_app(server: Server, options: HttpOptions) -> AsgiApp:
         DefinitionError: the value of an option makes no sense.
     """
     check_options(options)
-    from dragoman.server.guard import Guard
-    from dragoman.server.http import HttpService
-    from dragoman.server.httprequest import documents_of
-    from dragoman.server.sessions import Sessions
-    from dragoman.server.workers import Workers
+    from dragoman.server.http.guard import Guard
+    from dragoman.server.http.service import HttpService
+    from dragoman.server.http.sessions import Sessions
+    from dragoman.server.http.workers import Workers
+    from dragoman.server.request.http_request import documents_of
     from dragoman.stores import Local
-    from dragoman.transports.asgi import AsgiApp
+    from dragoman.transports.http.asgi import AsgiApp
 
     path, auth = options["path"], options["auth"]
     workers = Workers(server, options["store"] or Local(), path=path)

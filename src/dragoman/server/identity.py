@@ -10,7 +10,7 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.errors import DefinitionError
 from dragoman.protocol.jsonrpc import encode
-from dragoman.server.results import wire_objects
+from dragoman.server.define.results import wire_objects
 
 Icons = Iterable[types.Icon | types.Json]
 

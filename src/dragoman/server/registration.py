@@ -10,14 +10,14 @@ from dragoman.config import is_async
 from dragoman.errors import DefinitionError, MethodAlreadyDefined
 from dragoman.protocol.methods import METHODS, Method
 from dragoman.schema.compile import InputSchema, OutputSchema
-from dragoman.server.binding import Hook
-from dragoman.server.definition import P, R, decorated, options_among
+from dragoman.server.define.binding import Hook
+from dragoman.server.define.definition import P, R, decorated, options_among
+from dragoman.server.define.prompts import Prompt, PromptOptions
+from dragoman.server.define.resources import Resource, ResourceOptions, ResourceTemplate, resource
+from dragoman.server.define.tools import Tool, ToolOptions
 from dragoman.server.dispatch.handlers import HANDLERS, CustomMethod
 from dragoman.server.dispatch.middleware import Around, Middleware
-from dragoman.server.prompts import Prompt, PromptOptions
 from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, Definitions, Registry
-from dragoman.server.resources import Resource, ResourceOptions, ResourceTemplate, resource
-from dragoman.server.tools import Tool, ToolOptions
 
 Function = TypeVar("Function", bound=Callable[..., object])
 OwnMiddleware = TypeVar("OwnMiddleware", bound=Middleware)

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 from dragoman import types
 from dragoman.errors import DefinitionError, ToolNotUnique
 from dragoman.protocol.versions import Version
-from dragoman.server.completion import Completable
-from dragoman.server.definition import Definition
+from dragoman.server.define.completion import Completable
+from dragoman.server.define.definition import Definition
+from dragoman.server.define.prompts import Prompt
+from dragoman.server.define.resources import Resource, ResourceTemplate
+from dragoman.server.define.tools import Tool
 from dragoman.server.listing import Listing
-from dragoman.server.prompts import Prompt
-from dragoman.server.resources import Resource, ResourceTemplate
-from dragoman.server.tools import Tool
 
 Definitions = Iterable[object]
 """Tools, prompts, resources or templates; not said more closely, because mypy takes a list of tools with different
@@ -205,7 +205,7 @@ def _several(given: Any, option: str) -> Iterable[Any]:
 
 
 def _check_scopes(tool: AnyTool) -> None:
-    from dragoman.auth.bearer import check_scopes
+    from dragoman.auth.server.bearer import check_scopes
 
     try:
         check_scopes(tool.scopes)

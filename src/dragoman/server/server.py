@@ -17,29 +17,29 @@ from dragoman.protocol.extensions import CORE, ProtocolTable, merge_settings
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits, encode
 from dragoman.protocol.listen import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.runtime.callables import invoke
-from dragoman.server.call import ELICITATION_COMPLETE, Call
+from dragoman.server.audience import Audience, Listener, is_wanted, server_notifications
 from dragoman.server.capabilities import Declaration, Given, served_capabilities
-from dragoman.server.context import readable
-from dragoman.server.definition import Definition
+from dragoman.server.define.definition import Definition
+from dragoman.server.define.tools import Tool
 from dragoman.server.dispatch.middleware import composed
 from dragoman.server.identity import Identity, implementation, require_text
 from dragoman.server.registration import Registration
 from dragoman.server.registry import Definitions, PageSize, Registry
+from dragoman.server.request.call import ELICITATION_COMPLETE, Call
+from dragoman.server.request.context import readable
 from dragoman.server.settings import Settings
-from dragoman.server.telling import Audience, Listener, is_wanted, server_notifications
-from dragoman.server.tools import Tool
 
 if TYPE_CHECKING:
     from dragoman.protocol.tokens import KeyRing
     from dragoman.server.carriers import Http, HttpOptions
-    from dragoman.server.connection import Connection
+    from dragoman.server.duplex import Connection
     from dragoman.server.extensions.installed import Extensions, Installed
-    from dragoman.server.httprequest import Auth
-    from dragoman.server.views import Headers, HttpReply
+    from dragoman.server.http.views import Headers, HttpReply
+    from dragoman.server.request.http_request import Auth
     from dragoman.stores import Store
-    from dragoman.transports.asgi import AsgiApp
     from dragoman.transports.contract import Sink
-    from dragoman.transports.wsgi import Environ, WsgiApp
+    from dragoman.transports.http.asgi import AsgiApp
+    from dragoman.transports.http.wsgi import Environ, WsgiApp
 
 
 class Server(Identity, Registration):
@@ -383,7 +383,7 @@ class Server(Identity, Registration):
 
     def connect(self, send: Callable[[bytes], None] | Sink) -> Connection:
         """Serve one duplex connection: messages come in by `receive` and go out by `send`, a function or a sink."""
-        from dragoman.server.connection import Connection
+        from dragoman.server.duplex import Connection
         from dragoman.transports.contract import FunctionSink
 
         return Connection(self, FunctionSink(send) if callable(send) else send)
@@ -470,7 +470,7 @@ class Server(Identity, Registration):
         Streams, sessions and questions to clients before 2026-07-28 need `asgi`. A `server_context` that can be called
         gets the WSGI environ and returns the context of that request.
         """
-        from dragoman.server.views import wsgi_app
+        from dragoman.server.http.views import wsgi_app
 
         return wsgi_app(self, path, allowed_hosts, allowed_origins, server_context)
 
@@ -478,7 +478,7 @@ class Server(Identity, Registration):
         self, method: str, headers: Headers, body: bytes | str, server_context: object = None
     ) -> HttpReply:
         """Answer one HTTP request, for an asynchronous view; as `handle_http`."""
-        from dragoman.server.views import answer_view
+        from dragoman.server.http.views import answer_view
 
         return await answer_view(self, method, headers, body, server_context)
 
@@ -501,7 +501,7 @@ class Server(Identity, Registration):
 
     async def handle_json_async(self, body: bytes | str, server_context: object = None) -> bytes | None:
         """Answer one JSON-RPC message; None for what is not answered."""
-        from dragoman.server.alone import answer
+        from dragoman.server.handle import answer
 
         # A lone surrogate becomes bytes that are not UTF-8, which is answered as such.
         data = body.encode(errors="surrogatepass") if isinstance(body, str) else body

@@ -12,7 +12,7 @@ from dragoman.config import Configuration
 from dragoman.errors import DefinitionError
 from dragoman.protocol.fields import trim
 from dragoman.protocol.versions import VERSIONS, Version, find_version, version_names
-from dragoman.server.definition import Definition
+from dragoman.server.define.definition import Definition
 
 
 class Settings(Struct, frozen=True):

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from dragoman.stores.contract import EventLog as EventLog
     from dragoman.stores.contract import State as State
     from dragoman.stores.contract import Store as Store
-    from dragoman.stores.local import Local as Local
+    from dragoman.stores.local.bus import Local as Local
     from dragoman.stores.memory import Memory as Memory
 else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
             "contract": "Bus EventLog State Store",
-            "local": "Local",
+            "local.bus": "Local",
             "memory": "Memory",
         },
     )

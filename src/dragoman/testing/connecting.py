@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
 from dragoman.client.client import AsyncClient
-from dragoman.client.target import Target
+from dragoman.client.connect.endpoint import Target
 
 if TYPE_CHECKING:
     from typing import Unpack

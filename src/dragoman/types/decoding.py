@@ -18,7 +18,7 @@ from msgspec import Raw, Struct, UnsetType
 
 from dragoman.errors import ValidationError
 from dragoman.types.content import Block, UnknownContent
-from dragoman.types.kept import Kept
+from dragoman.types.memo import Kept
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from dragoman.auth import (
     TokenExchange,
     WorkloadIdentity,
 )
-from dragoman.auth.signing import AssertionSigner, ProofKey
+from dragoman.auth.client.signing import AssertionSigner, ProofKey
 from dragoman.errors import (
     AuthError,
     InsecureRedirectUri,

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from dragoman import AsyncClient, ValidationError
-from dragoman.client.elicitation import ElicitationRequest
+from dragoman.client.answer.elicitation import ElicitationRequest
 from scenarios.http_peer import scenario
 
 DEEP = 40

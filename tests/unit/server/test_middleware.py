@@ -16,8 +16,8 @@ from dragoman.errors import (
 )
 from dragoman.schema.python.shapes import Problem
 from dragoman.schema.python.signature import ArgumentsRejected
-from dragoman.server.context import readable
 from dragoman.server.dispatch.runner import label_of
+from dragoman.server.request.context import readable
 
 
 @pytest.mark.parametrize(

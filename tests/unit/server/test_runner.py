@@ -12,8 +12,8 @@ from dragoman import Configuration, Context, InvalidParams, Server, ToolError, p
 from dragoman.config import PROCESS
 from dragoman.errors import MethodNotFound
 from dragoman.protocol import eras, jsonrpc
-from dragoman.server.call import Call, Session
 from dragoman.server.dispatch.runner import refusal, run, run_refused
+from dragoman.server.request.call import Call, Session
 
 
 @pytest.fixture(autouse=True)

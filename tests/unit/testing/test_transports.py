@@ -11,7 +11,7 @@ from dragoman import Server
 from dragoman.errors import ConnectError, TransportError
 from dragoman.testing import check_transport
 from dragoman.transports.memory import Memory
-from dragoman.transports.process import Process
+from dragoman.transports.process.process import Process
 from scenarios.client_peer import scenario
 
 ECHO = "import sys\nfor line in sys.stdin.buffer: sys.stdout.buffer.write(line); sys.stdout.flush()"

@@ -6,8 +6,8 @@ import pytest
 
 from dragoman.errors import ResumptionRefused, TransportError
 from dragoman.protocol.sse import EventDecoder
-from dragoman.transports import http
-from dragoman.transports.http import HttpClient
+from dragoman.transports.web import http
+from dragoman.transports.web.http import HttpClient
 from scenarios.http_peer import DEADLINE, scenario
 from scenarios.http_posts import ANSWER, HEADERS, Receiver, always, post
 from scenarios.raw_http import END, answering, chunk, event, reply, stream, stream_head

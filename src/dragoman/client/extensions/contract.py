@@ -15,13 +15,13 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
-from dragoman.client.connection import Connection, Options
+from dragoman.client.connect.connection import Connection, Options
 from dragoman.protocol.extensions import ExtensionRow
 from dragoman.protocol.listen import SubscriptionField as SubscriptionField
 from dragoman.protocol.methods import Method as Method
 
 if TYPE_CHECKING:
-    from dragoman.client.core import Core
+    from dragoman.client.session import Core
 
 ExtensionHandler = Callable[[Any], Any]
 """A function, plain or async, of the parameters: of the type that the row has for them, else a dict."""

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.client.calling import handler
-from dragoman.client.connection import Connection, Options
+from dragoman.client.answer.calling import handler
+from dragoman.client.connect.connection import Connection, Options
 from dragoman.client.extensions.contract import ClientExtension, ExtendedRequest, ExtensionHandler
 from dragoman.client.results import FurtherResult, read
 from dragoman.config import PROCESS

@@ -31,10 +31,10 @@ from dragoman.errors import ResourceNotFound, ToolError
 from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import encode
 from dragoman.runtime.callables import invoke
-from dragoman.server.asking import settle
-from dragoman.server.call import Call
-from dragoman.server.context import Context, readable
 from dragoman.server.dispatch.runner import label_of, serve, settled
+from dragoman.server.request.asking import settle
+from dragoman.server.request.call import Call
+from dragoman.server.request.context import Context, readable
 from dragoman.types.decoding import decoders
 
 if TYPE_CHECKING:

@@ -32,10 +32,10 @@ from dragoman.errors import InternalError, MethodNotFound, RpcError, ToolError, 
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.extensions import CORE_RESULT_TYPES
 from dragoman.protocol.methods import declares
-from dragoman.server.asking import RUN_AGAIN, explanation, settle
-from dragoman.server.call import Call
-from dragoman.server.questions import InputRequired
-from dragoman.server.tools import failure
+from dragoman.server.define.tools import failure
+from dragoman.server.request.asking import RUN_AGAIN, explanation, settle
+from dragoman.server.request.call import Call
+from dragoman.server.request.questions import InputRequired
 
 if TYPE_CHECKING:
     from dragoman.protocol.versions import Version

@@ -16,11 +16,11 @@ from dragoman import types
 from dragoman.protocol.extensions import ExtensionRow
 from dragoman.protocol.listen import SubscriptionField
 from dragoman.protocol.methods import Method
-from dragoman.server.definition import Definition
-from dragoman.server.tools import Tool, add_options
+from dragoman.server.define.definition import Definition
+from dragoman.server.define.tools import Tool, add_options
 
 if TYPE_CHECKING:
-    from dragoman.server.context import Context
+    from dragoman.server.request.context import Context
     from dragoman.server.server import Server
 
 Outcome = types.Result | types.Json

@@ -15,11 +15,11 @@ from dragoman.errors import DefinitionError
 from dragoman.protocol.extensions import ExtensionRow, ProtocolTable, check_extension_id, merge, merge_settings
 from dragoman.protocol.methods import Method
 from dragoman.protocol.versions import Version
-from dragoman.server.call import Call
-from dragoman.server.context import Context
-from dragoman.server.definition import Definition
+from dragoman.server.define.definition import Definition
+from dragoman.server.define.tools import Tool
 from dragoman.server.extensions.contract import ExtensionHandler, Outcome, ServerExtension
-from dragoman.server.tools import Tool
+from dragoman.server.request.call import Call
+from dragoman.server.request.context import Context
 from dragoman.types import canonical_extension
 
 if TYPE_CHECKING:

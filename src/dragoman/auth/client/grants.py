@@ -1,0 +1,296 @@
+"""Programs that are let in without a person: by their own credentials, or because somebody vouches for them."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, TypedDict
+
+from dragoman.auth.addresses import require_secure
+from dragoman.auth.client.authorizer import Authorizer, required_text, spelled_scope
+from dragoman.auth.client.records import Authority, Tokens
+from dragoman.auth.client.registration import bind_to_issuer
+from dragoman.auth.client.scopes import with_offline
+from dragoman.auth.client.signing import AssertionSigner
+from dragoman.auth.client.storage import BindingStorage
+from dragoman.auth.client.token_endpoint import (
+    BASIC,
+    JWT_BEARER,
+    NONE,
+    POST,
+    SIGNED,
+    Credential,
+    accepted,
+    identified,
+    request_tokens,
+)
+from dragoman.auth.contract import Drawers, TokenStorage
+from dragoman.auth.fetching import Fetcher, text
+from dragoman.errors import AuthError, InvalidCredentials, TokenRefused
+from dragoman.protocol.urls import redacted
+from dragoman.runtime.callables import invoke
+from dragoman.runtime.hints import refuse_unknown
+from dragoman.runtime.network import SessionFactory
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105
+ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
+ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105
+
+AssertionProvider = Callable[[str, str], str | Awaitable[str]]
+TokenProvider = str | Callable[[], str | Awaitable[str]]
+
+
+class GrantOptions(TypedDict, total=False):
+    """What every way to tokens without a person can be told."""
+
+    scope: str | Iterable[str] | None
+    """What to ask for."""
+    storage: TokenStorage | Drawers | None
+    """Where it is kept which authorization server the credentials belong to; a file of the user's by default."""
+    issuer: str | None
+    """The only authorization server that gets the credentials."""
+    dpop: bool
+    """Bind the tokens to a key of this client."""
+    http_client_factory: SessionFactory | None
+    """Makes the sessions by which authorization servers are reached."""
+
+
+class _Grant(Authorizer):
+    """A way to tokens that can be gone again at any time: it needs no refresh token."""
+
+    _refreshes = False
+
+    def __init__(self, identity: str, who: Credential, options: GrantOptions) -> None:
+        super().__init__(
+            identity,
+            scope=spelled_scope(options.get("scope")),
+            storage=BindingStorage() if options.get("storage") is None else options["storage"],
+            issuer=options.get("issuer"),
+            dpop=options.get("dpop", False),
+            http_client_factory=options.get("http_client_factory"),
+        )
+        self._who = who
+
+    def _is_renewable(self, tokens: Tokens) -> bool:  # noqa: ARG002
+        return True
+
+    async def _renew(self, fetch: Fetcher, tokens: Tokens, authority: Authority) -> Tokens:
+        return await self._obtain(fetch, authority, tokens.requested_scope)
+
+    async def _obtain(self, fetch: Fetcher, authority: Authority, scope: str | None) -> Tokens:
+        if self._issuer is None:
+            await bind_to_issuer(authority, self._keeper, self._who.client_id)
+        scope = with_offline(scope, authority, may_refresh=False)
+        form = {**await self._form(fetch, authority), "scope": scope}
+        tokens = await request_tokens(fetch, authority, form, self._who, self._key_for(authority))
+        return self._require_bound(tokens)
+
+    @abstractmethod
+    async def _form(self, fetch: Fetcher, authority: Authority) -> dict[str, str | None]:
+        """Return what is sent to be let in."""
+
+
+class ClientCredentials(_Grant):
+    """Lets a program in by credentials of its own.
+
+    Example:
+        client = Client(url, auth=ClientCredentials("reports", os.environ["REPORTS_SECRET"]))
+
+    With `token_endpoint_auth_method="private_key_jwt"` it signs with `private_key` (a PEM, or a key object of
+    `cryptography`) and `signing_algorithm` (ES256 or RS256) in place of a secret.
+
+    `issuer` is the authorization server that the credentials are for; a server that points to another one does not get
+    them. Without it they belong to the first one that the server names, which is remembered over restarts.
+
+    Raises:
+        InvalidCredentials: something is missing or blank, does not belong there, or cannot sign.
+        InsecureUrl: the issuer is neither https nor on this machine.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        client_secret: str | None = None,
+        *,
+        token_endpoint_auth_method: str = BASIC,
+        private_key: object = None,
+        signing_algorithm: str | None = None,
+        **options: Unpack[GrantOptions],
+    ) -> None:
+        refuse_unknown(type(self).__name__, options, GrantOptions.__annotations__)
+        required_text("client_id", client_id, InvalidCredentials)
+        who = _credential(client_id, client_secret, token_endpoint_auth_method, private_key, signing_algorithm)
+        super().__init__(f"ClientCredentials {client_id}", who, options)
+
+    async def _form(self, fetch: Fetcher, authority: Authority) -> dict[str, str | None]:  # noqa: ARG002
+        return {"grant_type": "client_credentials"}
+
+
+def _credential(
+    client_id: str, secret: str | None, method: str, private_key: object, algorithm: str | None
+) -> Credential:
+    if method == SIGNED:
+        if secret is not None:
+            raise InvalidCredentials("With private_key_jwt there is no client_secret; leave it out")
+        if private_key is None:
+            raise InvalidCredentials("private_key_jwt needs private_key= and signing_algorithm=")
+        return Credential(client_id, None, method, AssertionSigner(client_id, private_key, algorithm))
+    if method not in (BASIC, POST):
+        raise InvalidCredentials(f"token_endpoint_auth_method must be {BASIC}, {POST} or {SIGNED}")
+    if private_key is not None or algorithm is not None:
+        raise InvalidCredentials(f"A private key is used with token_endpoint_auth_method={SIGNED!r}")
+    return Credential(client_id, required_text("client_secret", secret, InvalidCredentials), method)
+
+
+class CrossAppAccess(_Grant):
+    """Lets a program in on behalf of a person whom the enterprise's identity provider vouches for.
+
+    Example:
+        exchange = TokenExchange("https://idp.example.com/token", id_token, client_id="idp-client")
+        client = Client(url, auth=CrossAppAccess("wiki", secret, assertion_provider=exchange))
+
+    `assertion_provider(audience, resource)` returns the assertion (ID-JAG) for an authorization server and a resource;
+    it may be async. The person is never sent to the authorization server. `issuer` is as for `ClientCredentials`.
+
+    Raises:
+        InvalidCredentials: something is missing or blank.
+        InsecureUrl: the issuer is neither https nor on this machine.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        client_secret: str | None = None,
+        *,
+        assertion_provider: AssertionProvider,
+        **options: Unpack[GrantOptions],
+    ) -> None:
+        refuse_unknown(type(self).__name__, options, GrantOptions.__annotations__)
+        required_text("client_id", client_id, InvalidCredentials)
+        if not callable(assertion_provider):
+            raise InvalidCredentials("assertion_provider must be a function of the audience and the resource")
+        if client_secret is not None:
+            required_text("client_secret", client_secret, InvalidCredentials)
+        self._provider = assertion_provider
+        super().__init__(
+            f"CrossAppAccess {client_id}",
+            Credential(client_id, client_secret, NONE if client_secret is None else BASIC),
+            options,
+        )
+
+    async def _form(self, fetch: Fetcher, authority: Authority) -> dict[str, str | None]:  # noqa: ARG002
+        assertion = await invoke(self._provider, authority.issuer, authority.resource)
+        return {"grant_type": JWT_BEARER, "assertion": required_text("The assertion", assertion, AuthError)}
+
+
+class TokenExchange:
+    """Gets assertions (ID-JAG) from an identity provider for somebody's id token (RFC 8693).
+
+    Example:
+        exchange = TokenExchange("https://idp.example.com/token", id_token, client_id="idp-client")
+
+    `id_token` may be a function, plain or async, that returns one that is valid now.
+
+    Raises:
+        InsecureUrl: the token endpoint is neither https nor on this machine.
+        InvalidCredentials: something is missing or blank.
+    """
+
+    def __init__(
+        self,
+        token_endpoint: str,
+        id_token: TokenProvider,
+        *,
+        client_id: str,
+        client_secret: str | None = None,
+        scope: str | Iterable[str] | None = None,
+        subject_token_type: str = ID_TOKEN,
+        http_client_factory: SessionFactory | None = None,
+    ) -> None:
+        self._url = require_secure(token_endpoint, "The identity provider's token endpoint")
+        self._id_token = id_token
+        required_text("client_id", client_id, InvalidCredentials)
+        self._who = Credential(client_id, client_secret, NONE if client_secret is None else BASIC)
+        self._scope = spelled_scope(scope)
+        self._subject_token_type = subject_token_type
+        self._make_session = http_client_factory
+
+    def __repr__(self) -> str:
+        return f"<TokenExchange at {self._url}>"
+
+    async def __call__(self, audience: str, resource: str) -> str:
+        """Return an assertion for an authorization server and a resource.
+
+        Raises:
+            AuthError: the identity provider refuses, or gives something else.
+        """
+        subject = await _given(self._id_token, "The id token")
+        form = {
+            "grant_type": TOKEN_EXCHANGE,
+            "requested_token_type": ID_JAG,
+            "audience": audience,
+            "resource": resource,
+            "subject_token": subject,
+            "subject_token_type": self._subject_token_type,
+            **({} if self._scope is None else {"scope": self._scope}),
+        }
+        fields, headers = identified(form, self._who, self._url)
+        async with Fetcher(self._make_session) as fetch:
+            fetch.secrets.add(self._who.secret)
+            reply = await fetch.post_form(self._url, fields, headers)
+        body = accepted(reply, self._url, fetch.secrets)
+        assertion = text(body, "access_token")
+        if body.get("issued_token_type") != ID_JAG or assertion is None:
+            raise AuthError(f"{redacted(self._url)} gave something else than an assertion of the type id-jag")
+        return assertion
+
+
+class WorkloadIdentity(_Grant):
+    """Lets a workload in by the token that its platform gives it, without any credentials of its own.
+
+    Example:
+        client = Client(url, auth=WorkloadIdentity(lambda: Path("/var/run/secrets/token").read_text().strip()))
+
+    `token` is a JWT, or a function, plain or async, that returns one that is valid now. A token that was refused is not
+    sent again. `issuer` is as for `ClientCredentials`.
+
+    Raises:
+        InvalidCredentials: the token is blank.
+        InsecureUrl: the issuer is neither https nor on this machine.
+    """
+
+    def __init__(self, token: TokenProvider, **options: Unpack[GrantOptions]) -> None:
+        refuse_unknown(type(self).__name__, options, GrantOptions.__annotations__)
+        if not callable(token):
+            required_text("token", token, InvalidCredentials)
+        self._token = token
+        self._presented: bytes | None = None
+        self._refused: bytes | None = None
+        super().__init__("WorkloadIdentity", Credential(), options)
+
+    async def _form(self, fetch: Fetcher, authority: Authority) -> dict[str, str | None]:  # noqa: ARG002
+        token = await _given(self._token, "The workload's token")
+        if self._refused == _digest(token):
+            raise AuthError(f"{redacted(authority.issuer)} refused this workload's token before; it is not sent again")
+        self._presented = _digest(token)
+        return {"grant_type": JWT_BEARER, "assertion": token}
+
+    async def _obtain(self, fetch: Fetcher, authority: Authority, scope: str | None) -> Tokens:
+        try:
+            return await super()._obtain(fetch, authority, scope)
+        except TokenRefused as refused:
+            if refused.error is not None:
+                self._refused = self._presented
+            raise
+
+
+async def _given(token: TokenProvider, what: str) -> str:
+    return required_text(what, await invoke(token) if callable(token) else token, AuthError)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()

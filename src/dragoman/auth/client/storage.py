@@ -1,0 +1,259 @@
+"""Where tokens and registrations are kept, so that one login lasts.
+
+Theory of operation: a keeper is the drawer of one server and one client in somebody's storage. Of a file storage it is
+one file, readable by its user alone and replaced as a whole. A folder that others can write, a link, and a file that
+others own or can read are refused: what lies there may be theirs, and what is put there would be. Whoever is about to
+change tokens first takes the lock of the drawer and reads again: a refresh token that is used twice can cost the whole
+login, and another process may just have used it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dragoman.auth.client.records import ClientInformation, Tokens
+from dragoman.auth.contract import Drawers, TokenStorage
+from dragoman.errors import AuthError, NotPrivate
+from dragoman.runtime.backoff import backoff
+from dragoman.runtime.callables import resolved
+from dragoman.runtime.keys import state_folder
+from dragoman.runtime.private import WRITTEN_BY_OTHERS, open_private, private_folder, require_private, written_beside
+
+LOCK_SECONDS = 330.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.2
+_logger = logging.getLogger("dragoman.auth")
+
+
+class Keeper:
+    """The drawer of one server in a storage, with records in place of plain JSON."""
+
+    def __init__(self, storage: TokenStorage | Drawers, key: str) -> None:
+        self._storage: TokenStorage = storage.drawer(key) if isinstance(storage, Drawers) else storage
+
+    async def tokens(self) -> Tokens | None:
+        """Return the tokens that are kept."""
+        return Tokens.of(await resolved(self._storage.tokens()))
+
+    async def save_tokens(self, tokens: Tokens | None) -> None:
+        """Keep tokens, or forget them."""
+        await resolved(self._storage.save_tokens(None if tokens is None else tokens.plain()))
+
+    async def client(self) -> ClientInformation | None:
+        """Return what is known of the client's registration."""
+        return ClientInformation.of(await resolved(self._storage.client_information()))
+
+    async def save_client(self, information: ClientInformation | None) -> None:
+        """Keep a registration, or forget it."""
+        await resolved(self._storage.save_client_information(None if information is None else information.plain()))
+
+    def lock(self) -> AbstractAsyncContextManager[Any]:
+        """Keep everybody else from renewing tokens."""
+        lock = getattr(self._storage, "lock", None)
+        return nullcontext() if lock is None else lock()
+
+
+class MemoryStorage:
+    """Keeps tokens as long as the process lives.
+
+    Example:
+        Client(url, auth=OAuth(storage=MemoryStorage()))
+    """
+
+    def __init__(self) -> None:
+        self._drawers: dict[str, _MemoryDrawer] = {}
+
+    def __repr__(self) -> str:
+        return f"<MemoryStorage of {len(self._drawers)} logins>"
+
+    def drawer(self, key: str) -> _MemoryDrawer:
+        """Return what is kept for one server and client."""
+        return self._drawers.setdefault(key, _MemoryDrawer())
+
+
+class _MemoryDrawer:
+    def __init__(self) -> None:
+        self._tokens: dict[str, Any] | None = None
+        self._client: dict[str, Any] | None = None
+
+    def tokens(self) -> dict[str, Any] | None:
+        return self._tokens
+
+    def save_tokens(self, tokens: dict[str, Any] | None) -> None:
+        self._tokens = tokens
+
+    def client_information(self) -> dict[str, Any] | None:
+        return self._client
+
+    def save_client_information(self, information: dict[str, Any] | None) -> None:
+        self._client = information
+
+
+class FileStorage:
+    """Keeps tokens in files that only this user may read, and lets processes renew them one after the other.
+
+    Example:
+        Client(url, auth=OAuth(storage=FileStorage(account="ada@example.com")))
+
+    Without a folder they are in the user's state folder. `account` tells the logins of several people apart. Where no
+    file can be written there is a warning, and the tokens last as long as the process. A folder that others can write,
+    and files in it that are not this user's alone, are refused with an `AuthError` when they are used.
+    """
+
+    def __init__(self, folder: str | Path | None = None, *, account: str = "") -> None:
+        self._folder = None if folder is None else Path(folder)
+        self._account = account
+
+    def __repr__(self) -> str:
+        return f"<FileStorage in {self._folder or state_folder() / 'auth'}>"
+
+    def drawer(self, key: str) -> FileDrawer:
+        """Return what is kept for one server and client."""
+        name = hashlib.sha256(f"{key}\0{self._account}".encode()).hexdigest()[:32]
+        return FileDrawer((self._folder or state_folder() / "auth") / f"{name}.json")
+
+
+class BindingStorage:
+    """Keeps tokens as long as the process lives, and in a file which authorization server credentials belong to.
+
+    This is what programs use that get new tokens whenever they want: nothing secret is written, and a server that
+    points to another authorization server is found out after a restart too.
+    """
+
+    def __init__(self) -> None:
+        self._drawers: dict[str, _MemoryDrawer] = {}
+
+    def drawer(self, key: str) -> _MemoryDrawer:
+        """Return what is kept for one server and client."""
+        return self._drawers.setdefault(key, _binding_drawer(key))
+
+
+class FileDrawer:
+    """One file of a file storage."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._unwritten: dict[str, Any] | None = None
+
+    def tokens(self) -> dict[str, Any] | None:
+        """Return what was last saved as tokens."""
+        return self._member("tokens")
+
+    def save_tokens(self, tokens: dict[str, Any] | None) -> None:
+        """Keep the tokens."""
+        self._save("tokens", tokens)
+
+    def client_information(self) -> dict[str, Any] | None:
+        """Return what was last saved about the client's registration."""
+        return self._member("client")
+
+    def save_client_information(self, information: dict[str, Any] | None) -> None:
+        """Keep what the authorization server knows the client by."""
+        self._save("client", information)
+
+    def _member(self, name: str) -> dict[str, Any] | None:
+        found = self._read().get(name)
+        return found if isinstance(found, dict) else None
+
+    def _read(self) -> dict[str, Any]:
+        if self._unwritten is not None:
+            return self._unwritten
+        try:
+            require_private(self._path.parent, WRITTEN_BY_OTHERS)
+            with os.fdopen(open_private(self._path, os.O_RDONLY), "rb") as file:
+                found = msgspec.json.decode(file.read())
+        except FileNotFoundError:
+            return {}
+        except NotPrivate as error:
+            raise AuthError(f"The tokens are not safe from others: {error}") from None
+        except (OSError, ValueError) as error:
+            _logger.warning("The tokens in %s cannot be read (%s) and are left out", self._path, type(error).__name__)
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _save(self, name: str, value: dict[str, Any] | None) -> None:
+        kept = {**self._read(), name: value}
+        try:
+            private_folder(self._path.parent, WRITTEN_BY_OTHERS)
+            content = msgspec.json.encode({name: value for name, value in kept.items() if value is not None})
+            with written_beside(self._path, content, lasting=True) as fresh:
+                fresh.replace(self._path)
+        except NotPrivate as error:
+            raise AuthError(f"The tokens are not safe from others: {error}") from None
+        except OSError as error:
+            if self._unwritten is None:
+                _logger.warning(
+                    "%s cannot be written (%s): what it holds lasts until the process ends", self._path, error
+                )
+            self._unwritten = kept
+
+    @asynccontextmanager
+    async def lock(self) -> AsyncIterator[None]:
+        """Keep other processes, and others in this one, from renewing the same tokens.
+
+        Raises:
+            AuthError: somebody else holds the lock for longer than any login takes.
+        """
+        descriptor = self._open_lock()
+        if descriptor is None:
+            yield
+            return
+        try:
+            await _take(descriptor, self._path)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _open_lock(self) -> int | None:
+        try:
+            import fcntl  # noqa: F401
+
+            private_folder(self._path.parent, WRITTEN_BY_OTHERS)
+            return open_private(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
+        except NotPrivate as error:
+            raise AuthError(f"The tokens are not safe from others: {error}") from None
+        except (ImportError, OSError):
+            return None
+
+
+def _binding_drawer(key: str) -> _MemoryDrawer:
+    try:
+        return _BindingDrawer(FileStorage().drawer(key))
+    except RuntimeError as error:
+        _logger.warning("A restart forgets which issuer the credentials belong to (%s); give issuer=", error)
+        return _MemoryDrawer()
+
+
+class _BindingDrawer(_MemoryDrawer):
+    def __init__(self, file: FileDrawer) -> None:
+        super().__init__()
+        self._file = file
+
+    def client_information(self) -> dict[str, Any] | None:
+        return self._file.client_information()
+
+    def save_client_information(self, information: dict[str, Any] | None) -> None:
+        self._file.save_client_information(information)
+
+
+async def _take(descriptor: int, path: Path) -> None:
+    import fcntl
+
+    try:
+        async with asyncio.timeout(LOCK_SECONDS):
+            for attempt in count():
+                try:
+                    return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    await asyncio.sleep(backoff(attempt, _FIRST_PAUSE, _LONGEST_PAUSE))
+    except TimeoutError:
+        raise AuthError(f"Another process has been renewing the tokens in {path} for too long; end it") from None

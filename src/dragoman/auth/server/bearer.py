@@ -1,0 +1,258 @@
+"""A server's door: bearer tokens are verified, and who has none is told where to get one (RFC 6750, RFC 9728).
+
+A verifier tells whom a token belongs to. The door adds what the protocol wants around it: the challenge of a refusal,
+and the metadata document that names the authorization servers. Nothing of it is taken from what a client sends, so it
+is the same behind any proxy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Protocol
+from urllib.parse import quote, unquote, urlsplit
+
+import msgspec
+
+from dragoman.auth.addresses import protected_resource_urls, require_secure
+from dragoman.auth.server.identity import BadToken, Denial, Identity
+from dragoman.errors import InsecureUrl
+from dragoman.protocol.urls import is_http_url, origin_of, split
+from dragoman.runtime.callables import invoke
+
+BAD_REQUEST, UNAUTHORIZED, FORBIDDEN = 400, 401, 403
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
+_LONGEST_TOKEN = 16 * 1024
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+_TOKEN = re.compile(r"[\x21-\x2b\x2d-\x7e]+")
+_INVALID = BadToken("The token is not valid here")
+_UNSAID = re.compile(r"[^\x20-\x7e]")
+
+
+class Verifier(Protocol):
+    """Whoever can tell whom a token belongs to.
+
+    One that also has `async def judge(token, audience) -> Identity | BadToken` is asked by that method, so that clients
+    and the log are told why a token is refused.
+    """
+
+    async def verify(self, token: str, audience: str) -> Identity | None:
+        """Return whom a token for an audience belongs to; None if it is no good."""
+
+
+Found = Identity | BadToken | str | None
+Check = Callable[[str], Found | Awaitable[Found]]
+
+
+class Bearer:
+    """Lets in who has a good bearer token.
+
+    Example:
+        auth = Bearer(Jwt(issuer="https://login.example.com"), resource="https://api.example.com/mcp")
+        app = server.asgi(auth=auth)
+
+    `verifier` is a `Jwt`, an `Introspection`, or a function of the token, plain or async, that returns an `Identity`,
+    the name of a principal, a `BadToken`, or None. `resource` is the address that clients know the server by: tokens
+    must be meant for it. `authorization_servers` are the issuers of tokens; by default that of the verifier. Who lacks
+    one of the `required_scopes` is refused; `scopes_supported` is what the metadata tells clients to ask for, by
+    default the same. `implied_scopes` says which scopes others include: `{"files:write": ["files:read"]}`.
+    `metadata_url` is where clients find the metadata, if that is not where this server serves them.
+
+    Raises:
+        ValueError: an address is no absolute URL or not secure, there is no authorization server, or a scope is none.
+    """
+
+    def __init__(
+        self,
+        verifier: Verifier | Check,
+        *,
+        resource: str,
+        authorization_servers: Iterable[str] | None = None,
+        required_scopes: Iterable[str] = (),
+        scopes_supported: Iterable[str] | None = None,
+        implied_scopes: Mapping[str, Iterable[str]] | None = None,
+        resource_name: str | None = None,
+        metadata_url: str | None = None,
+    ) -> None:
+        self.resource = _resource(resource)
+        self._verifier = verifier
+        self._required = frozenset(_asked_for(required_scopes, "required_scopes"))
+        self._implied = {scope: _scopes(implied, "implied_scopes") for scope, implied in (implied_scopes or {}).items()}
+        self._metadata_url = None if metadata_url is None else _resource(metadata_url, "metadata_url")
+        self.metadata = _metadata(
+            resource,
+            _issuers(authorization_servers, verifier),
+            sorted(self._required) if scopes_supported is None else _asked_for(scopes_supported, "scopes_supported"),
+            resource_name,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Bearer of {self.resource}>"
+
+    @property
+    def metadata_path(self) -> str:
+        """Where RFC 9728 wants the metadata to be served, on the host of the resource."""
+        return unquote(urlsplit(protected_resource_urls(self.resource)[0]).path)
+
+    def metadata_address(self, root_path: str = "", path: str = "") -> str:
+        """Return where the metadata is: below a mount it is there, else where RFC 9728 wants it."""
+        if self._metadata_url is not None:
+            return self._metadata_url
+        if root_path.strip("/"):
+            # A mount may have taken this from the path that the client sent.
+            below = quote(f"/{root_path.strip('/')}")
+            return f"{origin_of(self.resource)}{below}{WELL_KNOWN}{quote(path)}"
+        return protected_resource_urls(self.resource)[0]
+
+    async def admit(self, headers: Mapping[str, str], metadata_address: str) -> Identity | Denial:
+        """Return who sends a request, or why it is refused.
+
+        Raises:
+            Exception: the token cannot be verified.
+        """
+        scheme, _, token = headers.get("authorization", "").strip().partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            return self._denied(UNAUTHORIZED, "Authorization is required", metadata_address)
+        if not _TOKEN.fullmatch(token):
+            reason = "The header Authorization must hold one token"
+            return self._denied(BAD_REQUEST, reason, metadata_address, error="invalid_request")
+        too_long = BadToken(_INVALID.reason, f"it has more than {_LONGEST_TOKEN} characters")
+        found = too_long if len(token) > _LONGEST_TOKEN else await self._verify(token)
+        if isinstance(found, BadToken):
+            denial = self._denied(UNAUTHORIZED, found.reason, metadata_address, error="invalid_token")
+            return msgspec.structs.replace(denial, detail=found.detail)
+        lacking = self._required - found.scopes
+        if lacking:
+            denial = self.insufficient((), metadata_address)
+            return msgspec.structs.replace(denial, detail=f"the token lacks {' '.join(sorted(lacking))}")
+        return found
+
+    def insufficient(self, scopes: Iterable[str], metadata_address: str) -> Denial:
+        """Return the refusal of somebody who may not do what takes these scopes, beside those that are required."""
+        # SHOULD (2026-07-28): all scopes that the operation takes are in one challenge.
+        wanted = " ".join(sorted(self._required.union(scopes)))
+        reason = f"This takes the scopes: {wanted}"
+        return self._denied(FORBIDDEN, reason, metadata_address, error="insufficient_scope", scope=wanted)
+
+    def _denied(
+        self, status: int, reason: str, metadata_address: str, *, error: str | None = None, scope: str | None = None
+    ) -> Denial:
+        wanted = scope or " ".join(sorted(self._required))
+        said = challenge(
+            error=error,
+            error_description=reason if error else None,
+            scope=wanted or None,
+            resource_metadata=metadata_address,
+        )
+        return Denial(status, reason, said)
+
+    async def _verify(self, token: str) -> Identity | BadToken:
+        verifier: Any = self._verifier
+        found: Any
+        if hasattr(verifier, "judge"):
+            found = await verifier.judge(token, self.resource)
+        elif hasattr(verifier, "verify"):
+            found = await verifier.verify(token, self.resource)
+        else:
+            found = await invoke(verifier, token)
+        if isinstance(found, BadToken):
+            return found
+        identity = identity_of(found)
+        if identity is None:
+            return _INVALID
+        return self._widened(identity) if self._implied else identity
+
+    def _widened(self, identity: Identity) -> Identity:
+        """Return an identity with the scopes that its own include."""
+        known, new = set(identity.scopes), set(identity.scopes)
+        while new:
+            new = {implied for scope in new for implied in self._implied.get(scope, ())} - known
+            known |= new
+        return msgspec.structs.replace(identity, scopes=frozenset(known))
+
+
+def identity_of(found: Any) -> Identity | None:
+    """Return whom an author's function found; nobody has no name.
+
+    Raises:
+        TypeError: it returned something else.
+    """
+    if found is None or isinstance(found, Identity):
+        return found
+    if isinstance(found, str):
+        return Identity(found)
+    raise TypeError(f"Whoever tells who sends a request must return an Identity, a name or None, not {type(found)}")
+
+
+def challenge(**parts: str | None) -> str:
+    """Return a `WWW-Authenticate` header with the parts that are there, whatever is in them."""
+    said = ", ".join(f'{name}="{_quoted(value)}"' for name, value in parts.items() if value is not None)
+    return f"Bearer {said}"
+
+
+def _quoted(value: str) -> str:
+    return _UNSAID.sub("?", value).replace("\\", "\\\\").replace('"', '\\"')
+
+
+def check_scopes(scopes: Iterable[str]) -> None:
+    """Refuse what cannot be scopes (RFC 6749).
+
+    Raises:
+        ValueError: it cannot.
+    """
+    _scopes(scopes, "scopes")
+
+
+def _listed(texts: Iterable[str], what: str) -> list[str]:
+    given = [] if isinstance(texts, str) else list(texts)
+    if isinstance(texts, str) or not all(isinstance(text, str) for text in given):
+        raise ValueError(f"{what} must be a list of texts, not {texts!r}")
+    return given
+
+
+def _scopes(scopes: Iterable[str], what: str) -> list[str]:
+    given = _listed(scopes, what)
+    for scope in given:
+        if not _SCOPE.fullmatch(scope):
+            raise ValueError(f"{what} has {scope!r}, which is no scope: use printable ASCII without spaces and quotes")
+    return given
+
+
+def _asked_for(scopes: Iterable[str], what: str) -> list[str]:
+    given = _scopes(scopes, what)
+    if "offline_access" in given:
+        # SHOULD NOT (2026-07-28): it is between a client and its authorization server.
+        raise ValueError(f"{what} must not have offline_access, which is no concern of a server that takes tokens")
+    return given
+
+
+def _resource(url: str, what: str = "resource") -> str:
+    try:
+        is_plain = is_http_url(url) and "@" not in split(url).netloc
+    except InsecureUrl:
+        is_plain = False
+    if not is_plain or "#" in url or not url.isascii() or '"' in url:
+        raise ValueError(f"{what} must be the absolute URL of the server, without user and fragment, not {url!r}")
+    return url
+
+
+def _issuers(given: Iterable[str] | None, verifier: Any) -> list[str]:
+    issuer = getattr(verifier, "issuer", None)
+    issuers = _listed(given or ([issuer] if issuer else ()), "authorization_servers")
+    if not issuers:
+        raise ValueError("authorization_servers must name at least one issuer of tokens")
+    return [require_secure(one, "An authorization server") for one in issuers]
+
+
+def _metadata(resource: str, servers: list[str], scopes: list[str], name: str | None) -> bytes:
+    document: dict[str, Any] = {
+        "resource": resource,
+        "authorization_servers": servers,
+        "bearer_methods_supported": ["header"],
+    }
+    if scopes:
+        document["scopes_supported"] = scopes
+    if name is not None:
+        document["resource_name"] = name
+    return msgspec.json.encode(document)

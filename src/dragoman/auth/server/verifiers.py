@@ -1,0 +1,328 @@
+"""Tokens that a server verifies: signed ones by their issuer's keys, opaque ones by asking who issued them.
+
+What an issuer said of an opaque token is kept for a moment. All who come with one token wait for one answer, and only
+so many tokens are asked about at once; others wait for their turn. A token is refused only if it was looked at and is
+no good; if that cannot be found out, because the issuer cannot be asked, it is an error: a client must not be told to
+throw a token away that may be good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from base64 import urlsafe_b64decode
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from dragoman.auth.addresses import require_secure
+from dragoman.auth.client.signing import require_joserfc
+from dragoman.auth.fetching import OK, Fetcher, client_authorization
+from dragoman.auth.server.identity import BadToken, Identity
+from dragoman.auth.server.issuer_keys import IssuerKeys
+from dragoman.errors import AuthError
+from dragoman.protocol.urls import redacted
+from dragoman.runtime.tasks import look_at
+
+LEEWAY_SECONDS = 60
+ANSWER_SECONDS = 30.0
+MOST_ANSWERS = 10_000
+MOST_ASKED = 100
+MOST_WAITING = 1000
+TURN_SECONDS = 10.0
+LONGEST_DETAIL = 200
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
+_logger = logging.getLogger("dragoman.auth")
+
+
+class Jwt:
+    """Verifies signed tokens (RFC 9068) by the keys of their issuer.
+
+    Example:
+        Jwt(issuer="https://login.example.com", jwks_url="https://login.example.com/keys")
+
+    Without `jwks_url` it is looked up in the issuer's metadata. `audience` is what tokens must be meant for; by default
+    the server's resource. `algorithms` are those that are accepted: never `none`, and no shared secrets.
+
+    Raises:
+        ValueError: an algorithm is not accepted, or an address is neither https nor on this machine.
+        AuthError: the package joserfc is not installed.
+    """
+
+    def __init__(
+        self,
+        issuer: str,
+        *,
+        jwks_url: str | None = None,
+        audience: str | None = None,
+        algorithms: Iterable[str] = ("RS256", "ES256", "PS256", "Ed25519", "EdDSA"),
+        principal_claim: str = "sub",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.issuer = require_secure(issuer, "The issuer")
+        if jwks_url is not None:
+            require_secure(jwks_url, "The address of the keys")
+        self._audience = audience
+        self._algorithms = list(algorithms)
+        for algorithm in self._algorithms:
+            if algorithm not in ALGORITHMS:
+                raise ValueError(f"{algorithm!r} is not accepted; use some of {', '.join(ALGORITHMS)}")
+        self._principal_claim = principal_claim
+        self._clock = clock
+        self._keys = IssuerKeys(issuer, jwks_url)
+        require_joserfc("Verifying tokens")
+
+    def __repr__(self) -> str:
+        return f"<Jwt of {self.issuer}>"
+
+    async def verify(self, token: str, audience: str) -> Identity | None:
+        """Return whom a token belongs to; None if it is no good.
+
+        Raises:
+            AuthError: the issuer's keys cannot be had.
+        """
+        return _good(await self.judge(token, audience))
+
+    async def judge(self, token: str, audience: str) -> Identity | BadToken:
+        """Return whom a token belongs to, or why it is no good.
+
+        Raises:
+            AuthError: the issuer's keys cannot be had.
+        """
+        header = _header(token)
+        if header is None:
+            return BadToken("The token is not a signed token (JWT)")
+        if header.get("alg") not in self._algorithms:
+            return BadToken("The token is signed by an algorithm that is not accepted", _found("alg", header))
+        for key in await self._keys.find(header.get("kid")):
+            claims = self._claims(token, key)
+            if claims is not None:
+                return self._judged(claims, audience)
+        return BadToken("The token is not signed by a key of its issuer", _found("kid", header))
+
+    def _claims(self, token: str, key: Any) -> dict[str, Any] | None:
+        """Return what a token says if this key signed it."""
+        from joserfc import jwt
+
+        try:
+            return jwt.decode(token, key, algorithms=self._algorithms).claims
+        except Exception as error:
+            # Whatever a stranger's token makes of the decoder, it is refused.
+            _logger.debug("A token was refused: %s", type(error).__name__)
+            return None
+
+    def _judged(self, claims: Mapping[str, Any], audience: str) -> Identity | BadToken:
+        expires: Any = claims.get("exp")
+        principal = claims.get(self._principal_claim)
+        now = self._clock()
+        if claims.get("iss") != self.issuer:
+            return _of_another_issuer(claims, self.issuer)
+        if not _is_meant_for(self._audience or audience, claims):
+            return _for_another_audience(claims, self._audience or audience)
+        if not _is_number(expires):
+            return BadToken("The token does not say when it expires")
+        if now >= expires + LEEWAY_SECONDS:
+            return BadToken("The token has expired", f"{now - expires:.0f} seconds ago")
+        if not _has_begun(claims, now):
+            return _NOT_YET
+        if not isinstance(principal, str) or not principal:
+            return BadToken("The token does not say whom it belongs to", f"there is no claim {self._principal_claim}")
+        return Identity(principal, scopes_of(claims), dict(claims))
+
+
+_NOT_YET = BadToken("The token is not valid yet", "its nbf is in the future; are the clocks right?")
+
+
+def _good(verdict: Identity | BadToken) -> Identity | None:
+    return None if isinstance(verdict, BadToken) else verdict
+
+
+def _found(name: str, holder: Mapping[str, Any]) -> str:
+    """Return what a token says under a name, for a log."""
+    return f"its {name} is {repr(holder.get(name))[:LONGEST_DETAIL]}"
+
+
+def _of_another_issuer(claims: Mapping[str, Any], issuer: str) -> BadToken:
+    return BadToken("The token is of another issuer", f"{_found('iss', claims)}, not {issuer!r}")
+
+
+def _for_another_audience(claims: Mapping[str, Any], audience: str) -> BadToken:
+    return BadToken("The token is for another audience", f"{_found('aud', claims)}, not {audience!r}")
+
+
+def _header(token: str) -> dict[str, Any] | None:
+    encoded = token.partition(".")[0]
+    try:
+        found = msgspec.json.decode(urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_meant_for(audience: str, claims: Mapping[str, Any]) -> bool:
+    named = claims.get("aud")
+    return audience in named if isinstance(named, list) else named == audience
+
+
+def _has_begun(claims: Mapping[str, Any], now: float) -> bool:
+    begins = claims.get("nbf", 0)
+    return _is_number(begins) and bool(now >= begins - LEEWAY_SECONDS)
+
+
+def scopes_of(claims: Mapping[str, Any]) -> frozenset[str]:
+    """Return the scopes that claims name: as text with spaces, or as a list."""
+    found = claims.get("scope", claims.get("scp"))
+    parts = found.split() if isinstance(found, str) else found
+    return frozenset(part for part in parts if isinstance(part, str)) if isinstance(parts, list) else frozenset()
+
+
+class _Inquiries:
+    """The questions of one loop that are not answered yet: one for each token, and only so many at once."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[bytes, asyncio.Task[Identity | BadToken]] = {}
+        self._turns = asyncio.Semaphore(MOST_ASKED)
+
+    async def join(
+        self, key: bytes, ask: Callable[[], Coroutine[Any, Any, Identity | BadToken]]
+    ) -> Identity | BadToken:
+        """Return the answer to a question, which is asked once however many want to know.
+
+        Raises:
+            AuthError: it cannot be had, or too many wait.
+        """
+        task = self._tasks.get(key)
+        if task is None:
+            if len(self._tasks) >= MOST_WAITING:
+                raise AuthError("Tokens cannot be verified: too many wait to be asked about; try again")
+            task = self._tasks[key] = asyncio.create_task(self._in_turn(ask))
+            task.add_done_callback(lambda done: self._end(key, done))
+        # Whoever began it may go away while others wait for it.
+        return await asyncio.shield(task)
+
+    async def _in_turn(self, ask: Callable[[], Coroutine[Any, Any, Identity | BadToken]]) -> Identity | BadToken:
+        try:
+            async with asyncio.timeout(TURN_SECONDS):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise AuthError("Tokens cannot be verified: their issuer does not answer fast enough") from None
+        try:
+            return await ask()
+        finally:
+            self._turns.release()
+
+    def _end(self, key: bytes, task: asyncio.Task[Identity | BadToken]) -> None:
+        del self._tasks[key]
+        look_at(task)
+
+
+class Introspection:
+    """Verifies tokens by asking who issued them (RFC 7662).
+
+    Example:
+        Introspection("https://login.example.com/introspect", client_id="api", client_secret=secret)
+
+    `issuer` is who issues the tokens, if that is one. `audience` is what tokens must be meant for; by default the
+    server's resource. An answer counts for 30 seconds, and never longer than its token. At most 100 tokens are asked
+    about at once.
+
+    Raises:
+        ValueError: an address is neither https nor on this machine.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        client_id: str,
+        client_secret: str,
+        issuer: str | None = None,
+        audience: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.issuer = issuer if issuer is None else require_secure(issuer, "The issuer")
+        self._url = require_secure(url, "The address that is asked about tokens")
+        self._audience = audience
+        self._clock = clock
+        self._authorization = client_authorization(client_id, client_secret)
+        self._answers: OrderedDict[bytes, tuple[float, Identity | BadToken]] = OrderedDict()
+        self._inquiries: WeakKeyDictionary[asyncio.AbstractEventLoop, _Inquiries] = WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"<Introspection at {self._url}>"
+
+    async def verify(self, token: str, audience: str) -> Identity | None:
+        """Return whom a token belongs to; None if it is no good.
+
+        Raises:
+            AuthError: the issuer cannot be asked, or too many tokens wait.
+        """
+        return _good(await self.judge(token, audience))
+
+    async def judge(self, token: str, audience: str) -> Identity | BadToken:
+        """Return whom a token belongs to, or why it is no good.
+
+        Raises:
+            AuthError: the issuer cannot be asked, or too many tokens wait.
+        """
+        audience = self._audience or audience
+        # What is kept must not be of use to whoever reads memory, and holds for one audience alone.
+        key = hashlib.sha256(f"{audience} {token}".encode(errors="surrogatepass")).digest()
+        known = self._answers.get(key)
+        if known is not None and time.monotonic() < known[0]:
+            return known[1]
+        inquiries = self._inquiries.setdefault(asyncio.get_running_loop(), _Inquiries())
+        return await inquiries.join(key, lambda: self._inquire(key, token, audience))
+
+    async def _inquire(self, key: bytes, token: str, audience: str) -> Identity | BadToken:
+        claims = await self._ask(token)
+        verdict = self._judged(claims, audience)
+        self._answers[key] = time.monotonic() + self._lasts(verdict, claims), verdict
+        self._answers.move_to_end(key)
+        if len(self._answers) > MOST_ANSWERS:
+            self._answers.popitem(last=False)
+        return verdict
+
+    async def _ask(self, token: str) -> dict[str, Any]:
+        async with Fetcher() as fetch:
+            form = {"token": token, "token_type_hint": "access_token"}
+            reply = await fetch.post_form(self._url, form, {"Authorization": self._authorization})
+        if reply.status != OK or reply.body is None:
+            raise AuthError(f"{redacted(self._url)} cannot be asked about tokens: status {reply.status}")
+        return reply.body
+
+    def _judged(self, claims: Mapping[str, Any], audience: str) -> Identity | BadToken:
+        principal = claims.get("sub") or claims.get("username") or claims.get("client_id")
+        if claims.get("active") is not True:
+            return BadToken("The token is not active", "its issuer says that it expired, was revoked, or is unknown")
+        if not _is_meant_for(audience, claims):
+            return _for_another_audience(claims, audience)
+        if self.issuer is not None and claims.get("iss", self.issuer) != self.issuer:
+            return _of_another_issuer(claims, self.issuer)
+        if self._left(claims) <= 0:
+            return BadToken("The token has expired", _found("exp", claims))
+        if not _has_begun(claims, self._clock()):
+            return _NOT_YET
+        if not isinstance(principal, str):
+            return BadToken("The token does not say whom it belongs to", "there is no sub, username or client_id")
+        return Identity(principal, scopes_of(claims), dict(claims))
+
+    def _lasts(self, verdict: Identity | BadToken, claims: Mapping[str, Any]) -> float:
+        """Return for how many seconds a verdict holds."""
+        return ANSWER_SECONDS if isinstance(verdict, BadToken) else min(self._left(claims), ANSWER_SECONDS)
+
+    def _left(self, claims: Mapping[str, Any]) -> float:
+        """Return for how many seconds a token is still good; as long as an answer counts if it does not say."""
+        expires: Any = claims.get("exp")
+        if expires is None:
+            return ANSWER_SECONDS
+        return float(expires - self._clock()) if _is_number(expires) else 0.0

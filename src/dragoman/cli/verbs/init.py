@@ -1,0 +1,71 @@
+"""`dragoman init [NAME]`: begin a small project that works."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from importlib.resources import files
+from pathlib import Path
+
+import click
+
+from dragoman.cli.command import refuse, reporting
+from dragoman.cli.settings import Settings
+from dragoman.cli.terminal import Terminal
+
+KINDS = ("server", "client", "chat")
+_SUFFIX = ".template"
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+@click.command("init", short_help="Begin a small project.")
+@click.argument("name", required=False)
+@click.option("--kind", type=click.Choice(KINDS), default="server", show_default=True, help="What it is.")
+@reporting
+@click.pass_obj
+def command(settings: Settings, name: str | None, kind: str) -> None:
+    """Write a small project with a test that passes, into the folder NAME or else into this one.
+
+    Nothing that is there is overwritten.
+    """
+    folder = Path(name) if name is not None else Path.cwd()
+    called = folder.resolve().name
+    if _NAME.fullmatch(called) is None:
+        raise refuse(f"{called!r} is no name of a project; use letters, digits, '-', '_' and '.', and begin with one.")
+    texts = project_files(kind)
+    taken = [file for file in texts if (folder / file).exists()]
+    if taken:
+        raise refuse(f"{folder} has {', '.join(taken)} already, and nothing is overwritten; choose another name.")
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, text in texts.items():
+        with (folder / file).open("x", encoding="utf-8") as opened:
+            opened.write(text.replace("{project}", called))
+    terminal = Terminal(settings)
+    _trust(terminal, folder, texts)
+    _tell(terminal, folder, list(texts))
+
+
+def project_files(kind: str) -> dict[str, str]:
+    """Return the files of a small project by their names; `{project}` stands for its name."""
+    found = (files("dragoman.cli") / "projects" / kind).iterdir()
+    return {
+        file.name.removesuffix(_SUFFIX): file.read_text("utf-8") for file in sorted(found, key=lambda one: one.name)
+    }
+
+
+def _trust(terminal: Terminal, folder: Path, written: Collection[str]) -> None:
+    """Trust the configuration file that was written just now, if there is one; no other that is there."""
+    from dragoman.cli.trust import FoundFile
+    from dragoman.client.group.config import FILES, read
+
+    for path in (folder / name for name in FILES if name in written):
+        FoundFile(path, read(path), is_named=True).trust(terminal)
+
+
+def _tell(terminal: Terminal, folder: Path, files: list[str]) -> None:
+    if terminal.settings.json:
+        terminal.write_json({"folder": str(folder), "files": files})
+        return
+    for file in files:
+        terminal.write(str(folder / file))
+    terminal.tell(f"What to try next stands in {folder / 'README.md'}.")

@@ -1,0 +1,305 @@
+"""Questions of a server to the user: a form to fill in, or a page to visit.
+
+A question is read and its schema compiled before the user is bothered. What the handler returns is an answer only if it
+plainly is one: content must fit the form, and a page is visited only by consent. Everything else cancels, which tells
+the server that the user made no choice, and is logged with the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Mapping
+from contextlib import suppress
+from copy import deepcopy
+from typing import Any, ClassVar, Literal, Protocol
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman import types
+from dragoman.client.answer.calling import LOGGER, AnsweredBy, Places, handler, name_of
+from dragoman.errors import InsecureUrl, InvalidParams, ValidationError
+from dragoman.protocol import jsonrpc
+from dragoman.protocol.urls import host_of, is_http_url
+from dragoman.schema.branching import PeerSchema
+from dragoman.schema.compile import MASK, compiled, refuse
+from dragoman.schema.walk import mapping
+
+MAX_CONCURRENT = 8
+MOST_VIOLATIONS = 20
+
+_ANY_FORM: types.Json = {"type": "object", "properties": {}}
+_Filled = dict[str, bool | int | float | str | list[str]]
+
+
+class Accept(Struct, frozen=True):
+    """The user accepts; a form without content is accepted as its defaults are.
+
+    Example:
+        return Accept({"city": "Oslo"})
+    """
+
+    content: Filled | None = None
+
+
+class Decline(Struct, frozen=True):
+    """The user says no.
+
+    Example:
+        return Decline()
+    """
+
+
+class Cancel(Struct, frozen=True):
+    """The user does not choose.
+
+    Example:
+        return Cancel()
+    """
+
+
+class DumpsModel(Protocol):
+    """A pydantic model, or what dumps itself as one does."""
+
+    def model_dump(self, *, mode: str, by_alias: bool) -> dict[str, Any]:
+        """Return what was filled in."""
+
+
+class HasFields(Protocol):
+    """A dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+Filled = Mapping[str, Any] | Struct | HasFields | DumpsModel
+"""What was filled in, by the names of the fields."""
+
+
+class ElicitationRequest:
+    """What a server asks the user: a form to fill in (`mode` "form"), or a page to visit (`mode` "url").
+
+    Example:
+        def on_elicitation(request: ElicitationRequest):
+            if request.mode == "url":
+                return input(f"{request.server!r} wants you to visit {request.url!r}. Do you? ") == "yes"
+            return {"city": input(repr(request.message))}
+
+    `schema` is the JSON Schema of the form, flat and of simple fields. `server` is the name of the server that asks,
+    which the user should see. A page must be shown by its whole `url`, and opened only when the user agrees.
+
+    Raises:
+        ValidationError: the schema is no JSON Schema, or the url is none of http or https.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        schema: types.Json | None = None,
+        *,
+        mode: Literal["form", "url"] = "form",
+        url: str | None = None,
+        elicitation_id: str | None = None,
+        server: str | None = None,
+    ) -> None:
+        self.message = message
+        self.schema = deepcopy(_ANY_FORM if schema is None else schema)
+        self.mode = mode
+        self.url = url
+        self.elicitation_id = elicitation_id
+        self.server = server
+        self.host = _host(url) if mode == "url" else None
+        """The host of the page to visit, to be shown by itself."""
+        try:
+            # Masked, because the reasons are logged, and what a user filled in is nobody else's business.
+            self._compared = PeerSchema(self.schema, compiled(self.schema, formats=True, mask=MASK))
+        except ValueError as error:
+            raise ValidationError(f"The requestedSchema is no JSON Schema: {error}", "$.requestedSchema") from None
+
+    @property
+    def defaults(self) -> types.Json:
+        """The defaults of the form's fields."""
+        return {
+            name: deepcopy(field["default"])
+            for name, field in mapping(self.schema, "properties").items()
+            if isinstance(field, dict) and field.get("default") is not None
+        }
+
+    def apply_defaults(self, content: Mapping[str, Any]) -> types.Json:
+        """Return the content with the defaults for what it does not have.
+
+        Example:
+            request.apply_defaults({"city": "Oslo"})
+        """
+        return {**self.defaults, **content}
+
+    def validate(self, content: Mapping[str, Any]) -> None:
+        """Compare content with the form.
+
+        Example:
+            request.validate({"city": "Oslo"})
+
+        Raises:
+            ValidationError: it does not fit; the message lists every place.
+        """
+        filled = dict(content)
+        try:
+            msgspec.convert(filled, _Filled)
+            jsonrpc.encode(filled)  # text from a terminal may hold what is not Unicode
+        except msgspec.ValidationError as error:
+            raise ValidationError(f"A form has text, numbers, yes or no, and lists of texts: {error}") from None
+        found = self._compared.violations(filled, MOST_VIOLATIONS)
+        if found is None:
+            raise ValidationError("The form branches too often to be compared with")
+        refuse(found)
+
+    def __repr__(self) -> str:
+        return f"<ElicitationRequest {self.mode} {self.message!r}>"
+
+
+ElicitationHandler = AnsweredBy[
+    ElicitationRequest, Filled | Accept | Decline | Cancel | types.ElicitResult | bool | None
+]
+"""Asks the user for a server: returns what was filled in, or whether the user accepts."""
+
+
+class Elicitation:
+    """A handler of elicitations and what it can do; a bare function is as good where the defaults will do.
+
+    Example:
+        client = Client(target, on_elicitation=Elicitation(ask, handles_url=False, timeout=600))
+
+    `ask(request)` is a function, plain or async, or an object that can be called or has an `execute` method. It returns
+    what was filled in, as a mapping, dataclass, Struct or pydantic model, or an `Accept`, `Decline` or `Cancel`;
+    True accepts the defaults of a form, or to visit a page; False declines, None cancels. It may return a future,
+    or be async, and so be answered from elsewhere. `handles_url` says whether it knows how to show pages to visit,
+    and is by default what the handler's own attribute of that name says, else True. When `timeout` seconds have
+    passed, the question is cancelled. At most `max_concurrent` questions (8) are asked at a time; the others wait.
+
+    Raises:
+        TypeError: the handler is nothing that can be called, or `max_concurrent` is no integer.
+        ValueError: `max_concurrent` is less than 1.
+    """
+
+    def __init__(
+        self,
+        ask: ElicitationHandler,
+        *,
+        handles_url: bool | None = None,
+        timeout: float | None = None,
+        max_concurrent: int = MAX_CONCURRENT,
+    ) -> None:
+        self._places = Places(max_concurrent)
+        self._ask = handler(ask, "on_elicitation")
+        said = getattr(ask, "handles_url", True) if handles_url is None else handles_url
+        self.handles_url = bool(said)
+        self.timeout = timeout
+
+    def __repr__(self) -> str:
+        return f"<Elicitation by {name_of(self._ask)}{'' if self.handles_url else ', without pages'}>"
+
+    def capability(self) -> types.ElicitationCapability:
+        """Return what is declared to servers."""
+        return types.ElicitationCapability(form={}, url={} if self.handles_url else None)
+
+    def read(self, params: bytes | Raw, server: str | None = None) -> ElicitationRequest:
+        """Return the request that parameters mean.
+
+        Raises:
+            InvalidParams: they are no question that can be asked here.
+        """
+        try:
+            asked = types.decode(params, types.ElicitRequestParams)
+            mode = asked.mode or "form"
+            self._require(asked, mode)
+            return ElicitationRequest(
+                asked.message,
+                asked.requested_schema if mode == "form" else None,
+                mode=mode,
+                url=asked.url,
+                elicitation_id=asked.elicitation_id,
+                server=server,
+            )
+        except ValidationError as error:
+            raise InvalidParams(f"The elicitation is malformed: {error}") from None
+
+    def _require(self, asked: types.ElicitRequestParams, mode: str) -> None:
+        if mode == "url" and not self.handles_url:
+            # MUST (2025-11-25): -32602 for a mode that was not declared.
+            raise InvalidParams("This client does not handle elicitations of mode url")
+        if mode == "form" and asked.requested_schema is None:
+            raise InvalidParams("An elicitation of mode form needs a requestedSchema")
+
+    async def answer(self, request: ElicitationRequest) -> types.ElicitResult:
+        """Return what the user did; whatever goes wrong cancels."""
+        try:
+            async with asyncio.timeout(self.timeout) as clock, self._places.one() as place:
+                return result_of(request, await place.call(self._ask, request))
+        except Exception:
+            if clock.expired():
+                LOGGER.warning("An elicitation was cancelled: no answer within %g seconds", self.timeout)
+            else:
+                LOGGER.exception("An elicitation was cancelled: its handler failed")
+            return types.ElicitResult("cancel")
+
+
+def result_of(request: ElicitationRequest, answer: Any) -> types.ElicitResult:
+    """Return what a handler's answer means; what means nothing cancels, with a warning."""
+    if answer is None or answer is Cancel or isinstance(answer, Cancel):
+        return types.ElicitResult("cancel")
+    if answer is False or answer is Decline or isinstance(answer, Decline):
+        return types.ElicitResult("decline")
+    if isinstance(answer, types.ElicitResult):
+        if answer.action != "accept":
+            return types.ElicitResult(answer.action)
+        answer = Accept(answer.content)
+    try:
+        return types.ElicitResult("accept", _accepted(request, answer))
+    except ValidationError as error:
+        LOGGER.warning("An elicitation was cancelled: %s", error)
+        return types.ElicitResult("cancel")
+
+
+def _accepted(request: ElicitationRequest, answer: Any) -> types.Json | None:
+    is_plain_yes = answer is True or answer is Accept or isinstance(answer, Accept)
+    if request.mode == "url":
+        if not is_plain_yes:
+            raise ValidationError(
+                f"the handler returned {type(answer).__name__} for a page to visit;"
+                " return True or Accept() when the user agrees"
+            )
+        return None
+    filled = answer.content if isinstance(answer, Accept) else None if is_plain_yes else answer
+    content = request.apply_defaults({} if filled is None else _content(filled))
+    try:
+        request.validate(content)
+    except ValidationError as error:
+        raise ValidationError(f"what was filled in does not fit the form: {error}", error.path) from None
+    return content
+
+
+def _content(filled: Any) -> types.Json:
+    """Return what was filled in as JSON; what is None was not filled in."""
+    dump = getattr(filled, "model_dump", None)
+    is_record = dataclasses.is_dataclass(filled) and not isinstance(filled, type)
+    if callable(dump) and not isinstance(filled, type):
+        filled = dump(mode="json", by_alias=True)
+    elif not (is_record or isinstance(filled, Mapping | Struct)):
+        raise ValidationError(
+            f"the handler returned {type(filled).__name__}; return a mapping, dataclass, Struct or model of what was"
+            " filled in, True, False or None, or Accept, Decline or Cancel"
+        )
+    try:
+        plain = msgspec.to_builtins(dict(filled) if isinstance(filled, Mapping) else filled, str_keys=True)
+    except TypeError as error:
+        raise ValidationError(f"what was filled in cannot be JSON: {error}") from None
+    if not isinstance(plain, dict):
+        raise ValidationError("what was filled in must be an object with the fields of the form")
+    return {name: value for name, value in plain.items() if value is not None}
+
+
+def _host(url: str | None) -> str:
+    with suppress(InsecureUrl):
+        if url is not None and is_http_url(url):
+            return host_of(url)
+    raise ValidationError(f"The page to visit must have an http or https url, not {url!r}", "$.url")

@@ -1,0 +1,198 @@
+"""Many servers at once for callers that block: the asynchronous group, driven as the blocking client is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from dragoman.client.blocking import BoundPrompt, BoundResource, BoundResourceTemplate, BoundTool, Client
+from dragoman.client.connect.endpoint import Target
+from dragoman.client.group.config import load
+from dragoman.client.group.expansion import Inputs
+from dragoman.client.group.group import AsyncClients, AsyncGroupTool, Group
+from dragoman.client.group.members import Members, Servers
+from dragoman.client.options import ClientOptions
+from dragoman.runtime.blocking import begun, blocking
+from dragoman.runtime.offload import offload
+from dragoman.runtime.portal import portal
+
+if TYPE_CHECKING:
+    from typing import Self, Unpack
+
+T = TypeVar("T")
+
+
+class GroupTool(BoundTool):
+    """A tool of one server among many.
+
+    Example:
+        search = clients.tool("notes__search")
+        result = search(text="tea")
+    """
+
+    _twin: AsyncGroupTool
+
+    @property
+    def server(self) -> str:
+        """The name of its server in the group."""
+        return self._twin.server
+
+    @property
+    def qualified_name(self) -> str:
+        """The name that no other tool of the group has, fit for every model."""
+        return self._twin.qualified_name
+
+
+class Clients(Group[Client]):
+    """Blocking clients of many servers, by their names.
+
+    Example:
+        with Clients({"notes": "notes.py", "weather": "https://example.com/mcp"}) as clients:
+            print([tool.qualified_name for tool in clients.tools()])
+            result = clients.call_tool("weather__forecast", {"city": "Oslo"})
+
+    It has the methods and options of `AsyncClients`, may be used from several threads, and after a fork.
+
+    Raises:
+        TypeError: there is no such option, or something is nothing that a client can be pointed at.
+        ValueError: an option has a value that makes no sense, or two servers have one name.
+    """
+
+    def __init__(
+        self, servers: Servers[Client] = (), *, required: Iterable[str] = (), **options: Unpack[ClientOptions]
+    ) -> None:
+        self._members = Members(Client, servers, required, cast("dict[str, Any]", options))
+        self._twin = AsyncClients._over(self._members)
+
+    @classmethod
+    def from_config(
+        cls,
+        path: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+        *,
+        inputs: Inputs | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> Self:
+        """Return clients of the servers in a configuration file: the one that is named, or the first that is found.
+
+        Example:
+            clients = Clients.from_config("mcp.json")
+
+        Such a file says which programs are started: use none that you do not trust.
+
+        Raises:
+            ConfigError: the file cannot be read, or is no configuration.
+        """
+        return cls(load(path, inputs=inputs), **options)
+
+    @property
+    def asynchronous(self) -> AsyncClients:
+        """The asynchronous group that this one drives, for what runs on the loop of all blocking clients."""
+        return self._twin
+
+    def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
+        loop = portal()
+        loop.kept.update(member.client for member in self._members)
+        return loop.run(begun(method, self._twin, *args, **kwargs))
+
+    def start(self) -> Self:
+        """Connect to every server that there is no connection to; failures are told by `status` and `errors`.
+
+        Raises:
+            DragomanError: a required server cannot be used; what was opened for it is closed again.
+        """
+        self._drive(AsyncClients.start)
+        return self
+
+    def stop(self) -> None:
+        """End every connection; safe from any task, in any state, more than once."""
+        self._drive(AsyncClients.stop)
+        portal().kept.difference_update([member.client for member in self._members])
+
+    def restart(self, name: str | None = None) -> Self:
+        """End the connection to one server, or to all, and connect anew.
+
+        Raises:
+            KeyError: there is no server of that name.
+            DragomanError: the one server, or a required one, cannot be used.
+        """
+        self._drive(AsyncClients.restart, name)
+        return self
+
+    def add(self, name: str, target: Target, /, *, required: bool = False, **options: Unpack[ClientOptions]) -> Client:
+        """Take another server in, and return its client; it is connected to if the others are.
+
+        Example:
+            clients.add("files", ["npx", "-y", "@acme/files"], timeout=5)
+
+        Raises:
+            TypeError: there is no such option, or the target is nothing that a client can be pointed at.
+            ValueError: there is a server of that name, or an option has a value that makes no sense.
+            DragomanError: it is required, and cannot be used.
+        """
+        self._drive(AsyncClients.add, name, target, required=required, **options)
+        return self[name]
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @asynccontextmanager
+    async def lifespan(self, app: object = None) -> AsyncIterator[None]:  # noqa: ARG002
+        """Connect while a web application runs.
+
+        Example:
+            app = FastAPI(lifespan=clients.lifespan)
+        """
+        await offload(self.start)
+        try:
+            yield
+        finally:
+            await offload(self.stop)
+
+    remove = blocking(AsyncClients.remove)
+    call_tool = blocking(AsyncClients.call_tool)
+
+    def tools(
+        self,
+        include: str | Iterable[str] | None = None,
+        exclude: str | Iterable[str] | None = None,
+        *,
+        refresh: bool = False,
+    ) -> list[GroupTool]:
+        """Return the tools of every server that is ready.
+
+        Example:
+            tools = clients.tools(include=["notes__*", "forecast"], exclude="*delete*")
+
+        Names and patterns are compared with the tool's own name, with `server__tool`, and with its qualified name.
+        """
+        found = self._drive(AsyncClients.tools, include, exclude, refresh=refresh)
+        return [GroupTool(self[tool.server], tool) for tool in found]
+
+    def tool(self, name: str) -> GroupTool:
+        """Return a tool, by its qualified name, as `server__tool`, or by its own name if no other server has it.
+
+        Raises:
+            NotFound: there is none of that name, or several servers have it; servers that failed were tried again.
+        """
+        found = self._drive(AsyncClients.tool, name)
+        return GroupTool(self[found.server], found)
+
+    def prompts(self, *, refresh: bool = False) -> list[BoundPrompt]:
+        """Return the prompts of every server that is ready."""
+        found = self._drive(AsyncClients._listed, "prompts", refresh=refresh)
+        return [BoundPrompt(member.face, prompt) for member, prompt in found]
+
+    def resources(self, *, refresh: bool = False) -> list[BoundResource]:
+        """Return the resources of every server that is ready."""
+        found = self._drive(AsyncClients._listed, "resources", refresh=refresh)
+        return [BoundResource(member.face, resource) for member, resource in found]
+
+    def resource_templates(self, *, refresh: bool = False) -> list[BoundResourceTemplate]:
+        """Return the resource templates of every server that is ready."""
+        found = self._drive(AsyncClients._listed, "resource_templates", refresh=refresh)
+        return [BoundResourceTemplate(member.face, template) for member, template in found]

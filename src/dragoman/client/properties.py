@@ -1,0 +1,215 @@
+"""What both faces of a client show without waiting: how the connection is, and the author's functions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+
+from dragoman import types
+from dragoman.client.answer.approval import Approval, ApprovalHandler
+from dragoman.client.answer.elicitation import Elicitation, ElicitationHandler
+from dragoman.client.answer.handlers import Handlers, RequestHandlers
+from dragoman.client.answer.roots import Roots
+from dragoman.client.answer.sampling import Sampling, SamplingHandler
+from dragoman.client.connect.connection import OnProgress
+from dragoman.client.connect.reconnect import Status
+from dragoman.client.hear.notifications import LogMessage, Notification
+from dragoman.client.options import check_value
+from dragoman.client.session import Core, Watchers
+from dragoman.errors import DragomanError
+
+if TYPE_CHECKING:
+    from dragoman.client.client import AsyncClient
+
+
+Function = TypeVar("Function")
+
+
+class _Function(Generic[Function]):
+    """A function of the author's, which may be set at any time.
+
+    `is_told` marks one that a server is told of when a session starts: it cannot be set while there is a session.
+    """
+
+    def __init__(self, *, is_told: bool = False) -> None:
+        self._is_told = is_told
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, face: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, face: Face, owner: type) -> Function | None: ...
+    def __get__(self, face: Face | None, owner: type) -> Any:
+        return self if face is None else getattr(self._keeper(face._inside()), self._name)
+
+    def __set__(self, face: Face, given: Function | None) -> None:
+        core = face._inside()
+        connection = core.lifeline.current
+        if self._is_told and connection is not None and not connection.version.stateless:
+            raise DragomanError(
+                f"{self._name} cannot be set while there is a connection: the server was told at its start what this"
+                " client can do; set it before the start, or stop() the client first"
+            )
+        check_value(self._name, given)
+        setattr(self._keeper(core), self._name, given)
+        face._was_given(self._name, given)
+        if connection is not None and connection.version.stateless:
+            connection.speak(connection.version)  # the next requests say what the client can do now
+
+    def _keeper(self, core: Core) -> Watchers | Handlers:
+        return core.watchers if self._name in Watchers.__struct_fields__ else core.handlers
+
+
+class Blocks:
+    """Says which of `with` and `async with` a client takes; each kind overrides its own pair."""
+
+    if not TYPE_CHECKING:  # type checkers see that there is no such method
+
+        def __enter__(self):
+            """Refuse `with`.
+
+            Raises:
+                TypeError: always.
+            """
+            name = type(self).__name__
+            raise TypeError(f"{name} is asynchronous: write `async with {name}(...)`, or `with {_other(name)}(...)`")
+
+        def __exit__(self, *_):
+            """There is nothing to end."""
+
+        def __aenter__(self):
+            """Refuse `async with`.
+
+            Raises:
+                TypeError: always.
+            """
+            name = type(self).__name__
+            raise TypeError(f"{name} blocks: write `with {name}(...)`, or `async with {_other(name)}(...)`")
+
+        def __aexit__(self, *_):
+            """There is nothing to end."""
+
+
+def _other(name: str) -> str:
+    return name.removeprefix("Async") if name.startswith("Async") else f"Async{name}"
+
+
+class Face(Blocks, ABC):
+    """What a client shows of its inside."""
+
+    @abstractmethod
+    def _living(self) -> AsyncClient:
+        """Return the asynchronous client of this process."""
+
+    def _inside(self) -> Core:
+        return self._living()._core
+
+    def _was_given(self, name: str, given: Any) -> None:
+        """Take note that an option has another value than it had when the client was made."""
+
+    @property
+    def roots(self) -> Roots:
+        """The folders that the server may work in."""
+        roots = self._inside().handlers.roots
+        assert roots is not None
+        return roots
+
+    @property
+    def status(self) -> Status:
+        """How it is: new, connecting, ready, lost, failed or stopped."""
+        return self._inside().lifeline.status
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a connection."""
+        return self._inside().lifeline.current is not None
+
+    @property
+    def server_name(self) -> str | None:
+        """What the server is called here: the option `server_name`, else the name that the server gave itself last."""
+        return self._inside().handlers.server
+
+    @property
+    def server_info(self) -> types.Implementation | None:
+        """Who the server says it is, while there is a connection."""
+        connection = self._inside().lifeline.current
+        return None if connection is None else connection.server_info
+
+    @property
+    def capabilities(self) -> types.ServerCapabilities:
+        """What the server offers, while there is a connection."""
+        connection = self._inside().lifeline.current
+        return types.ServerCapabilities() if connection is None else connection.capabilities
+
+    @property
+    def instructions(self) -> str | None:
+        """What the server wants the model to know, while there is a connection."""
+        connection = self._inside().lifeline.current
+        return None if connection is None else connection.instructions
+
+    @property
+    def protocol_version(self) -> str | None:
+        """The version that is spoken, while there is a connection."""
+        connection = self._inside().lifeline.current
+        return None if connection is None else connection.version.name
+
+    @property
+    def subscribed_resources(self) -> list[str]:
+        """The URIs of the resources whose changes the server tells."""
+        return sorted(self._inside().followed)
+
+    def __repr__(self) -> str:
+        # Neither the target nor the options: both may hold secrets.
+        told = [self.status, *filter(None, [self.protocol_version])]
+        server = "" if self.server_info is None else f" of {self.server_info.name!r}"
+        return f"<{type(self).__name__}{server}: {', '.join(told)}>"
+
+    on_log = _Function[Callable[[LogMessage], object]]()
+    """Gets each log message of the server; `set_log_level` says which are sent."""
+    on_progress = _Function[OnProgress]()
+    """Gets progress, total and message of every request that has no `on_progress` of its own."""
+    on_notification = _Function[Callable[[Notification], object]]()
+    """Gets every notification of the server."""
+    on_list_changed = _Function[Callable[[str], object]]()
+    """Gets "tools", "prompts", "resources" or "resource_templates"."""
+    on_resource_updated = _Function[Callable[[str], object]]()
+    """Gets the URI of each resource that was subscribed to and changed."""
+    on_reconnect = _Function[Callable[[], object]]()
+    """Called after a connection that was lost was made again."""
+    on_sampling = _Function[Sampling | SamplingHandler](is_told=True)
+    """Asks the model for the server; to be set before a session starts."""
+    on_elicitation = _Function[Elicitation | ElicitationHandler](is_told=True)
+    """Asks the user for the server; to be set before a session starts."""
+    on_request = _Function[RequestHandlers]()
+    """Answers other requests of the server: functions by method."""
+
+    @property
+    def on_approval(self) -> ApprovalHandler | None:
+        """Says before each tool call whether it may be made."""
+        return self._living()._on_approval
+
+    @on_approval.setter
+    def on_approval(self, given: ApprovalHandler | None) -> None:
+        self._living()._on_approval = given
+        self._was_given("on_approval", given)
+
+    @property
+    def approvals(self) -> list[Approval]:
+        """The tool calls that wait for approval, the oldest first.
+
+        Example:
+            for call in client.approvals:
+                print(call.id, call.name, call.arguments)
+        """
+        return self._living()._approvals.waiting
+
+    def approve(self, id: str) -> bool:
+        """Approve the call that waits under an id, and tell whether this decided it; False if none waits."""
+        return self._living()._approvals.approve(id)
+
+    def deny(self, id: str, reason: str | None = None) -> bool:
+        """Deny the call that waits under an id, and tell whether this decided it; False if none waits."""
+        return self._living()._approvals.deny(id, reason)

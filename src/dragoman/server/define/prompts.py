@@ -1,0 +1,138 @@
+"""Prompts: messages that a user picks, with arguments filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Unpack, overload
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from dragoman import types
+from dragoman.errors import DefinitionError
+from dragoman.schema.python.shapes import Problem
+from dragoman.schema.python.signature import ArgumentsRejected
+from dragoman.server.define.completion import Completable, Completers
+from dragoman.server.define.definition import (
+    Definition,
+    DefinitionOptions,
+    P,
+    Parameters,
+    R,
+    Returned,
+    decorated,
+    options_among,
+)
+from dragoman.server.define.results import prompt_result, wire_objects
+from dragoman.server.request.call import Call
+from dragoman.server.request.questions import InputRequired
+
+
+class Prompt(Completable, Definition[Parameters, Returned]):
+    """A prompt: a class with a `render` method, or what the decorators make of a function.
+
+    Example:
+        class Review(Prompt):
+            def render(self, code: str, tone: str = "kind") -> str:
+                return f"Review this in a {tone} tone: {code}"
+
+        server = Server("reviews", prompts=[Review])
+
+    Raises:
+        DefinitionError: the signature cannot be served; the message says why.
+    """
+
+    arguments: Iterable[types.PromptArgument | types.Json] | None = None
+    """Declared arguments; left out, they are those of the signature."""
+
+    _method: ClassVar[str] = "render"
+
+    def render(self, *_: Any, **__: Any) -> Any:
+        """What the prompt says; a class defines it."""
+
+    def _compile(self) -> None:
+        declared = wire_objects(self.arguments, types.PromptArgument, f"An argument of prompt {self.name!r}")
+        arguments = (declared or []) if self.arguments is not None else self._signature_arguments()
+        names = [argument.name for argument in arguments]
+        self._compare_arguments(names)
+        self._required = [argument.name for argument in arguments if argument.required]
+        self.completers = Completers(f"prompt {self.name!r}", names)
+        self.definition = self._described(types.Prompt, arguments=arguments or None)
+
+    def _signature_arguments(self) -> list[types.PromptArgument]:
+        return [
+            types.PromptArgument(parameter.name, description=parameter.description, required=parameter.required or None)
+            for parameter in self.signature.parameters
+        ]
+
+    def _compare_arguments(self, declared: list[str]) -> None:
+        taken = [parameter.name for parameter in self.signature.parameters]
+        undeclared = {parameter.name for parameter in self.signature.parameters if parameter.required} - set(declared)
+        if undeclared or not (self.signature.takes_any or set(declared) <= set(taken)):
+            raise DefinitionError(
+                f"The declared arguments of prompt {self.name!r} are {declared}, but its function takes {taken};"
+                " name them alike"
+            )
+
+    def begin(self, call: Call) -> Any:
+        """Fill in a client's arguments; the outcome is for `result`, or a coroutine that gives that.
+
+        Raises:
+            InvalidParams: an argument is missing or wrong.
+        """
+        self._refuse_missing(call.arguments)
+        return super().begin(call)
+
+    def result(self, call: Call, value: object) -> object:  # noqa: ARG002
+        """Return what the function said as a result, or as the questions that it asks."""
+        return value if isinstance(value, InputRequired) else prompt_result(value, self.description)
+
+    def _refuse_missing(self, arguments: Raw | UnsetType) -> None:
+        """Refuse what lacks an argument that is declared as required, whether or not the function has a default."""
+        if self.arguments is None or not self._required:
+            return
+        try:
+            given = {} if arguments is UNSET else msgspec.json.decode(arguments, type=dict[str, Raw] | None) or {}
+        except msgspec.ValidationError:
+            return
+        missing = [name for name in self._required if name not in given]
+        if missing:
+            raise ArgumentsRejected(tuple(Problem(name, "", missing=True) for name in missing)).refusal()
+
+
+class PromptOptions(DefinitionOptions, total=False):
+    """The options of a prompt that is made of a function."""
+
+    arguments: Iterable[types.PromptArgument | types.Json] | None
+    """Declared arguments; left out, they are those of the signature."""
+
+
+@overload
+def prompt(function: Callable[P, R], /) -> Prompt[P, R]: ...
+@overload
+def prompt(
+    given_name: str | None = None, /, **options: Unpack[PromptOptions]
+) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
+def prompt(
+    given: Callable[P, R] | str | None = None,
+    /,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    arguments: Iterable[types.PromptArgument | types.Json] | None = None,
+    meta: types.Json | None = None,
+    icons: Iterable[types.Icon | types.Json] = (),
+    inline: bool = False,
+) -> Prompt[P, R] | Callable[[Callable[P, R]], Prompt[P, R]]:
+    """Make a prompt of a function, for any server.
+
+    Example:
+        @prompt
+        def greet(name: str) -> str:
+            return f"Say hello to {name}"
+
+    Raises:
+        DefinitionError: the function cannot be a prompt; the message says why.
+    """
+    return decorated(Prompt[P, R].define, given, options_among(locals(), PromptOptions))

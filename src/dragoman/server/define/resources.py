@@ -1,0 +1,233 @@
+"""Resources: what a client may read, at a fixed URI or at any that follows a template."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+from msgspec import Raw
+
+from dragoman import types
+from dragoman.errors import DefinitionError, ResourceNotFound, RpcError
+from dragoman.protocol.jsonrpc import encode
+from dragoman.protocol.uritemplate import UriTemplate
+from dragoman.schema.python.signature import ArgumentsRejected
+from dragoman.server.define.completion import Completable, Completer, Completers
+from dragoman.server.define.definition import (
+    Definition,
+    DefinitionOptions,
+    Listed,
+    P,
+    Parameters,
+    R,
+    Returned,
+    options_among,
+    snake_case,
+)
+from dragoman.server.define.results import resource_result, wire_object
+from dragoman.server.request.call import Call
+from dragoman.server.request.questions import InputRequired
+
+_DRIVE = re.compile(r"[A-Za-z]:/")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.+", re.DOTALL)
+
+
+# No docstring: it would be the description of every resource without a reader.
+def _nothing(**_: Any) -> None:
+    return
+
+
+class _Readable(Definition[Parameters, Returned]):
+    """What fixed and templated resources share."""
+
+    mime_type: str | None = None
+    annotations: types.Annotations | types.Json | None = None
+
+    _method: ClassVar[str] = "read"
+
+    def __init__(self, **options: Any) -> None:
+        if type(self).read is _Readable.read:
+            self._set(options)
+            self.inline = True
+            self._adopt(_nothing, type(self).__name__, None)
+        else:
+            super().__init__(**options)
+
+    def read(self, *_: Any, **__: Any) -> Any:
+        """What the resource holds; a class defines it, and without it the resource is empty."""
+
+    def _described(self, kind: Callable[..., Listed], **fields: Any) -> Listed:
+        annotations = wire_object(self.annotations, types.Annotations, f"The annotations of {self.name!r}")
+        return super()._described(kind, mime_type=self.mime_type, annotations=annotations, **fields)
+
+    def result(self, call: Call, value: object) -> object:
+        """Return what the function read as a result, or as the questions that it asks."""
+        if isinstance(value, InputRequired):
+            return value
+        return resource_result(value, call.request.params.uri, self.mime_type)
+
+
+class Resource(_Readable[Parameters, Returned]):
+    """A resource at a fixed URI: a class with a `read` method, or what the decorators make of a function.
+
+    Example:
+        class Config(Resource):
+            uri = "config://app"
+            mime_type = "application/json"
+
+            def read(self) -> dict: ...
+
+        server = Server("app", resources=[Config])
+
+    Raises:
+        DefinitionError: the URI is not absolute, or the function takes parameters.
+    """
+
+    uri: str = ""
+    size: int | None = None
+
+    def _compile(self) -> None:
+        if not _SCHEME.fullmatch(self.uri):
+            raise DefinitionError(
+                f"The resource {self.name!r} needs an absolute URI such as config://app, not {self.uri!r}"
+            )
+        self._refuse_parameters()
+        self.definition = self._described(types.Resource, uri=self.uri, size=self.size)
+
+    def _refuse_parameters(self) -> None:
+        if self.signature.parameters:
+            names = ", ".join(parameter.name for parameter in self.signature.parameters)
+            raise DefinitionError(
+                f"The resource {self.uri!r} has a fixed URI, so nothing can be given to {names}; write them into the"
+                f" URI as {{{self.signature.parameters[0].name}}}, or remove them"
+            )
+
+    def complete(self, argument: str) -> Callable[[Completer], Completer]:
+        """Refuse to complete a variable, as a fixed URI has none; a resource may be of either kind.
+
+        Raises:
+            DefinitionError: always.
+        """
+        raise DefinitionError(f"The resource {self.uri!r} has no variable {argument!r} to complete: its URI is fixed")
+
+
+class ResourceTemplate(Completable, _Readable[Parameters, Returned]):
+    """Resources whose URIs follow an RFC 6570 template: its variables are the function's parameters.
+
+    Example:
+        class Profile(ResourceTemplate):
+            uri_template = "users://{user_id}/profile"
+
+            def read(self, user_id: int) -> dict: ...
+
+        server = Server("app", resource_templates=[Profile])
+
+    A variable never holds a path that climbs out: `..` segments, absolute paths, backslashes and NUL are not found, and
+    neither is a slash, except in a query and in `{+name}` and `{#name}`. `unsafe_paths = True` lets them through.
+
+    Raises:
+        DefinitionError: the template cannot be matched, or its variables are not the function's parameters.
+    """
+
+    uri_template: str = ""
+    unsafe_paths: bool = False
+
+    def _compile(self) -> None:
+        self.template = UriTemplate(self.uri_template)
+        self.completers = Completers(f"template {self.uri_template!r}", self.template.variables)
+        self._compare_variables()
+        self._many_segments = {
+            name
+            for expression in re.findall(r"\{([+#?&][^}]*)\}", self.uri_template)
+            for name in expression[1:].split(",")
+        }
+        self.definition = self._described(types.ResourceTemplate, uri_template=self.uri_template)
+
+    def _compare_variables(self) -> None:
+        variables = set(self.template.variables)
+        required = {parameter.name for parameter in self.signature.parameters if parameter.required}
+        taken = {parameter.name for parameter in self.signature.parameters}
+        if not required <= variables or not (variables <= taken or self.signature.takes_any):
+            raise DefinitionError(
+                f"The variables of {self.uri_template!r} are {sorted(variables)}, but its function takes"
+                f" {sorted(taken)}; name them alike"
+            )
+
+    def match(self, uri: str) -> Raw | None:
+        """Return the variables of a URI as arguments, or None when it does not follow the template."""
+        variables = self.template.match(uri)
+        if variables is None or not (self.unsafe_paths or all(self._is_safe(*item) for item in variables.items())):
+            return None
+        return Raw(encode(variables))
+
+    def _is_safe(self, name: str, value: str) -> bool:
+        if "\0" in value or "\\" in value:
+            return False
+        if name not in self._many_segments:
+            return "/" not in value and value not in {"..", "."}
+        return not value.startswith("/") and not _DRIVE.match(value) and ".." not in value.split("/")
+
+    def _refusal(self, call: Call, rejected: ArgumentsRejected) -> RpcError:  # noqa: ARG002
+        # A variable of the wrong type for the function: no resource has such a URI.
+        return ResourceNotFound(call.request.params.uri)
+
+
+class ResourceOptions(DefinitionOptions, total=False):
+    """The options of a resource or template that is made of a function."""
+
+    mime_type: str | None
+    """What kind of content it has."""
+    annotations: types.Annotations | types.Json | None
+    """Hints for clients: for whom it is, and how important."""
+    size: int | None
+    """How many bytes it has; for a fixed URI alone."""
+    unsafe_paths: bool
+    """Let variables of a template hold paths that climb out."""
+
+
+def resource(
+    uri: str,
+    /,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    mime_type: str | None = None,
+    annotations: types.Annotations | types.Json | None = None,
+    size: int | None = None,
+    meta: types.Json | None = None,
+    icons: Iterable[types.Icon | types.Json] = (),
+    inline: bool = False,
+    unsafe_paths: bool = False,
+) -> Callable[[Callable[P, R]], Resource[P, R] | ResourceTemplate[P, R]]:
+    """Make a resource, or a template when the URI has variables, of a function, for any server.
+
+    Example:
+        @resource("users://{user_id}/profile")
+        def profile(user_id: int) -> dict:
+            return {"id": user_id}
+
+    `size` is how many bytes it has, for a fixed URI alone. `unsafe_paths` lets variables of a template hold paths that
+    climb out.
+
+    Raises:
+        DefinitionError: the URI or the function's parameters cannot be served.
+    """
+    if not isinstance(uri, str):
+        raise _without_uri(uri)
+    options = options_among(locals(), ResourceOptions)
+    del options["size" if "{" in uri else "unsafe_paths"]
+    if "{" in uri:
+        return lambda function: ResourceTemplate.define(function, uri_template=uri, **options)
+    return lambda function: Resource.define(function, uri=uri, **options)
+
+
+def _without_uri(given: Any) -> DefinitionError:
+    name = snake_case(getattr(given, "__name__", "app"))
+    return DefinitionError(
+        f'A resource needs its URI, and {given!r} was given: write @resource("config://{name}") above the function'
+    )
+
+
+__all__ = ["Resource", "ResourceTemplate", "resource"]

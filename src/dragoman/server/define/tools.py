@@ -1,0 +1,278 @@
+"""Tools: functions that a model may call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Any, ClassVar, Unpack, overload
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from dragoman import types
+from dragoman.errors import DefinitionError, InternalError, ValidationError
+from dragoman.protocol.fields import wrap
+from dragoman.protocol.headers import HeaderPlan
+from dragoman.protocol.jsonrpc import encode
+from dragoman.schema.coerce import coerce
+from dragoman.schema.compile import InputSchema, OutputSchema
+from dragoman.schema.python.signature import ArgumentsRejected
+from dragoman.server.define.definition import (
+    Definition,
+    DefinitionOptions,
+    P,
+    Parameters,
+    R,
+    Returned,
+    decorated,
+    options_among,
+)
+from dragoman.server.define.outputs import Output
+from dragoman.server.define.results import ToolResult, wire_object
+from dragoman.server.request.call import Call
+
+_NO_ARGUMENTS = Raw(b"{}")
+_NULL = Raw(b"null")
+_OPEN = frozenset({"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"})
+"""What may name properties elsewhere than in `properties`."""
+_FURTHER_OPTIONS: set[str] = set()
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+class Tool(Definition[Parameters, Returned]):
+    """A tool: a class with a `call` method, or what the decorators make of a function.
+
+    Example:
+        class Weather(Tool):
+            description = "Weather for a city."
+
+            async def call(self, city: str, *, ctx: Context) -> Forecast: ...
+
+        server = Server("weather", tools=[Weather])
+
+    Raises:
+        DefinitionError: the name, the signature or a schema cannot be served; the message says why.
+    """
+
+    input_schema: InputSchema | types.Json | None = None
+    output_schema: OutputSchema | types.Json | None = None
+    annotations: types.ToolAnnotations | types.Json | None = None
+    scopes: Sequence[str] = ()
+    wrap_result: bool = True
+    """Send structured content that is no object as `{"result": value}`, also from 2026-07-28 on."""
+
+    _method: ClassVar[str] = "call"
+    _further: tuple[str, ...] = ()
+    """The options of extensions that it was given."""
+
+    def _takes(self, option: str) -> bool:
+        if super()._takes(option):
+            return True
+        is_further = option in _FURTHER_OPTIONS
+        if is_further:
+            self._further += (option,)
+        return is_further
+
+    def require_options_known(self, known: Container[str]) -> None:
+        """See that a server has the extensions that the further options of the tool belong to.
+
+        Raises:
+            DefinitionError: it lacks one.
+        """
+        for option in self._further:
+            if option not in known:
+                raise DefinitionError(
+                    f"The tool {self.name!r} has the option {option!r}, which belongs to an extension that this server"
+                    " lacks: give the extension as Server(extensions=[...])"
+                )
+
+    def call(self, *_: Any, **__: Any) -> Any:
+        """What the tool does; a class defines it."""
+        raise TypeError(f"{type(self).__name__} must define a method `call`")
+
+    def _compile(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            remedy = "use 1 to 128 letters, digits, underscores, hyphens and dots"
+            raise DefinitionError(f"The name {self.name!r} is not allowed: {remedy}")
+        self._given_schema = _schema(self.input_schema, InputSchema)
+        self._whole = None if self._given_schema is None else self._compare_parameters(self._given_schema.document)
+        self.output = Output.of(
+            self.signature.returns, _schema(self.output_schema, OutputSchema), self.name, is_bare=not self.wrap_result
+        )
+        self.definition = self._described(
+            types.Tool,
+            input_schema=self._given_schema.document if self._given_schema else self.signature.input_schema,
+            output_schema=self.output.schema,
+            annotations=wire_object(self.annotations, types.ToolAnnotations, f"The annotations of {self.name!r}"),
+        )
+        self.mirrored = HeaderPlan.of(self.definition.input_schema)
+
+    def _compare_parameters(self, schema: types.Json) -> str | None:
+        """See that a schema of the author's names what the function needs; return the parameter that takes everything.
+
+        A function of one parameter that the schema does not name, and that may be a dict, takes all arguments as one.
+
+        Raises:
+            DefinitionError: the function needs an argument that no client can know of.
+        """
+        properties = schema.get("properties", {})
+        parameters = self.signature.parameters
+        self.signature.tolerated = frozenset(properties)
+        if len(parameters) == 1 and parameters[0].name not in properties and _may_be_object(parameters[0].schema):
+            return parameters[0].name
+        unnamed = [one.name for one in parameters if one.required and one.name not in properties]
+        if unnamed and not schema.keys() & _OPEN:
+            raise DefinitionError(
+                f"The input schema of the tool {self.name!r} has no {', '.join(unnamed)}, which its function needs: add"
+                " them to its properties, name the parameters alike, or take all arguments as one parameter"
+                " `arguments: dict`"
+            )
+        return None
+
+    def begin(self, call: Call) -> Any:
+        """Call the tool with a client's arguments; the outcome is for `result`, or a coroutine that gives that."""
+        arguments = call.request.params.arguments
+        try:
+            if self._given_schema is not None:
+                arguments = _fitting(self._given_schema, arguments, validate=call.settings.validates_arguments)
+                if self._whole is not None:
+                    arguments = Raw(encode({self._whole: arguments}))
+            args, kwargs = self.signature.bind(arguments, call, strict=call.settings.strict_arguments)
+        except (ValidationError, ArgumentsRejected) as rejected:
+            return failure(str(rejected))
+        return self.start(*args, **kwargs)
+
+    def result(self, call: Call, value: object) -> object:
+        """Return what the tool returned as a result, or as the questions that it asks.
+
+        Raises:
+            TypeError: it has no JSON form.
+            ValidationError: it does not fit the return annotation.
+            InternalError: it does not fit the output schema, where results are compared with it.
+        """
+        output = self.output
+        if not output.is_bare and not call.settings.validates_results:
+            call.plain = plain = output.plain_result(value)
+            return output.result(value) if plain is None else plain
+        result = output.result(value)
+        if call.settings.validates_results and isinstance(result, types.CallToolResult) and not result.is_error:
+            try:
+                output.check(result)
+            except ValidationError as error:
+                call.server.report(error, call)
+                raise InternalError(f"The result of {self.name!r} does not fit its output schema") from None
+        is_unwrapped = output.wraps and output.is_bare and not call.request.caller.version.any_structured_content
+        return wrap(result) if is_unwrapped else result
+
+
+def add_options(names: Iterable[str]) -> None:
+    """Let every tool take further options, which belong to an extension; a server that lacks it refuses them."""
+    _FURTHER_OPTIONS.update(name for name in names if not hasattr(Tool, name))
+
+
+def _may_be_object(schema: types.Json) -> bool:
+    return schema.get("type", "object") == "object" and not schema.keys() & {"enum", "anyOf", "$ref"}
+
+
+def failure(message: str) -> types.CallToolResult:
+    """Return a result that says what went wrong, for the model to read."""
+    return types.CallToolResult([types.TextContent(message)], is_error=True)
+
+
+def _schema(given: Any, kind: type[Any]) -> Any:
+    return given if given is None or isinstance(given, kind) else kind(given)
+
+
+def _fitting(schema: InputSchema, arguments: Raw | UnsetType, *, validate: bool) -> Raw:
+    """Return the arguments as an author's schema takes them: as they came, or mended if only so they fit.
+
+    Raises:
+        ValidationError: something is missing or does not fit.
+    """
+    given = _NO_ARGUMENTS if arguments is UNSET or arguments == _NULL else arguments
+    value = msgspec.json.decode(given)
+    if not schema.missing(value):
+        if not validate or _fits(schema, value):
+            return given
+        value = coerce(value, schema.document)
+        if _fits(schema, value):
+            return Raw(msgspec.json.encode(value))
+    raise ValidationError(_problems(schema, value, validate=validate))
+
+
+def _fits(schema: InputSchema, value: Any) -> bool:
+    try:
+        schema.validate(value)
+    except ValidationError:
+        return False
+    return True
+
+
+def _problems(schema: InputSchema, value: Any, *, validate: bool) -> str:
+    missing = schema.missing(value)
+    parts = [f"Missing required arguments: {', '.join(missing)}"] if missing else []
+    if validate:
+        others = {keyword: part for keyword, part in schema.document.items() if keyword != "required"}
+        try:
+            InputSchema.derived(others if missing else schema.document).validate(value)
+        except ValidationError as error:
+            parts.append(f"Invalid arguments: {error}")
+    return ". ".join(parts)
+
+
+class ToolOptions(DefinitionOptions, total=False):
+    """The options of a tool that is made of a function."""
+
+    input_schema: InputSchema | types.Json | None
+    """By default made of the parameters."""
+    output_schema: OutputSchema | types.Json | None
+    """By default made of the return annotation."""
+    annotations: types.ToolAnnotations | types.Json | None
+    """Hints for clients, such as `{"readOnlyHint": True}`."""
+    scopes: Sequence[str]
+    """What whoever calls it must be allowed to do."""
+    wrap_result: bool
+    """Send structured content that is no object as `{"result": value}`, also from 2026-07-28 on."""
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(
+    given_name: str | None = None, /, **options: Unpack[ToolOptions]
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(
+    given: Callable[P, R] | str | None = None,
+    /,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    input_schema: InputSchema | types.Json | None = None,
+    output_schema: OutputSchema | types.Json | None = None,
+    annotations: types.ToolAnnotations | types.Json | None = None,
+    meta: types.Json | None = None,
+    icons: Iterable[types.Icon | types.Json] = (),
+    inline: bool = False,
+    scopes: Sequence[str] = (),
+    wrap_result: bool = True,
+    **further: object,
+) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
+    """Make a tool of a function, for any server.
+
+    Example:
+        @tool
+        def add(a: int, b: int) -> int:
+            return a + b
+
+        server = Server("sums", tools=[add])
+
+    `@tool("plus")` and `@tool(name="plus")` give it another name than the function's.
+
+    Raises:
+        DefinitionError: the function cannot be a tool; the message says why.
+    """
+    return decorated(Tool[P, R].define, given, options_among(locals(), ToolOptions) | further)
+
+
+__all__ = ["Tool", "ToolResult", "tool"]

@@ -1,0 +1,546 @@
+"""What a handler may know of its request, and do for it.
+
+An `async def` handler asks for a `Context`, a `def` handler for a `BlockingContext`: the same names, with and without
+`await`. Either is given to the parameter that is annotated with it. What is said is sent at once; what is asked goes
+through `asking`, which makes it the same in both eras.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from math import isfinite
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from dragoman import types
+from dragoman.errors import Cancelled, DragomanError, MethodNotFound
+from dragoman.protocol import eras
+from dragoman.protocol.extensions import CORE
+from dragoman.protocol.fields import trim
+from dragoman.runtime.blocking import blocking
+from dragoman.server.audience import is_wanted, log_params
+from dragoman.server.request.call import ELICITATION_COMPLETE, Call
+
+if TYPE_CHECKING:
+    from dragoman.server.request.asking import Asking
+    from dragoman.server.request.questions import ElicitResult, Messages, Question, SampleOptions
+
+T = TypeVar("T")
+TIMEOUT = 600.0
+
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def _object(raw: Raw | UnsetType) -> Mapping[str, Any]:
+    """Return what a client sent as an object, for reading alone; what is no object is empty."""
+    value = None if raw is UNSET else readable(raw)
+    return MappingProxyType(value) if isinstance(value, dict) else _NOTHING
+
+
+def readable(raw: Raw) -> Any:
+    """Return what a client sent: decoded, or as text where it holds what Python cannot, such as 1e999."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return bytes(raw).decode(errors="replace")
+
+
+def _is_further(progress: float, before: float | None) -> bool:
+    # MUST: "progress strictly increases"; and it is a number, which in JSON is finite.
+    return isfinite(progress) and (before is None or progress > before)
+
+
+class RequestFacts:
+    """What both kinds of context know."""
+
+    _parks = True
+    _waits = True
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._call.request.method.name}, request {self.request_id!r}>"
+
+    @property
+    def request_id(self) -> types.RequestId:
+        """The id of the request, as the client chose it; an empty string for a notification, which has none."""
+        return self._call.request.id
+
+    @property
+    def method(self) -> str:
+        """The method of the request, such as `tools/call`; a refused request may name one that does not exist."""
+        return self._call.request.method.name
+
+    @property
+    def params(self) -> types.Params | Mapping[str, Any]:
+        """The parameters, typed as the method has them, such as `types.CallToolRequestParams`; a copy.
+
+        A mapping of what was sent stands for the parameters of a method of the server's own, and for those that were
+        refused because they do not fit.
+        """
+        request = self._call.request
+        is_typed = type(request.params) is not types.Params or not self._call.server.has_method(request.method.name)
+        if request.params is not None and is_typed:
+            return request.params.__copy__()  # type: ignore[no-any-return]
+        return _object(request.raw_params)
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments of a tool or prompt, as the client sent them; empty for other methods."""
+        return _object(getattr(self._call.request.params, "arguments", UNSET))
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the HTTP request, by name in whatever case; empty where there is no HTTP."""
+        if not self._call.headers:
+            return _NOTHING
+        from dragoman.server.request.http_request import RequestHeaders
+
+        return RequestHeaders(self._call.headers)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What middleware notes for later middleware and for the handler: a dict of this request alone."""
+        if self._call.values is None:
+            self._call.values = {}
+        return self._call.values
+
+    @property
+    def session_id(self) -> str | None:
+        """The id of the session, where there is one."""
+        return self._call.session.id
+
+    @property
+    def principal(self) -> str | None:
+        """Who is asking, where the server authenticates."""
+        return self._call.principal
+
+    @property
+    def scopes(self) -> frozenset[str] | None:
+        """What whoever asks may do; None where the server does not authenticate, as over stdio."""
+        return self._call.scopes
+
+    @property
+    def claims(self) -> Mapping[str, Any]:
+        """What else the token says of whoever asks; empty where there is none."""
+        return self._call.claims
+
+    @property
+    def server_context(self) -> Any:
+        """What the application gave to the server, or to this request."""
+        return self._call.server_context
+
+    @property
+    def client(self) -> eras.Caller:
+        """The client: `info` (its name and version, if it said so), `capabilities` and protocol `version`."""
+        return self._call.request.caller
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """The request's `_meta`, as the client sent it."""
+        raw = self._call.request.meta
+        return {} if raw is UNSET else msgspec.json.decode(raw)
+
+    @property
+    def trace(self) -> Mapping[str, str]:
+        """The W3C trace context of the request: `traceparent`, `tracestate` and `baggage`, those that are there."""
+        meta = self.meta
+        return {key: meta[key] for key in types.TRACE_KEYS if isinstance(meta.get(key), str)}
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the client gave the request up."""
+        return self._call.cancelled
+
+    @property
+    def cancel_reason(self) -> str | None:
+        """Why the client gave the request up, if it did and said so."""
+        return self._call.cancel_reason
+
+    def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call a function when the client gives the request up, and at once if it already did.
+
+        Example:
+            def query(sql: str, ctx: BlockingContext) -> list[str]:
+                ctx.on_cancel(connection.interrupt)
+                return connection.execute(sql)
+
+        The callback runs in the event loop, so it must not block. An error that it raises is reported. The function
+        that is returned takes the callback back.
+        """
+        return self._call.on_cancel(callback)
+
+    def raise_if_cancelled(self) -> None:
+        """End the handler if the client gave the request up.
+
+        Raises:
+            Cancelled: it did; nothing is answered.
+        """
+        if self._call.cancelled:
+            raise Cancelled(f"The client cancelled request {self.request_id!r}")
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """The answers to what an earlier run returned as `InputRequired`, by key, as the client sent them."""
+        return self._asking.inputs
+
+    @property
+    def state(self) -> Any:
+        """The state that an earlier run returned with `InputRequired`; None in the first."""
+        return self._asking.state
+
+    def require_capability(self, *path: str) -> None:
+        """Refuse the request if the client did not declare a capability.
+
+        Example:
+            ctx.require_capability("sampling", "tools")
+
+        Raises:
+            MissingCapability: it did not.
+        """
+        from dragoman.server.request.asking import require_capability
+
+        require_capability(self._call, *path)
+
+    @property
+    def _asking(self) -> Asking:
+        from dragoman.server.request.asking import asking_of
+
+        return asking_of(self._call)
+
+    def _tell_progress(self, progress: float, total: float | None, message: str | None) -> bool:
+        call, token = self._call, self._call.request.progress_token
+        if token is None or call.ended or call.cancelled or not _is_further(progress, call.progress):
+            return False
+        call.progress = progress
+        total = total if total is not None and isfinite(total) else None
+        params = types.ProgressNotificationParams(token, progress, total, message)
+        call.channel.notify("notifications/progress", trim(params, call.request.caller.version))
+        return True
+
+    def _tell_log(self, level: types.LoggingLevel, data: object, logger: str | None) -> bool:
+        call, caller = self._call, self._call.request.caller
+        threshold = caller.log_level if caller.version.stateless else call.session.log_level
+        if call.ended or call.cancelled or not is_wanted(call.server, level, threshold):
+            return False
+        call.channel.notify("notifications/message", log_params(level, data, logger))
+        return True
+
+    def _tell_complete(self, elicitation_id: str) -> None:
+        call = self._call
+        if CORE.exists(ELICITATION_COMPLETE, call.request.caller.version):
+            if call.session.elicitations is not None:
+                call.session.elicitations.pop(elicitation_id, None)
+            params = types.ElicitationCompleteNotificationParams(elicitation_id)
+            call.channel.say(ELICITATION_COMPLETE, params)
+
+    def _refuse_ping(self) -> None:
+        if self._call.request.caller.version.stateless:
+            raise MethodNotFound("A server cannot ping its client in this protocol version")
+
+
+class Context(RequestFacts):
+    """The request, for `async def` handlers.
+
+    Example:
+        @server.tool
+        async def book(city: str, ctx: Context) -> str:
+            await ctx.report_progress(1, total=2, message="asking")
+            answer = await ctx.elicit(f"Really {city}?", Confirmation)
+            return "booked" if answer.accepted else "not booked"
+    """
+
+    async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Say how far the request has come, if the client wants to know; `progress` must increase."""
+        if self._tell_progress(progress, total, message):
+            await self._room()
+
+    async def log(self, level: types.LoggingLevel, data: object, logger: str | None = None) -> None:
+        """Send a log message to the client of this request, if it wants messages of that level.
+
+        Raises:
+            ValueError: there is no such level.
+            ValidationError: the data cannot be JSON.
+        """
+        if self._tell_log(level, data, logger):
+            await self._room()
+
+    async def debug(self, data: object, logger: str | None = None) -> None:
+        """Log at level debug."""
+        await self.log("debug", data, logger)
+
+    async def info(self, data: object, logger: str | None = None) -> None:
+        """Log at level info."""
+        await self.log("info", data, logger)
+
+    async def notice(self, data: object, logger: str | None = None) -> None:
+        """Log at level notice."""
+        await self.log("notice", data, logger)
+
+    async def warning(self, data: object, logger: str | None = None) -> None:
+        """Log at level warning."""
+        await self.log("warning", data, logger)
+
+    async def error(self, data: object, logger: str | None = None) -> None:
+        """Log at level error."""
+        await self.log("error", data, logger)
+
+    async def critical(self, data: object, logger: str | None = None) -> None:
+        """Log at level critical."""
+        await self.log("critical", data, logger)
+
+    async def alert(self, data: object, logger: str | None = None) -> None:
+        """Log at level alert."""
+        await self.log("alert", data, logger)
+
+    async def emergency(self, data: object, logger: str | None = None) -> None:
+        """Log at level emergency."""
+        await self.log("emergency", data, logger)
+
+    async def notify_resource_updated(self, uri: str) -> None:
+        """Tell the client of this request that a resource changed."""
+        self._call.channel.updated(uri)
+
+    async def close_stream(self) -> None:
+        """Let go of the HTTP connection that the client waits on; it comes back later, and misses nothing.
+
+        Example:
+            await ctx.close_stream()
+            return await a_long_computation()
+
+        Only clients of 2025-11-25 over HTTP know how to come back; for all others nothing happens.
+        """
+        await self._call.channel.close_stream()
+
+    async def notify_elicitation_complete(self, elicitation_id: str) -> None:
+        """Tell the client that a url elicitation came to its end (2025-11-25 only), also after the response.
+
+        Where no context is at hand, as in the view of a page, `server.notify_elicitation_complete` does the same.
+        """
+        self._tell_complete(elicitation_id)
+
+    async def ping(self, timeout: float = TIMEOUT) -> None:
+        """Ask the client whether it is there (until 2025-11-25).
+
+        Raises:
+            MethodNotFound: this protocol version has no ping.
+            Timeout: it did not answer.
+            InvalidParams: what it answered is no object.
+        """
+        from dragoman.server.request.questions import check_empty
+
+        self._refuse_ping()
+        check_empty(await self._call.ask_client("ping", {}, timeout))
+
+    @overload
+    async def elicit(
+        self, message: str, schema: type[T], *, key: str | None = None, timeout: float = TIMEOUT
+    ) -> ElicitResult[T]: ...
+    @overload
+    async def elicit(
+        self, message: str, schema: Mapping[str, Any], *, key: str | None = None, timeout: float = TIMEOUT
+    ) -> ElicitResult[dict[str, Any]]: ...
+    async def elicit(self, message: str, schema: Any, *, key: str | None = None, timeout: float = TIMEOUT) -> Any:
+        """Ask the user to fill in a form: a dataclass, TypedDict, Struct, pydantic model, or a flat JSON Schema.
+
+        Example:
+            name = await ctx.elicit("What is your name?", str)
+
+        The type of a single field, such as `str`, `int`, `bool` or an Enum, asks for that alone.
+
+        In the stateless era the handler runs again from its start when the answer is there; `step` keeps what must
+        happen once. `key` names the question where its order may change from run to run.
+
+        Raises:
+            MissingCapability: the client cannot ask its user.
+            Timeout: nobody answered.
+        """
+        from dragoman.server.request.questions import Elicit
+
+        return await self._ask(Elicit(message, schema), key, timeout)
+
+    async def elicit_url(
+        self,
+        message: str,
+        url: str,
+        elicitation_id: str | None = None,
+        *,
+        key: str | None = None,
+        timeout: float = TIMEOUT,
+    ) -> ElicitResult[None]:
+        """Ask the user to visit a page, for what must not pass through the client; accepting is consent only.
+
+        Raises:
+            MissingCapability: the client cannot send its user to pages.
+            Timeout: nobody answered.
+        """
+        from dragoman.server.request.questions import ElicitUrl
+
+        answer: ElicitResult[None] = await self._ask(ElicitUrl(message, url, elicitation_id), key, timeout)
+        return answer
+
+    async def sample(
+        self, messages: Messages, *, key: str | None = None, timeout: float = TIMEOUT, **options: Unpack[SampleOptions]
+    ) -> types.CreateMessageResult:
+        """Ask the client's model: by text, a message or several, which may be plain dicts.
+
+        The options are those of `Sample`: `max_tokens` (1024), `system_prompt`, `temperature`, `tools` and others.
+
+        Example:
+            summary = (await ctx.sample(f"Summarise: {text}", max_tokens=200)).text
+
+        Raises:
+            MissingCapability: the client has no model to ask, or none that takes tools.
+            Timeout: nobody answered.
+        """
+        from dragoman.server.request.questions import Sample
+
+        answer: types.CreateMessageResult = await self._ask(Sample(messages, **options), key, timeout)
+        return answer
+
+    async def list_roots(self, *, key: str | None = None, timeout: float = TIMEOUT) -> list[types.Root]:
+        """Ask for the client's roots.
+
+        Raises:
+            MissingCapability: the client has none.
+            Timeout: nobody answered.
+        """
+        from dragoman.server.request.questions import ListRoots
+
+        roots: list[types.Root] = await self._ask(ListRoots(), key, timeout)
+        return roots
+
+    async def ask(self, /, *, timeout: float = TIMEOUT, **questions: Question) -> dict[str, Any]:
+        """Ask several questions at once, and return the answers by name.
+
+        Example:
+            answers = await ctx.ask(city=Elicit("Where?", City), roots=ListRoots())
+        """
+        asked: dict[str | None, Question] = {name: question for name, question in questions.items()}  # noqa: C416
+        answers = await self._asking.ask(asked, timeout=timeout, parks=self._parks)
+        return dict(zip(questions, answers, strict=True))
+
+    @overload
+    async def step(self, name: str, run: Callable[[], Awaitable[T]], *, result_type: type[T] | None = None) -> T: ...
+    @overload
+    async def step(self, name: str, run: Callable[[], T], *, result_type: type[T] | None = None) -> T: ...
+    async def step(self, name: str, run: Callable[[], Any], *, result_type: type[Any] | None = None) -> Any:
+        """Do something once for the whole request, however often the handler runs, and return what it gave.
+
+        Example:
+            booking = await ctx.step("book", lambda: book(city), result_type=Booking)
+
+        The value is recorded as JSON. A value of a type of your own, such as a dataclass, is read back by
+        `result_type`. In the stateless era the value travels through the client, signed but readable: record a handle,
+        not a secret.
+
+        Raises:
+            ValidationError: the value cannot be JSON, or does not fit `result_type`.
+            TypeError: JSON has no such type, and there is no `result_type`.
+        """
+        return await self._asking.step(name, run, result_type)
+
+    async def _room(self) -> None:
+        if self._waits:
+            await self._call.channel.room()
+
+    async def _ask(self, question: Question, key: str | None, timeout: float) -> Any:
+        (answer,) = await self._asking.ask({None: question}, timeout=timeout, key=key, parks=self._parks)
+        return answer
+
+
+class BlockingContext(RequestFacts):
+    """The request, for `def` handlers: what `Context` has, without `await`.
+
+    Example:
+        @server.tool
+        def book(city: str, ctx: BlockingContext) -> str:
+            ctx.report_progress(1, total=2, message="asking")
+            answer = ctx.elicit(f"Really {city}?", Confirmation)
+            return "booked" if answer.accepted else "not booked"
+    """
+
+    report_progress = blocking(Context.report_progress)
+    log = blocking(Context.log)
+    debug = blocking(Context.debug)
+    info = blocking(Context.info)
+    notice = blocking(Context.notice)
+    warning = blocking(Context.warning)
+    error = blocking(Context.error)
+    critical = blocking(Context.critical)
+    alert = blocking(Context.alert)
+    emergency = blocking(Context.emergency)
+    notify_resource_updated = blocking(Context.notify_resource_updated)
+    close_stream = blocking(Context.close_stream)
+    notify_elicitation_complete = blocking(Context.notify_elicitation_complete)
+    ping = blocking(Context.ping)
+    elicit = blocking(Context.elicit)
+    elicit_url = blocking(Context.elicit_url)
+    sample = blocking(Context.sample)
+    list_roots = blocking(Context.list_roots)
+    ask = blocking(Context.ask)
+
+    def step(self, name: str, run: Callable[[], T], *, result_type: type[T] | None = None) -> T:
+        """Do something once for the whole request, as `Context.step` does; it runs in this thread."""
+        asking = self._asking
+        raw = asking.recorded_step(name)
+        if raw is None:
+            raw = asking.record_step(name, run(), result_type)
+        value: T = asking.step_value(raw, result_type)
+        return value
+
+    def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
+        context = Context(self._call)
+        context._parks = False
+        context._waits = not _is_in_place(self._call)
+        work = method(context, *args, **kwargs)
+        return drive(self._call, work)
+
+
+def drive(call: Call, work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in the request's loop, from the thread of a blocking handler.
+
+    Raises:
+        Cancelled: the client gave the request up meanwhile.
+        DragomanError: the handler is inline and would have to wait.
+    """
+    import asyncio
+    from concurrent.futures import CancelledError
+
+    if _is_in_place(call):
+        return _run_in_place(work)
+    assert call.loop is not None
+    try:
+        future = asyncio.run_coroutine_threadsafe(work, call.loop)
+    except RuntimeError:  # the loop is closed
+        work.close()
+        raise Cancelled("The server has ended, and with it the request") from None
+    stop = call.on_cancel(future.cancel)
+    try:
+        return future.result()
+    except CancelledError:
+        raise Cancelled("The client cancelled the request") from None
+    finally:
+        stop()
+
+
+def _is_in_place(call: Call) -> bool:
+    """Tell whether this is the thread of the loop, which must not wait for what only the loop can do."""
+    from dragoman.runtime.tasks import is_running_here
+
+    return call.loop is None or is_running_here(call.loop)
+
+
+def _run_in_place(work: Coroutine[Any, Any, T]) -> T:
+    try:
+        work.send(None)
+    except StopIteration as finished:
+        value: T = finished.value
+        return value
+    work.close()
+    raise DragomanError("An inline handler cannot wait for the client; make it an `async def`, or not inline")

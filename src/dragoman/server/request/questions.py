@@ -1,0 +1,371 @@
+"""What a server may ask of a client: the user, the model, or the roots.
+
+A question knows three things: which capability the client needs, how it is said on the wire, and what its answer means.
+How it travels, by a request or by a result that asks to be asked again, is not its business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, Unpack, cast
+
+from msgspec import MsgspecError, Raw, Struct, convert, to_builtins
+
+from dragoman import types
+from dragoman.errors import DefinitionError, InvalidParams, NotAccepted, UrlElicitationRequired, ValidationError
+from dragoman.schema.forms import filled_in, form_schema
+from dragoman.schema.python.annotations import Codec
+from dragoman.server.define.results import wire_object
+
+T = TypeVar("T")
+
+Capability = tuple[str, ...]
+Messages = str | types.SamplingMessage | types.Json | Iterable[types.SamplingMessage | types.Json]
+
+
+class ElicitResult(Generic[T]):
+    """What the user did with a question.
+
+    Example:
+        answer = await ctx.elicit("How long?", Stay)
+        if answer.accepted:
+            book(answer.content.nights)
+
+    `content` is what was filled in; it raises `NotAccepted` if the user declined or cancelled.
+    """
+
+    __slots__ = ("_content", "action")
+
+    def __init__(self, action: Literal["accept", "decline", "cancel"], content: T | None = None) -> None:
+        self.action: Literal["accept", "decline", "cancel"] = action
+        self._content = content
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the user accepted."""
+        return self.action == "accept"
+
+    @property
+    def content(self) -> T:
+        """What the user filled in.
+
+        Raises:
+            NotAccepted: the user declined or cancelled. A tool that does not catch it tells the model so.
+        """
+        if self.action != "accept":
+            raise NotAccepted(self.action)
+        return cast("T", self._content)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ElicitResult) and (self.action, self._content) == (other.action, other._content)
+
+    __hash__ = None  # type: ignore[assignment]  # what was filled in may be a dict
+
+    def __repr__(self) -> str:
+        return f"ElicitResult(action={self.action!r}, content={self._content!r})"
+
+
+class Elicit(Generic[T]):
+    """A form for the user: a message, and the schema of what to fill in.
+
+    Example:
+        Elicit("Which units?", Units)
+
+    `schema` is a dataclass, TypedDict, Struct, pydantic model or a JSON Schema, flat and of simple fields; or the type
+    of a single field, such as `str`, `int`, `bool` or an Enum, which is asked for as `value`.
+
+    Raises:
+        DefinitionError: a field is nothing that a form can have.
+    """
+
+    def __init__(self, message: str, schema: type[T] | Mapping[str, Any]) -> None:
+        self._message = message
+        if isinstance(schema, Mapping):
+            form_schema(schema)
+            self._schema = dict(schema)
+            self._read: Callable[[types.Json], Any] = _reader(self._schema)
+            return
+        codec = Codec(schema, "The schema of a form")
+        if codec.schema.get("type") == "object":
+            self._schema = form_schema(codec.schema, schema)
+            self._read = codec.convert
+        else:
+            # One field: the protocol has only forms, which are objects.
+            form = TypedDict("form", {"value": schema})  # type: ignore[valid-type]  # noqa: UP013
+            whole = Codec(form, "The schema of a form")
+            self._schema = form_schema(whole.schema, form)
+            self._read = lambda content: whole.convert(content)["value"]
+
+    def __repr__(self) -> str:
+        return f"<Elicit {self._message!r}: {', '.join(self._schema['properties'])}>"
+
+    capabilities: Sequence[Capability] = (("elicitation", "form"),)
+    method = "elicitation/create"
+
+    def request(self) -> types.InputRequest:
+        """Return the question as it is asked."""
+        return types.ElicitRequest(types.ElicitRequestParams(self._message, mode="form", requested_schema=self._schema))
+
+    def read(self, raw: Raw) -> ElicitResult[T]:
+        """Return what the answer means."""
+        result = _decode(raw, types.ElicitResult)
+        if result.action != "accept":
+            return ElicitResult(result.action)
+        try:
+            return ElicitResult("accept", self._read(filled_in(self._schema, result.content or {})))
+        except ValidationError as error:
+            raise InvalidParams(f"The answer does not fit the form: {error}") from None
+
+
+class ElicitUrl:
+    """A page for the user to visit: for what must not pass through the client, such as a password.
+
+    Example:
+        ElicitUrl("Please sign in", "https://example.com/sign-in", "sign-in-42")
+    """
+
+    def __init__(self, message: str, url: str, elicitation_id: str | None = None) -> None:
+        self.elicitation_id = elicitation_id or url
+        self._params = types.ElicitRequestParams(message, mode="url", url=url, elicitation_id=self.elicitation_id)
+
+    def __repr__(self) -> str:
+        # Not the URL, which may let in whoever has it.
+        return f"<ElicitUrl {self._params.message!r}>"
+
+    capabilities: Sequence[Capability] = (("elicitation", "url"),)
+    method = "elicitation/create"
+
+    def request(self) -> types.InputRequest:
+        """Return the question as it is asked."""
+        return types.ElicitRequest(self._params)
+
+    def read(self, raw: Raw) -> ElicitResult[None]:
+        """Return what the answer means: accepting is consent to visit, not the end of the visit."""
+        return ElicitResult(_decode(raw, types.ElicitResult).action)
+
+
+class Defined(Protocol):
+    """A tool with its definition: one of the author's, or one that a client found."""
+
+    @property
+    def definition(self) -> types.Tool:
+        """What is listed."""
+
+
+Offered = types.Tool | Defined | types.Json
+"""A tool that the client's model may use: a definition, a plain dict of one, or what has one."""
+
+
+class SampleOptions(TypedDict, total=False):
+    """What may be said to a model beside the messages, as in `sampling/createMessage`."""
+
+    max_tokens: int
+    """How long the answer may be (1024)."""
+    system_prompt: str | None
+    """What the model is told before the messages."""
+    model_preferences: types.ModelPreferences | types.Json | None
+    """Which model the server would like."""
+    include_context: Literal["none", "thisServer", "allServers"] | None
+    """Of which servers the client should tell the model."""
+    temperature: float | None
+    """How much chance there is in the answer."""
+    stop_sequences: Iterable[str] | None
+    """Texts at which the answer ends."""
+    metadata: types.Json | None
+    """What the provider of the model is told besides."""
+    tools: Iterable[Offered] | None
+    """The tools that the model may use, as definitions or as `Tool` objects."""
+    tool_choice: types.ToolChoice | types.Json | None
+    """Whether the model may use tools, must, or must not."""
+
+
+class Sample:
+    """A question to the client's model.
+
+    Example:
+        Sample("Summarise this: ...", max_tokens=200)
+
+    `messages` is text, a message or several, which may be plain dicts; the rest is as in `sampling/createMessage`.
+
+    Raises:
+        DefinitionError: a message is malformed, or tool results do not follow the tool uses that they answer.
+    """
+
+    def __init__(self, messages: Messages, **options: Unpack[SampleOptions]) -> None:
+        given: dict[str, Any] = {"max_tokens": 1024, **options}
+        for name, kind in _OBJECTS.items():
+            given[name] = wire_object(given.get(name), kind, name)
+        for name, make in _LISTS.items():
+            given[name] = None if given.get(name) is None else [make(one) for one in given[name]]
+        self._params = types.CreateMessageRequestParams(_conversation(messages), **given)
+        needs_tools = self._params.tools is not None or self._params.tool_choice is not None
+        self.capabilities: Sequence[Capability] = (("sampling", "tools"),) if needs_tools else (("sampling",),)
+
+    def __repr__(self) -> str:
+        return f"<Sample: {len(self._params.messages)} messages, at most {self._params.max_tokens} tokens>"
+
+    method = "sampling/createMessage"
+
+    def request(self) -> types.InputRequest:
+        """Return the question as it is asked."""
+        return types.CreateMessageRequest(self._params)
+
+    def read(self, raw: Raw) -> types.CreateMessageResult:
+        """Return what the answer means."""
+        return _decode(raw, types.CreateMessageResult)
+
+
+def _offered(tool: Any) -> types.Tool:
+    return wire_object(getattr(tool, "definition", tool), types.Tool, "A tool for the model")  # type: ignore[no-any-return]
+
+
+_OBJECTS = {"model_preferences": types.ModelPreferences, "tool_choice": types.ToolChoice}
+_LISTS: dict[str, Callable[[Any], Any]] = {"tools": _offered, "stop_sequences": lambda text: text}
+
+
+class ListRoots:
+    """A question for the client's roots."""
+
+    def __repr__(self) -> str:
+        return "ListRoots()"
+
+    capabilities: Sequence[Capability] = (("roots",),)
+    method = "roots/list"
+
+    def request(self) -> types.InputRequest:
+        """Return the question as it is asked."""
+        return types.ListRootsRequest()
+
+    def read(self, raw: Raw) -> list[types.Root]:
+        """Return what the answer means."""
+        return _decode(raw, types.ListRootsResult).roots
+
+
+Question = Elicit[Any] | ElicitUrl | Sample | ListRoots
+
+
+class RunEnded(BaseException):
+    """Ends the run of a blocking handler that asked; it runs again when the answer is there."""
+
+
+class InputRequired:
+    """What a handler returns to ask in so many words, and to be run again with the answers in `ctx.inputs`.
+
+    Example:
+        if "city" not in ctx.inputs:
+            return InputRequired({"city": Elicit("Which city?", City)}, state={"tries": 1})
+
+    Raises:
+        DefinitionError: it has neither questions nor a state, so that nothing would change from run to run.
+    """
+
+    def __init__(self, questions: Mapping[str, Question] | None = None, state: object = None) -> None:
+        if not questions and state is None:
+            raise DefinitionError('InputRequired needs questions, such as {"city": Elicit(...)}, or a state')
+        self.questions = dict(questions or {})
+        self.state = state
+
+    def __repr__(self) -> str:
+        # Not the state, which may hold what is not for the log.
+        return f"InputRequired({self.questions!r})"
+
+    @property
+    def capabilities(self) -> list[Capability]:
+        """What the client needs for the questions."""
+        return [path for question in self.questions.values() for path in question.capabilities]
+
+
+def _reader(schema: types.Json) -> Callable[[types.Json], types.Json]:
+    from dragoman.schema.compile import InputSchema
+
+    checked = InputSchema(schema)
+
+    def read(content: types.Json) -> types.Json:
+        checked.validate(content)
+        return content
+
+    return read
+
+
+def _decode(raw: Raw, kind: type[T]) -> T:
+    try:
+        return types.decode(raw, kind)
+    except ValidationError as error:
+        raise InvalidParams(f"The answer is malformed: {error}") from None
+
+
+def check_empty(raw: Raw) -> None:
+    """See that an answer without content is one.
+
+    Raises:
+        InvalidParams: it is no object.
+    """
+    _decode(raw, types.Result)
+
+
+def _conversation(messages: Any) -> list[types.SamplingMessage]:
+    if isinstance(messages, str):
+        return [types.SamplingMessage("user", types.TextContent(messages))]
+    given = [messages] if isinstance(messages, types.SamplingMessage | Mapping) else messages
+    conversation = [wire_object(_with_block(one), types.SamplingMessage, "A sampling message") for one in given]
+    _check_tool_results(conversation)
+    return conversation
+
+
+def _with_block(message: Any) -> Any:
+    """Return a message whose content is a block where a dict has plain text."""
+    if isinstance(message, dict) and isinstance(message.get("content"), str):
+        return {**message, "content": {"type": "text", "text": message["content"]}}
+    return message
+
+
+def _check_tool_results(conversation: list[types.SamplingMessage]) -> None:
+    """MUST (2025-11-25): a message with tool results holds nothing else, and answers every tool use before it."""
+    asked: list[str] = []
+    for message in conversation:
+        blocks = message.content if isinstance(message.content, list) else [message.content]
+        results = [block for block in blocks if isinstance(block, types.ToolResultContent)]
+        if results and len(results) != len(blocks):
+            raise DefinitionError("A sampling message with tool results must hold nothing else")
+        if sorted(result.tool_use_id for result in results) != asked:
+            raise DefinitionError("Each tool use must be answered by one tool result in the very next message")
+        asked = sorted(block.id for block in blocks if isinstance(block, types.ToolUseContent))
+    if asked:
+        raise DefinitionError("The last sampling message uses tools: add a message with their results")
+
+
+def checked_elicitations(error: UrlElicitationRequired) -> UrlElicitationRequired:
+    """Return the error with entries as the wire has them; an author gives objects or dicts in either spelling.
+
+    Raises:
+        DefinitionError: there are no entries, or one lacks its message or an absolute URL.
+    """
+    if not error.elicitations:
+        raise DefinitionError("UrlElicitationRequired needs an entry for each page that the user must visit")
+    entries = [wire_object(entry, types.ElicitRequestParams, "An elicitation") for entry in error.elicitations]
+    for entry in entries:
+        if entry.mode not in (None, "url") or entry.url is None or not _ABSOLUTE.match(entry.url):
+            raise DefinitionError(f"An elicitation of UrlElicitationRequired needs an absolute url, not {entry.url!r}")
+        entry.mode, entry.elicitation_id = "url", entry.elicitation_id or entry.url
+    return UrlElicitationRequired([to_builtins(entry) for entry in entries], error.message)
+
+
+class Page(Struct, frozen=True):
+    """A page that the user must visit, and why."""
+
+    message: str
+    url: str
+
+
+def pages(error: UrlElicitationRequired) -> list[Page]:
+    """Return the pages that an error names; an entry that is none is left out."""
+    found: list[Page] = []
+    for entry in error.elicitations:
+        with suppress(MsgspecError):
+            found.append(convert(entry, Page, from_attributes=True))
+    return found
+
+
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/]")

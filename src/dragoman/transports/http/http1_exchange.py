@@ -1,0 +1,187 @@
+"""One request on an HTTP/1.1 connection, and its response."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from dragoman.errors import TooLarge
+from dragoman.transports.http.exchange import UNTIMED_BYTES, Exchange, Gone, Header
+from dragoman.transports.http.http1_head import path_and_query
+
+if TYPE_CHECKING:
+    from dragoman.transports.http.http1 import Http1Connection
+
+HIGH_WATER_BYTES = 65_536
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class Http1Exchange(Exchange):
+    """An exchange on a connection."""
+
+    lasts = True
+    is_whole = False
+    """Whether all of its body came."""
+    is_late = False
+    """Whether its body did not come in time."""
+    keeps_alive = False
+    http_version = "1.1"
+    size = 0
+    """How many bytes of its body came."""
+    framed_size = 0
+    """How many bytes came of its chunked body, with the framing of the chunks."""
+
+    _body: bytes | bytearray = b""
+    _arrived: asyncio.Future[None] | None = None
+
+    def __init__(self, connection: Http1Connection, method: str, url: bytes, headers: list[Header]) -> None:
+        self.loop = connection.loop
+        self.started = self._last_sent = connection.loop.time()
+        self._pace = connection.site.pace
+        self.method = method
+        self.path = connection.site.path
+        self.given_headers = headers
+        self.bound_to = connection.bound_to
+        self._connection = connection
+        self._url = url
+
+    @cached_property
+    def headers(self) -> list[Header]:  # type: ignore[override]
+        """By lower-case names."""
+        return [(name.lower(), value) for name, value in self.given_headers]
+
+    @cached_property
+    def scope(self) -> Mapping[str, Any]:  # type: ignore[override]
+        """What is known of the request, as ASGI names it."""
+        path, query = path_and_query(self._url)
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": self.http_version,
+            "method": self.method,
+            "scheme": self._connection.scheme,
+            "path": self.path,
+            "raw_path": path,
+            "query_string": query,
+            "root_path": "",
+            "headers": self.headers,
+            "server": self._connection.address("sockname"),
+            "client": self._connection.address("peername"),
+            "state": {},
+        }
+
+    @property
+    def is_ending(self) -> bool:  # type: ignore[override]
+        """Whether the server ends."""
+        return self._connection.is_ending
+
+    def take(self, chunk: bytes) -> None:
+        """Take a part of the body; what comes after the response is dropped."""
+        self.size += len(chunk)
+        body = self._body
+        if self.ended:
+            self._body = b""
+            self._connection.drop(len(chunk))
+            return
+        if not body:
+            self._body = chunk
+        elif isinstance(body, bytearray):
+            body += chunk
+        else:
+            self._body = bytearray(body + chunk)
+        if self._arrived is not None:
+            self._wake()
+        elif self.size > HIGH_WATER_BYTES:
+            self._connection.pause_reading()
+
+    def complete(self) -> None:
+        """Note that the body has ended."""
+        self.is_whole = True
+        if self._arrived is not None:
+            self._wake()
+
+    def _wake(self, error: Exception | None = None) -> None:
+        arrived, self._arrived = self._arrived, None
+        if arrived is None or arrived.done():
+            return
+        if error is None:
+            arrived.set_result(None)
+        else:
+            arrived.set_exception(error)
+
+    def at_hand(self, limit: int) -> bytes | None:
+        """Return the body if it came whole, as most do, with the head."""
+        body = self._body
+        if not self.is_whole or self.size > limit or self.size > HIGH_WATER_BYTES or self.gone:
+            return None
+        if isinstance(body, bytearray):
+            return None
+        self._body = b""
+        return body
+
+    async def read(self, limit: int) -> bytes:
+        """Return the body.
+
+        Raises:
+            TooLarge: it has more than `limit` bytes.
+            TooSlow: it did not come in time.
+            Gone: the client went away.
+        """
+        if not self.is_whole and not self.size and self.http_version == "1.1" and self._expects_continue():
+            self._connection.write(_CONTINUE)
+        while not self.is_whole and self.size <= limit and not self.gone:
+            self._connection.resume_reading()
+            self._arrived = self.loop.create_future()
+            await self._arrived
+        body, self._body = self._body, b""
+        if self.gone:
+            raise Gone
+        if self.size > limit:
+            raise TooLarge
+        if self.size > HIGH_WATER_BYTES:
+            self._connection.resume_reading()
+        return bytes(body)
+
+    def _expects_continue(self) -> bool:
+        return any(name == b"expect" and value.lower() == b"100-continue" for name, value in self.headers)
+
+    async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
+        """Answer with one body, unless something was answered before."""
+        if self.ended or self.streaming or self.gone:
+            return
+        self.ended = True
+        extra = self.extra_headers
+        self._connection.respond(self, status, (*headers, *extra) if extra else headers, body)
+        if len(body) > UNTIMED_BYTES:
+            try:
+                await self._connection.drained()
+            except TimeoutError:
+                self.lose()
+
+    async def _put(self, head: Sequence[Header] | None, data: bytes, *, last: bool) -> None:
+        await self._connection.drained()
+        if not self.gone:
+            self._connection.stream(self, head, data, last=last)
+
+    def lose(self) -> None:
+        """Note that the client is gone."""
+        self.give_up()
+        self._connection.abort()
+
+    def give_up(self) -> None:
+        """Let who serves it know that nobody waits for it."""
+        super().lose()
+        self._wake(Gone())
+
+    def is_reading(self) -> bool:
+        """Tell whether the body is waited for."""
+        return self._arrived is not None
+
+    def _watch(self) -> None:
+        """Do nothing: a connection tells when it is lost."""
+
+    def _hurry(self) -> None:
+        self.is_late = True
+        self._wake(self._late())

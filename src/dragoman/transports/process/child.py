@@ -1,0 +1,292 @@
+"""A child process with its whole process group: how it begins, and that it ends.
+
+Theory of operation: a child leads a session of its own, so that what it starts can be ended with it. Its end is seen
+by the loop through a descriptor of the process where the system has those, else by a daemon thread; never by signals,
+so any loop in any thread will do. No code runs between fork and exec.
+
+A child that is not ended by its owner ends when the owner is collected or when the interpreter exits; the child must
+not be part of a cycle with its owner, or its files would be collected first. When the interpreter is killed, the child
+sees the end of its input, and the watchdog ends it if it does not care.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import IO
+
+from dragoman.errors import ConnectError
+from dragoman.transports.process import watchdog
+
+_POSIX_VARIABLES = "HOME LANG LC_ALL LC_CTYPE LOGNAME PATH SHELL TERM TMPDIR TZ USER"
+_WINDOWS_VARIABLES = (
+    "APPDATA COMSPEC HOMEDRIVE HOMEPATH LOCALAPPDATA PATH PATHEXT PROCESSOR_ARCHITECTURE PROGRAMDATA PROGRAMFILES "
+    "SYSTEMDRIVE SYSTEMROOT TEMP TMP USERNAME USERPROFILE"
+)
+SAFE_VARIABLES = (_POSIX_VARIABLES if os.name == "posix" else _WINDOWS_VARIABLES).split()
+if sys.platform == "win32":
+    KILL = signal.SIGTERM
+else:
+    KILL = signal.SIGKILL
+_EXIT_SECONDS = 1.0
+_KILL_SECONDS = 1.0
+
+_living: weakref.WeakSet[Child] = weakref.WeakSet()
+_exiting = False
+
+
+def is_exiting() -> bool:
+    """Return whether the interpreter exits: children end now, and none is started."""
+    return _exiting
+
+
+def environment(changes: Mapping[str, str] | None, *, inherit: bool) -> dict[str, str]:
+    """Return the variables of a child: all of ours or only the safe ones, and the changes over them."""
+    inherited = os.environ if inherit else {name: os.environ[name] for name in SAFE_VARIABLES if name in os.environ}
+    return {**inherited, **(changes or {})}
+
+
+def spawn(command: Sequence[str], variables: Mapping[str, str], folder: str | None) -> Child:
+    """Start a child with pipes for its three streams.
+
+    Raises:
+        ConnectError: it cannot be started; the text says why and what to do.
+    """
+    if _exiting:
+        raise ConnectError(f"Cannot start {command[0]!r}: the interpreter exits")
+    try:
+        return Child(_popen(command, variables, folder))
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise ConnectError(_why_not(error, command[0], variables, folder)) from error
+
+
+def _popen(command: Sequence[str], variables: Mapping[str, str], folder: str | None) -> subprocess.Popen[bytes]:
+    program, flags = command[0], 0
+    if sys.platform == "win32":
+        # CreateProcess finds only *.exe by itself, and npx is npx.cmd.
+        program = shutil.which(program, path=variables.get("PATH")) or program
+        flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
+    return subprocess.Popen(  # noqa: S603 - to run what the caller names is the purpose; no shell is involved
+        [program, *command[1:]],
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=variables,
+        cwd=folder,
+        start_new_session=True,
+        creationflags=flags,
+    )
+
+
+def _why_not(error: Exception, program: str, variables: Mapping[str, str], folder: str | None) -> str:
+    start = f"Cannot start {program!r}: "
+    if not isinstance(error, OSError):
+        return f"{start}{error}"
+    if folder is not None and error.filename == folder:
+        return f"{start}its working directory {folder!r} cannot be entered ({error.strerror}); correct cwd"
+    if isinstance(error, FileNotFoundError):
+        return start + _why_not_found(program, variables)
+    if isinstance(error, PermissionError):
+        return f"{start}it is not executable; make it so (chmod +x), or name its interpreter first"
+    if error.errno == errno.ENOEXEC:
+        return f"{start}it is no program and does not begin with #!; name its interpreter first"
+    return f"{start}{error.strerror or error}"
+
+
+def _why_not_found(program: str, variables: Mapping[str, str]) -> str:
+    path = os.pathsep.join(os.get_exec_path(dict(variables)))
+    if shutil.which(program, path=path):
+        return "the interpreter in its first line (#!) does not exist; install it, or correct the line"
+    if os.path.dirname(program):  # noqa: PTH120
+        return "there is no such file; correct the path, and give a list if it holds spaces"
+    return f"it is not in PATH, which is {path!r}; install it, give its full path, or set PATH in env"
+
+
+class Child:
+    """A running process and what it started.
+
+    Example:
+        child = spawn(["python", "server.py"], environment(None, inherit=True), None)
+        child.watch(lambda: print(child.exit_code))
+        child.signal(signal.SIGTERM)
+        child.release()
+    """
+
+    def __init__(self, popen: subprocess.Popen[bytes]) -> None:
+        assert popen.stdin is not None
+        assert popen.stdout is not None
+        assert popen.stderr is not None
+        self.stdin: IO[bytes] = popen.stdin
+        self.stdout: IO[bytes] = popen.stdout
+        self.stderr: IO[bytes] = popen.stderr
+        self.pid = popen.pid
+        self.forgotten: weakref.WeakMethod[Callable[[], None]] | None = None
+        self._popen = popen
+        self._owner = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._descriptor: int | None = None
+        self._released = False
+        if not _living:
+            atexit.unregister(_end_all)
+            atexit.register(_end_all)
+        _living.add(self)
+        watchdog.guard(self.pid)
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the process ended: a negative signal number if a signal ended it, None while it runs."""
+        return self._popen.returncode
+
+    def watch(self, exited: Callable[[], None]) -> None:
+        """Call `exited` in the running loop, once, when the process has ended."""
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = _open_process(self.pid)
+        if self._descriptor is not None:
+            self._loop.add_reader(self._descriptor, self._reap, exited)
+        else:
+            threading.Thread(target=self._wait, args=(self._loop, exited), name="dragoman-child", daemon=True).start()
+
+    def lives(self) -> bool:
+        """Return whether the process, or one that it left behind in its group, still runs."""
+        if self._popen.poll() is None:
+            return True
+        if sys.platform == "win32":
+            return False
+        with suppress(OSError):  # orphans of the group are ours if we are the first process of a container
+            os.waitpid(-self.pid, os.WNOHANG)
+        try:
+            os.killpg(self.pid, 0)
+        except OSError:
+            return False
+        return True
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the whole group."""
+        if sys.platform == "win32":
+            taskkill = ["taskkill", "/F", "/T", "/PID", str(self.pid)]
+            subprocess.run(taskkill, capture_output=True, check=False)  # noqa: S603
+            return
+        with suppress(OSError):
+            os.killpg(self.pid, number)
+
+    def kill(self) -> None:
+        """End the whole group now, without a loop."""
+        if self.lives():
+            self.signal(KILL)
+        if not self._ends_before(time.monotonic() + _KILL_SECONDS):
+            with suppress(RuntimeError):  # the interpreter exits
+                threading.Thread(target=self._popen.wait, name="dragoman-child", daemon=True).start()
+
+    def release(self) -> None:
+        """Close what leads to the process, and care for it no longer."""
+        if self._released:
+            return
+        self._released = True
+        _living.discard(self)
+        self._unwatch()
+        self._close_streams()
+        watchdog.release(self.pid)
+
+    def leave(self) -> None:
+        """Close what leads to the process unless a loop in another thread still uses it."""
+        if self._loop is not None and self._loop.is_running():
+            watchdog.release(self.pid)
+        else:
+            self.release()
+
+    def forget(self) -> None:
+        """Let go of a process that belongs to the process which forked this one, and tell its owner here."""
+        self._released = True
+        self._close_streams()
+        if self._descriptor is not None:
+            os.close(self._descriptor)  # and not removed from the loop, whose selector is the parent's too
+            self._descriptor = None
+        if self._popen.returncode is None:
+            self._popen.returncode = 0
+        if (forgotten := self.forgotten and self.forgotten()) is not None:
+            forgotten()
+
+    def abandon(self) -> None:
+        """End the whole group now, because nobody is left who could."""
+        if not self._released:
+            self.kill()
+            self.release()
+
+    def _ends_before(self, deadline: float) -> bool:
+        try:
+            self._popen.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def _reap(self, exited: Callable[[], None]) -> None:
+        if self._popen.poll() is not None:
+            self._unwatch()
+            exited()
+
+    def _wait(self, loop: asyncio.AbstractEventLoop, exited: Callable[[], None]) -> None:
+        self._popen.wait()
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(self._report, exited)
+
+    def _report(self, exited: Callable[[], None]) -> None:
+        if not self._released:
+            exited()
+
+    def _unwatch(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is None:
+            return
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(descriptor)
+        os.close(descriptor)
+
+    def _close_streams(self) -> None:
+        for stream in (self.stdin, self.stdout, self.stderr):
+            with suppress(OSError):
+                stream.close()
+
+
+def _open_process(pid: int) -> int | None:
+    """Return a descriptor that becomes readable when the process ends, where the system has those."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            return os.pidfd_open(pid)
+    return None
+
+
+def _end_all() -> None:
+    """End every child, all at the same time, because the interpreter exits."""
+    global _exiting
+    _exiting = True
+    children = [child for child in _living if child._owner == os.getpid()]
+    for child in children:
+        child.signal(signal.SIGTERM)
+    deadline = time.monotonic() + _EXIT_SECONDS
+    for child in children:
+        child._ends_before(deadline)
+        child.kill()
+        child.leave()
+
+
+def _forget_all() -> None:
+    """Let go of the parent's children after a fork: a copy of their input would keep them from seeing its end."""
+    for child in list(_living):
+        child.forget()
+    _living.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,215 @@
+"""HTTP with server-sent events as 2024-11-05 had it, for clients: one stream that everything comes on, and posts.
+
+The server's first event names the address to post to. It must be of the same origin as the stream: a server cannot
+make a client send its credentials elsewhere. The stream is the session: when it ends, the connection has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+import aiohttp
+import msgspec
+from multidict import CIMultiDict
+from yarl import URL
+
+from dragoman.errors import AuthRequired, ConnectError, HttpError, SessionExpired, TransportError
+from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
+from dragoman.protocol.lines import Oversized
+from dragoman.protocol.sse import Event, EventDecoder
+from dragoman.protocol.urls import redacted
+from dragoman.runtime.network import Network
+from dragoman.runtime.tasks import end
+from dragoman.transports.contract import Receive
+from dragoman.transports.web.http import FAILED, JSON, SSE, HttpClient, is_stream
+
+ENDPOINT_SECONDS = 10.0
+QUOTED_BYTES = 200
+_FORBIDDEN, _NOT_FOUND = frozenset({401, 403}), 404
+
+
+Refusal = Callable[[str, int, Mapping[str, str], Mapping[str, str]], AuthRequired]
+"""Makes the error of a server that wants credentials, of its address, status, headers, and those that were sent."""
+
+
+class LegacySse:
+    """A transport to a server of 2024-11-05.
+
+    Example:
+        transport = LegacySse("http://localhost:8000/sse", headers)
+    """
+
+    def __init__(
+        self,
+        url: str,
+        headers: Callable[[], Awaitable[Mapping[str, str]]],
+        network: Network | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        *,
+        refusal: Refusal | None = None,
+    ) -> None:
+        self._http = HttpClient(url, network, limits)
+        self.url = self._http.url
+        self._headers = headers
+        self._refusal = refusal or _wants_credentials
+        self._limit = limits.message_bytes
+        self._endpoint: asyncio.Future[URL] | None = None
+        self._stream: aiohttp.ClientResponse | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._closed: Callable[[Exception | None], None] | None = None
+
+    async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
+        """Open the stream, and learn where to post.
+
+        Raises:
+            ConnectError: there is no connection, or the server does not say where to post to.
+            AuthRequired: the server wants credentials.
+            HttpError: it has no such stream.
+        """
+        try:
+            await self._open(receive, closed)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
+        loop = asyncio.get_running_loop()
+        await self._http.open()
+        self._endpoint, self._closed = loop.create_future(), closed
+        try:
+            async with asyncio.timeout(ENDPOINT_SECONDS):
+                self._stream = await self._get()
+                self._reading = loop.create_task(self._read(self._stream, receive))
+                await asyncio.shield(self._endpoint)
+        except TimeoutError:
+            raise ConnectError(f"{self.url} does not say where to post to; is it an SSE server?") from None
+
+    async def _get(self) -> aiohttp.ClientResponse:
+        sent = CIMultiDict(await self._headers())
+        sent["Accept"] = SSE
+        response = await self._http.send("GET", sent)
+        if is_stream(response):
+            return response
+        self._http.let_go(response, at_once=True)
+        self._check(response)
+        raise HttpError(f"{self.url} is no SSE server (status {response.status})", response.status)
+
+    def _check(self, response: aiohttp.ClientResponse) -> None:
+        if response.status in _FORBIDDEN:
+            raise self._refusal(self.url, response.status, response.headers, response.request_info.headers)
+
+    async def _read(self, stream: aiohttp.ClientResponse, receive: Receive) -> None:
+        error = TransportError(f"The server closed the stream of {self.url}")
+        decoder = EventDecoder(self._limit)
+        try:
+            async for chunk in stream.content.iter_any():
+                for event in decoder.receive(chunk):
+                    room = self._take(event, receive)
+                    if room is not None:
+                        await room
+        except TransportError as problem:
+            error = problem
+        except (aiohttp.ClientError, OSError) as problem:
+            error = TransportError(f"The stream of {self.url} broke: {str(problem) or type(problem).__name__}")
+        finally:
+            stream.close()
+        assert self._endpoint is not None
+        if self._endpoint.done():
+            self._end(error)
+        else:
+            self._endpoint.set_exception(ConnectError(f"{error}; it did not say where to post to"))
+
+    def _end(self, error: Exception) -> None:
+        closed, self._closed = self._closed, None
+        if closed is not None:
+            closed(error)
+
+    def _take(self, event: Event | Oversized, receive: Receive) -> Awaitable[None] | None:
+        if isinstance(event, Oversized):
+            raise TransportError(f"An event of {self.url} has more than {self._limit} bytes; raise max_message_bytes")
+        assert self._endpoint is not None
+        if event.event == "endpoint" and not self._endpoint.done():
+            self._endpoint.set_result(self._where(event.data))
+        elif event.event == "message" and event.data:
+            return receive(event.data.encode())
+        return None
+
+    def _where(self, said: str) -> URL:
+        """Return the address to post to, which the server says plainly, or as JSON."""
+        try:
+            endpoint = self._http.target.join(URL(_address(said)))
+            origin = endpoint.origin()
+        except ValueError as error:
+            raise TransportError(f"{self.url} names no address to post to: {error}") from None
+        if origin != self._http.target.origin():
+            raise TransportError(f"{self.url} wants messages posted to another origin, {origin}, which is refused")
+        return endpoint
+
+    async def send(self, message: bytes) -> None:
+        """Post a message.
+
+        Raises:
+            ConnectError: there is no connection.
+            AuthRequired: the server wants credentials.
+            SessionExpired: it does not know the stream any more.
+            HttpError: it did not take it.
+        """
+        if self._endpoint is None:
+            raise ConnectError(f"The connection to {self.url} is closed")
+        endpoint = await asyncio.shield(self._endpoint)
+        sent = CIMultiDict(await self._headers())
+        sent["Content-Type"] = JSON
+        response = await self._http.send("POST", sent, message, url=endpoint)
+        try:
+            status = response.status
+            said = await response.content.read(QUOTED_BYTES) if status >= FAILED else b""
+        except (aiohttp.ClientError, OSError):
+            said = b""
+        finally:
+            self._http.let_go(response, at_once=True)
+        if status >= FAILED:
+            self._refused(response, said)
+
+    def _refused(self, response: aiohttp.ClientResponse, said: bytes) -> None:
+        self._check(response)
+        if response.status == _NOT_FOUND:
+            expired = SessionExpired(f"{self.url} does not know its stream any more")
+            self._end(expired)
+            raise expired
+        shown = redacted(str(response.url))
+        text = said.decode("utf-8", "replace").strip()
+        raise HttpError(f"{shown} answered with status {response.status}: {text}", response.status, said)
+
+    async def close(self) -> None:
+        """Close the stream."""
+        reading, self._reading = self._reading, None
+        stream, self._stream = self._stream, None
+        endpoint, self._endpoint = self._endpoint, None
+        self._closed = None
+        if endpoint is not None and not endpoint.done():
+            endpoint.set_exception(ConnectError(f"The connection to {self.url} was closed"))
+        if endpoint is not None and not endpoint.cancelled():
+            endpoint.exception()
+        try:
+            if reading is not None:
+                await end(reading)
+        finally:
+            if stream is not None:
+                stream.close()
+            await self._http.close()
+
+
+def _wants_credentials(url: str, status: int, headers: Mapping[str, str], _sent: Mapping[str, str]) -> AuthRequired:
+    return AuthRequired(f"{url} wants credentials (status {status})", status, headers.get("WWW-Authenticate"))
+
+
+def _address(said: str) -> str:
+    if not said.startswith(("{", '"')):
+        return said
+    try:
+        found = msgspec.json.decode(said)
+    except msgspec.DecodeError:
+        return said
+    address = found.get("url") if isinstance(found, dict) else found
+    return address if isinstance(address, str) else said

@@ -1,0 +1,697 @@
+"""Tokens that a server verifies: by keys, and by asking."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import sys
+
+import pytest
+from aiohttp import web
+from joserfc.jwk import ECKey
+
+from auth.issuer import RESOURCE, encoded, issuing, never
+from dragoman.auth import Introspection, Jwt
+from dragoman.auth.server import issuer_keys, verifiers
+from dragoman.errors import AuthError, InsecureUrl
+from scenarios.http_peer import DEADLINE, scenario
+
+OTHER = "https://other.example.com"
+
+
+def jwt_of(issuer, **options):
+    return Jwt(issuer.url, jwks_url=f"{issuer.url}/keys", **options)
+
+
+@pytest.mark.covers("BEAR-01")
+@scenario
+async def test_a_good_token_says_who_it_is_and_what_they_may_do():
+    async with issuing() as issuer:
+        token = issuer.token(scope="files:read files:write", tenant="acme")
+        identity = await jwt_of(issuer).verify(token, RESOURCE)
+        assert (identity.principal, identity.scopes) == ("ann", {"files:read", "files:write"})
+        assert identity.claims["tenant"] == "acme"
+        assert issuer.asked == ["/keys"]
+
+
+@pytest.mark.covers("BEAR-01")
+@pytest.mark.parametrize(
+    ("claims", "scopes"),
+    [
+        ({"scp": ["a", "b", 3]}, {"a", "b"}),
+        ({"scp": "a b"}, {"a", "b"}),
+        ({"scope": "a", "scp": "b"}, {"a"}),
+        ({"scope": 7}, set()),
+        ({"scope": {"a": 1}}, set()),
+        ({}, set()),
+    ],
+)
+def test_scopes_come_as_text_or_as_a_list(claims, scopes):
+    assert verifiers.scopes_of(claims) == scopes
+
+
+@pytest.mark.covers("BEAR-01")
+@pytest.mark.parametrize(
+    ("kind", "alg"), [("EC", "ES256"), ("RSA", "RS256"), ("RSA", "PS256"), ("OKP", "Ed25519"), ("OKP", "EdDSA")]
+)
+@pytest.mark.filterwarnings("ignore:.*RFC 9864")
+@scenario
+async def test_every_usual_algorithm_is_accepted(kind, alg):
+    async with issuing() as issuer:
+        issuer.add_key("another", kind)
+        token = issuer.token(header={"kid": "another"}, alg=alg)
+        assert (await jwt_of(issuer).verify(token, RESOURCE)).principal == "ann"
+
+
+@pytest.mark.covers("BEAR-01")
+@pytest.mark.parametrize("aud", [RESOURCE, [OTHER, RESOURCE]])
+@scenario
+async def test_a_token_is_for_one_or_for_several(aud):
+    async with issuing() as issuer:
+        assert await jwt_of(issuer).verify(issuer.token(aud=aud), RESOURCE)
+
+
+PAST, FUTURE = 1_000_000_000, 4_000_000_000
+
+
+@pytest.mark.covers("BEAR-02")
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"exp": PAST},
+        {"nbf": FUTURE},
+        {"nbf": "soon"},
+        {"aud": OTHER},
+        {"aud": [OTHER]},
+        {"aud": RESOURCE + "/deeper"},
+        {"aud": []},
+        {"aud": {RESOURCE: 1}},
+        {"aud": None},
+        {"iss": OTHER},
+        {"iss": None},
+        {"exp": None},
+        {"exp": "never"},
+        {"exp": True},
+        {"sub": None},
+        {"sub": ""},
+        {"sub": 7},
+    ],
+    ids=str,
+)
+@scenario
+async def test_a_token_that_is_not_good_here_and_now_is_refused(claims):
+    async with issuing() as issuer:
+        assert await jwt_of(issuer).verify(issuer.token(**claims), RESOURCE) is None
+
+
+@pytest.mark.covers("BEAR-02")
+@pytest.mark.parametrize(("late", "is_good"), [(59, True), (60, False)])
+@scenario
+async def test_clocks_may_differ_by_a_minute(late, is_good):
+    async with issuing() as issuer:
+        token = issuer.token(exp=1_000_000, nbf=1_000_000)
+        after = jwt_of(issuer, clock=lambda: 1_000_000 + late)
+        before = jwt_of(issuer, clock=lambda: 1_000_000 - 1 - late)
+        assert (await after.verify(token, RESOURCE) is not None) is is_good
+        assert (await before.verify(token, RESOURCE) is not None) is is_good
+
+
+@pytest.mark.covers("BEAR-02")
+@scenario
+async def test_the_audience_and_the_claim_of_the_principal_may_be_others():
+    async with issuing() as issuer:
+        verifier = jwt_of(issuer, audience="api://mine", principal_claim="email")
+        token = issuer.token(aud="api://mine", email="ann@example.com")
+        assert (await verifier.verify(token, RESOURCE)).principal == "ann@example.com"
+        assert await verifier.verify(issuer.token(email="ann@example.com"), RESOURCE) is None
+
+
+def unsigned(issuer, algorithm):
+    _, claims, _ = issuer.token().split(".")
+    return f"{encoded({'alg': algorithm, 'kid': 'first'})}.{claims}."
+
+
+def by_public_key(issuer):
+    _, claims, _ = issuer.token().split(".")
+    said = f"{encoded({'alg': 'HS256', 'kid': 'first'})}.{claims}"
+    secret = issuer.keys["first"].as_pem(private=False)
+    return f"{said}.{encoded(hmac.new(secret, said.encode(), hashlib.sha256).digest())}"
+
+
+def tampered(issuer):
+    header, _, signature = issuer.token().split(".")
+    return f"{header}.{encoded({'iss': issuer.url, 'aud': RESOURCE, 'sub': 'bob', 'exp': 9e9})}.{signature}"
+
+
+FORGERIES = {
+    "alg none": lambda issuer: unsigned(issuer, "none"),
+    "alg None": lambda issuer: unsigned(issuer, "None"),
+    "alg null": lambda issuer: unsigned(issuer, None),
+    "alg list": lambda issuer: unsigned(issuer, ["ES256"]),
+    "no signature": lambda issuer: unsigned(issuer, "ES256"),
+    "public key as secret": by_public_key,
+    "wrong key": lambda issuer: issuer.token(key=ECKey.generate_key("P-256")),
+    "tampered": tampered,
+    "algorithm of another kind of key": lambda issuer: unsigned(issuer, "RS256") + "AAAA",
+    "critical header": lambda issuer: (
+        f"{encoded({'alg': 'ES256', 'kid': 'first', 'crit': ['b64'], 'b64': False})}."
+        + ".".join(issuer.token().split(".")[1:])
+    ),
+    "embedded key": lambda issuer: issuer.token(
+        header={"jwk": ECKey.generate_key("P-256").as_dict(private=False)}, key=ECKey.generate_key("P-256")
+    ),
+    "name that is no text": lambda issuer: (
+        f"{encoded({'alg': 'ES256', 'kid': ['first']})}." + ".".join(issuer.token().split(".")[1:])
+    ),
+    "encrypted": lambda issuer: "eyJhbGciOiJkaXIiLCJlbmMiOiJBMTI4R0NNIn0..AAAA.AAAA.AAAA",
+    "empty": lambda issuer: "",
+    "dots": lambda issuer: "..",
+    "words": lambda issuer: "garbage",
+    "not ASCII": lambda issuer: "\xe9.\xe9.\xe9",
+    "deep": lambda issuer: f"{encoded(b'[' * 9000)}.e30.AAAA",
+    "deep inside": lambda issuer: (
+        f'{encoded(b"""{"alg":"ES256","kid":"first","x":""" + b"[" * 9000 + b"]" * 9000 + b"}")}.e30.AAAA'
+    ),
+    "no object": lambda issuer: f"{encoded([1])}.e30.AAAA",
+    "many dots": lambda issuer: "." * 1000,
+}
+
+
+@pytest.mark.covers("BEAR-02")
+@pytest.mark.parametrize("forgery", FORGERIES)
+@scenario
+async def test_a_forgery_is_refused(forgery):
+    async with issuing() as issuer:
+        verifier = jwt_of(issuer)
+        assert await verifier.verify(FORGERIES[forgery](issuer), RESOURCE) is None
+        assert await verifier.verify(issuer.token(), RESOURCE)
+
+
+@pytest.mark.covers("BEAR-03")
+@scenario
+async def test_keys_are_fetched_once_for_all_who_wait():
+    async with issuing() as issuer:
+        verifier, token = jwt_of(issuer), issuer.token()
+        found = await asyncio.gather(*(verifier.verify(token, RESOURCE) for _ in range(20)))
+        assert [one.principal for one in found] == ["ann"] * 20
+        assert issuer.asked == ["/keys"]
+
+
+@pytest.mark.covers("BEAR-03")
+@scenario
+async def test_a_new_key_is_fetched_at_once_and_unknown_ones_are_looked_for_together(monkeypatch):
+    monkeypatch.setattr(issuer_keys, "LOOK_SECONDS", 0.2)
+    async with issuing() as issuer:
+        verifier, old = jwt_of(issuer), issuer.token()
+        assert await verifier.verify(old, RESOURCE)
+        issuer.add_key("second")
+        new = issuer.token(header={"kid": "second"})
+        found = await asyncio.gather(*(verifier.verify(new, RESOURCE) for _ in range(5)))
+        assert all(found)
+        assert len(issuer.asked) == 2
+        unknown = [made_up(issuer, f"made up {number}") for number in range(20)]
+        assert await asyncio.gather(*(verifier.verify(token, RESOURCE) for token in unknown)) == [None] * 20
+        assert len(issuer.asked) == 3
+        # Those that were looked for in vain are refused at once.
+        assert [await verifier.verify(token, RESOURCE) for token in unknown] == [None] * 20
+        assert len(issuer.asked) == 3
+
+
+def made_up(issuer, name):
+    return issuer.token(header={"kid": name}, key=issuer.keys["first"])
+
+
+@pytest.mark.covers("BEAR-03")
+@scenario
+async def test_strangers_with_unknown_keys_keep_no_new_key_from_being_found_and_cause_few_fetches(monkeypatch):
+    monkeypatch.setattr(issuer_keys, "LOOK_SECONDS", 0.25)
+    async with issuing() as issuer:
+        verifier, known = jwt_of(issuer), issuer.token()
+        assert await verifier.verify(known, RESOURCE)
+
+        async def attack(stranger):
+            for number in range(20):
+                assert await verifier.verify(made_up(issuer, f"{stranger} {number}"), RESOURCE) is None
+
+        clock = asyncio.get_running_loop().time
+        begun = clock()
+        async with asyncio.timeout(DEADLINE):
+            attacks = [asyncio.create_task(attack(stranger)) for stranger in range(200)]
+            for name in ("second", "third"):
+                await asyncio.sleep(0.3)
+                issuer.add_key(name)
+                assert await verifier.verify(issuer.token(header={"kid": name}), RESOURCE)
+                assert await verifier.verify(known, RESOURCE)
+        for task in attacks:
+            task.cancel()
+        await asyncio.gather(*attacks, return_exceptions=True)
+        assert issuer.times_asked("/keys") <= 2 + (clock() - begun) / 0.25
+
+
+@pytest.mark.covers("BEAR-03")
+@scenario
+async def test_a_fetch_that_began_before_a_key_was_there_does_not_make_it_missing(monkeypatch):
+    monkeypatch.setattr(issuer_keys, "LOOK_SECONDS", 0.2)
+    async with issuing() as issuer:
+        verifier = jwt_of(issuer)
+        assert await verifier.verify(issuer.token(), RESOURCE)
+        published = {"keys": [key.as_dict(private=False) for key in issuer.keys.values()]}
+        asked, release = asyncio.Event(), asyncio.Event()
+
+        async def late(request: web.Request) -> web.StreamResponse:
+            del issuer.answers["/keys"]
+            asked.set()
+            await release.wait()
+            return web.json_response(published)
+
+        issuer.answers["/keys"] = late
+        async with asyncio.timeout(DEADLINE):
+            stranger = asyncio.create_task(verifier.verify(made_up(issuer, "made up"), RESOURCE))
+            await asked.wait()
+            issuer.add_key("second")
+            honest = asyncio.create_task(verifier.verify(issuer.token(header={"kid": "second"}), RESOURCE))
+            await asyncio.sleep(0)
+            release.set()
+            assert await stranger is None
+            assert await honest
+
+
+@pytest.mark.covers("BEAR-03")
+@scenario
+async def test_of_tokens_with_unknown_keys_that_are_too_many_to_wait_nothing_is_said(monkeypatch):
+    monkeypatch.setattr(issuer_keys, "MOST_LOOKING", 2)
+    async with issuing() as issuer:
+        verifier = jwt_of(issuer)
+        assert await verifier.verify(issuer.token(), RESOURCE)
+        made = [verifier.verify(made_up(issuer, f"made up {number}"), RESOURCE) for number in range(4)]
+        first, second, *others = await asyncio.gather(*made, return_exceptions=True)
+        assert (first, second) == (None, None)
+        assert [type(one) for one in others] == [AuthError, AuthError]
+        assert await verifier.verify(issuer.token(), RESOURCE)
+
+
+@pytest.mark.covers("BEAR-03")
+@scenario
+async def test_a_name_that_was_looked_for_in_vain_is_looked_for_again_after_a_while(monkeypatch):
+    monkeypatch.setattr(issuer_keys, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(issuer_keys, "MISSING_SECONDS", 0)
+    monkeypatch.setattr(issuer_keys, "MOST_MISSING", 2)
+    async with issuing() as issuer:
+        verifier = jwt_of(issuer)
+        for name in ("one", "two", "three", "one"):
+            assert await verifier.verify(made_up(issuer, name), RESOURCE) is None
+        assert len(issuer.asked) == 5
+        assert len(verifier._keys._missing) == 2
+
+
+@pytest.mark.covers("BEAR-03")
+@scenario
+async def test_a_key_that_was_taken_back_is_good_no_longer_than_keys_are_kept(monkeypatch):
+    monkeypatch.setattr(issuer_keys, "KEPT_SECONDS", 0)
+    async with issuing() as issuer:
+        verifier, token = jwt_of(issuer), issuer.token()
+        assert await verifier.verify(token, RESOURCE)
+        issuer.add_key("second")
+        del issuer.keys["first"]
+        assert await verifier.verify(token, RESOURCE) is None
+
+
+@pytest.mark.covers("BEAR-03")
+@pytest.mark.parametrize("kid", ["first", None])
+@scenario
+async def test_a_token_without_the_name_of_its_key_is_tried_with_all(kid):
+    async with issuing() as issuer:
+        issuer.add_key("second", "RSA")
+        issuer.add_key("third")
+        assert await jwt_of(issuer).verify(issuer.token(header={"kid": kid}), RESOURCE)
+
+
+@pytest.mark.covers("BEAR-03")
+@scenario
+async def test_a_key_that_cannot_be_read_costs_only_itself():
+    async with issuing() as issuer:
+        good = issuer.keys["first"].as_dict(private=False)
+        secret = {"kty": "oct", "k": "c2VjcmV0", "kid": "first"}
+        issuer.listed = {"keys": [None, "key", {}, {"kty": "RSA"}, {"kty": "?"}, secret, {**good, "use": "enc"}, good]}
+        assert await jwt_of(issuer).verify(issuer.token(), RESOURCE)
+
+
+async def redirect(request: web.Request) -> web.StreamResponse:
+    raise web.HTTPFound("/other-keys")
+
+
+async def broken(request: web.Request) -> web.StreamResponse:
+    return web.Response(status=503, text="later")
+
+
+async def prose(request: web.Request) -> web.StreamResponse:
+    return web.Response(text="<html>")
+
+
+async def no_set(request: web.Request) -> web.StreamResponse:
+    return web.json_response({"keys": {"kty": "EC"}})
+
+
+async def no_key(request: web.Request) -> web.StreamResponse:
+    return web.json_response({"keys": [{"kty": "oct", "k": "c2VjcmV0"}]})
+
+
+@pytest.mark.covers("BEAR-04")
+@pytest.mark.parametrize("answer", [redirect, broken, prose, no_set, no_key])
+@scenario
+async def test_without_keys_nothing_is_said_of_a_token_and_the_issuer_is_left_alone_for_a_while(answer, caplog):
+    async with issuing() as issuer:
+        issuer.answers["/keys"] = answer
+        verifier = jwt_of(issuer)
+        for _ in range(3):
+            with pytest.raises(AuthError, match=f"the keys of {issuer.url} cannot be had"):
+                await verifier.verify(issuer.token(), RESOURCE)
+        assert issuer.asked == ["/keys"]
+        assert len(caplog.records) == 1
+        assert await verifier.verify("garbage", RESOURCE) is None
+
+
+@pytest.mark.covers("BEAR-04")
+@scenario
+async def test_an_issuer_that_is_down_is_asked_again_when_it_is_up(monkeypatch, caplog):
+    async with issuing() as issuer:
+        issuer.answers["/keys"] = broken
+        verifier, token = jwt_of(issuer), issuer.token()
+        monkeypatch.setattr(issuer_keys, "RETRY_SECONDS", 0)
+        with pytest.raises(AuthError):
+            await verifier.verify(token, RESOURCE)
+        del issuer.answers["/keys"]
+        assert await verifier.verify(token, RESOURCE)
+
+
+@pytest.mark.covers("BEAR-04")
+@scenario
+async def test_all_who_wait_for_a_slow_issuer_are_told_at_once_that_it_is_slow(monkeypatch, caplog):
+    monkeypatch.setattr(issuer_keys, "FETCH_SECONDS", 0.2)
+    async with issuing() as issuer:
+        issuer.answers["/keys"], _, release = never()
+        verifier, token = jwt_of(issuer), issuer.token()
+        async with asyncio.timeout(DEADLINE):
+            found = await asyncio.gather(*(verifier.verify(token, RESOURCE) for _ in range(50)), return_exceptions=True)
+        release.set()
+        assert {type(one) for one in found} == {AuthError}
+        assert issuer.asked == ["/keys"]
+        assert "it takes too long to answer" in caplog.text
+
+
+@pytest.mark.covers("BEAR-04")
+@scenario
+async def test_known_keys_stay_good_while_others_are_looked_for_in_vain(monkeypatch, caplog):
+    monkeypatch.setattr(issuer_keys, "FETCH_SECONDS", 0.2)
+    async with issuing() as issuer:
+        verifier, token = jwt_of(issuer), issuer.token()
+        assert await verifier.verify(token, RESOURCE)
+        issuer.answers["/keys"], asked, release = never()
+        unknown = issuer.token(header={"kid": "made up"}, key=issuer.keys["first"])
+        looking = asyncio.create_task(verifier.verify(unknown, RESOURCE))
+        async with asyncio.timeout(DEADLINE):
+            await asked.wait()
+            assert await verifier.verify(token, RESOURCE)
+            assert not looking.done()
+            assert await looking is None
+        release.set()
+        assert await verifier.verify(token, RESOURCE)
+
+
+@pytest.mark.covers("BEAR-04")
+@scenario
+async def test_who_goes_away_does_not_take_the_keys_along():
+    async with issuing() as issuer:
+        verifier, token = jwt_of(issuer), issuer.token()
+        first = asyncio.create_task(verifier.verify(token, RESOURCE))
+        await asyncio.sleep(0)
+        second = asyncio.create_task(verifier.verify(token, RESOURCE))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert (await second).principal == "ann"
+        assert issuer.asked == ["/keys"]
+
+
+def test_one_verifier_serves_one_loop_after_another():
+    async def verify(verifier, token):
+        found = await asyncio.gather(*(verifier.verify(token, RESOURCE) for _ in range(3)))
+        return [one.principal for one in found]
+
+    async def begin():
+        async with issuing() as issuer:
+            verifier, token = jwt_of(issuer), issuer.token()
+            return verifier, token, await verify(verifier, token)
+
+    verifier, token, found = asyncio.run(begin())
+    assert found == asyncio.run(verify(verifier, token)) == ["ann"] * 3
+
+
+@pytest.mark.covers("BEAR-03")
+@scenario
+async def test_keys_are_found_by_the_metadata_of_the_issuer():
+    async with issuing() as issuer:
+        assert await Jwt(issuer.url).verify(issuer.token(), RESOURCE)
+        assert issuer.asked == ["/.well-known/oauth-authorization-server", "/keys"]
+
+
+@pytest.mark.covers("BEAR-03")
+@pytest.mark.parametrize("document", [{}, {"issuer": OTHER}, {"jwks_uri": 7}, {"jwks_uri": "http://keys.example.com/"}])
+@scenario
+async def test_metadata_of_another_or_without_a_safe_address_of_keys_are_not_used(document, caplog):
+    async with issuing() as issuer:
+
+        async def metadata(request: web.Request) -> web.StreamResponse:
+            said = {"issuer": issuer.url, "jwks_uri": f"{issuer.url}/keys"} if document else {}
+            return web.json_response(said | document)
+
+        issuer.answers["/.well-known/oauth-authorization-server"] = metadata
+        with pytest.raises(AuthError):
+            await Jwt(issuer.url).verify(issuer.token(), RESOURCE)
+        assert "/keys" not in issuer.asked
+
+
+@pytest.mark.covers("BEAR-05")
+@pytest.mark.parametrize("algorithm", ["none", "HS256", "RSA-OAEP", "ES256K"])
+def test_algorithms_without_a_key_of_the_issuer_are_not_accepted(algorithm):
+    with pytest.raises(ValueError, match=f"'{algorithm}' is not accepted"):
+        Jwt("https://login.example.com", algorithms=[algorithm])
+
+
+@pytest.mark.covers("BEAR-05")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Jwt("http://login.example.com"),
+        lambda: Jwt("https://login.example.com", jwks_url="http://login.example.com/keys"),
+        lambda: Introspection("http://login.example.com/introspect", client_id="a", client_secret="b"),
+    ],
+)
+def test_addresses_that_are_not_secure_are_refused(make):
+    with pytest.raises(InsecureUrl):
+        make()
+
+
+@pytest.mark.covers("BEAR-05")
+def test_the_package_that_verifies_signatures_is_asked_for_at_once(monkeypatch):
+    monkeypatch.setitem(sys.modules, "joserfc", None)
+    with pytest.raises(AuthError, match=r"install dragoman\[jwt\]"):
+        Jwt("https://login.example.com")
+
+
+# Opaque tokens.
+
+
+def introspection_of(asked, **options):
+    return Introspection(f"{asked.url}/introspect", client_id="an api", client_secret="p:ss wörd+", **options)
+
+
+def active(**claims):
+    return {"active": True, "aud": RESOURCE, "sub": "ann", **claims}
+
+
+@pytest.mark.covers("BEAR-06")
+@scenario
+async def test_the_issuer_is_asked_about_a_token_with_credentials_encoded_as_in_a_form():
+    async with issuing() as issuer:
+        issuer.tokens["t"] = active(scope="a b", tenant="acme")
+        identity = await introspection_of(issuer).verify("t", RESOURCE)
+        assert (identity.principal, identity.scopes, identity.claims["tenant"]) == ("ann", {"a", "b"}, "acme")
+        assert issuer.forms == [{"token": "t", "token_type_hint": "access_token"}]
+        scheme, _, pair = issuer.authorizations[0].partition(" ")
+        assert (scheme, base64.b64decode(pair).decode()) == ("Basic", "an+api:p%3Ass+w%C3%B6rd%2B")
+
+
+@pytest.mark.covers("BEAR-06")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"active": False},
+        {},
+        active(active="true"),
+        active(active=1),
+        active(aud=OTHER),
+        active(aud=[OTHER]),
+        {"active": True, "sub": "ann"},
+        active(exp=PAST),
+        active(exp="never"),
+        active(nbf=FUTURE),
+        active(sub=None),
+        active(sub=7),
+        active(iss=OTHER),
+    ],
+    ids=str,
+)
+@scenario
+async def test_a_token_that_its_issuer_does_not_vouch_for_here_is_refused(answer):
+    async with issuing() as issuer:
+        issuer.tokens["t"] = answer
+        assert await introspection_of(issuer, issuer=issuer.url).verify("t", RESOURCE) is None
+
+
+@pytest.mark.covers("BEAR-06")
+@pytest.mark.parametrize(
+    ("answer", "principal"),
+    [
+        (active(), "ann"),
+        (active(sub=None, username="bob"), "bob"),
+        (active(sub=None, client_id="robot"), "robot"),
+        (active(aud=[OTHER, RESOURCE], exp=FUTURE), "ann"),
+    ],
+)
+@scenario
+async def test_a_token_belongs_to_its_subject_or_user_or_client(answer, principal):
+    async with issuing() as issuer:
+        issuer.tokens["t"] = answer
+        assert (await introspection_of(issuer).verify("t", RESOURCE)).principal == principal
+
+
+@pytest.mark.covers("BEAR-06")
+@scenario
+async def test_an_answer_is_kept_for_a_moment_and_for_one_audience():
+    async with issuing() as issuer:
+        issuer.tokens["t"] = active()
+        verifier = introspection_of(issuer)
+        for _ in range(3):
+            assert await verifier.verify("t", RESOURCE)
+            assert await verifier.verify("unknown", RESOURCE) is None
+        assert len(issuer.forms) == 2
+        assert await verifier.verify("t", OTHER) is None
+        assert len(issuer.forms) == 3
+
+
+@pytest.mark.covers("BEAR-06")
+@scenario
+async def test_an_answer_is_kept_no_longer_than_its_token_or_the_moment(monkeypatch):
+    async with issuing() as issuer:
+        issuer.tokens["t"] = active(exp=1000.0)
+        verifier = introspection_of(issuer, clock=lambda: 1000 - 1e-9)
+        assert await verifier.verify("t", RESOURCE)
+        await verifier.verify("t", RESOURCE)
+        assert len(issuer.forms) == 2
+        monkeypatch.setattr(verifiers, "ANSWER_SECONDS", 0.0)
+        issuer.tokens["u"] = active()
+        for _ in range(2):
+            await verifier.verify("v", RESOURCE)
+        assert len(issuer.forms) == 4
+
+
+@pytest.mark.covers("BEAR-06")
+@scenario
+async def test_only_so_many_answers_are_kept(monkeypatch):
+    monkeypatch.setattr(verifiers, "MOST_ANSWERS", 2)
+    async with issuing() as issuer:
+        verifier = introspection_of(issuer)
+        for token in ("one", "two", "three", "three", "two", "one"):
+            await verifier.verify(token, RESOURCE)
+        assert [form["token"] for form in issuer.forms] == ["one", "two", "three", "one"]
+        assert len(verifier._answers) == 2
+
+
+@pytest.mark.covers("BEAR-04", "BEAR-06")
+@pytest.mark.parametrize("answer", [redirect, broken, prose])
+@scenario
+async def test_an_issuer_that_cannot_be_asked_is_an_error_and_says_nothing_of_the_token(answer):
+    async with issuing() as issuer:
+        issuer.answers["/introspect"] = answer
+        with pytest.raises(AuthError, match="cannot be asked about tokens"):
+            await introspection_of(issuer).verify("t", RESOURCE)
+        del issuer.answers["/introspect"]
+        issuer.tokens["t"] = active()
+        assert await introspection_of(issuer).verify("t", RESOURCE)
+    with pytest.raises(AuthError, match="is it reachable"):
+        await introspection_of(issuer).verify("t", RESOURCE)
+
+
+def slow(issuer):
+    """Let an issuer answer about tokens when it is told to, and count how many it is asked about at once."""
+    counts, arrived, release = {"now": 0, "most": 0}, asyncio.Semaphore(0), asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        counts["now"] += 1
+        counts["most"] = max(counts.values())
+        arrived.release()
+        await release.wait()
+        counts["now"] -= 1
+        form = dict(await request.post())
+        issuer.forms.append(form)
+        return web.json_response(issuer.tokens.get(form["token"], {"active": False}))
+
+    issuer.answers["/introspect"] = answer
+    return counts, arrived, release
+
+
+async def acquired(arrived, times):
+    async with asyncio.timeout(DEADLINE):
+        for _ in range(times):
+            await arrived.acquire()
+
+
+@pytest.mark.covers("BEAR-06")
+@scenario
+async def test_a_hundred_requests_with_one_token_ask_about_it_once():
+    async with issuing() as issuer:
+        issuer.tokens["t"] = active()
+        verifier = introspection_of(issuer)
+        _, arrived, release = slow(issuer)
+        requests = [asyncio.create_task(verifier.verify("t", RESOURCE)) for _ in range(100)]
+        await acquired(arrived, 1)
+        requests[0].cancel()
+        release.set()
+        found = await asyncio.gather(*requests[1:])
+        assert {one.principal for one in found} == {"ann"}
+        assert len(issuer.forms) == 1
+
+
+@pytest.mark.covers("BEAR-06")
+@scenario
+async def test_only_so_many_tokens_are_asked_about_at_once(monkeypatch):
+    monkeypatch.setattr(verifiers, "MOST_ASKED", 5)
+    monkeypatch.setattr(verifiers, "MOST_WAITING", 50)
+    async with issuing() as issuer:
+        verifier = introspection_of(issuer)
+        counts, arrived, release = slow(issuer)
+        requests = [asyncio.create_task(verifier.verify(f"t{number}", RESOURCE)) for number in range(60)]
+        await acquired(arrived, 5)
+        release.set()
+        found = await asyncio.gather(*requests, return_exceptions=True)
+        assert found[:50] == [None] * 50
+        assert {type(one) for one in found[50:]} == {AuthError}
+        assert counts["most"] == 5
+        assert await verifier.verify("another", RESOURCE) is None
+
+
+@pytest.mark.covers("BEAR-04", "BEAR-06")
+@scenario
+async def test_a_token_whose_turn_does_not_come_is_an_error_that_says_nothing_of_it(monkeypatch):
+    monkeypatch.setattr(verifiers, "MOST_ASKED", 1)
+    monkeypatch.setattr(verifiers, "TURN_SECONDS", 0.05)
+    async with issuing() as issuer:
+        verifier = introspection_of(issuer)
+        _, arrived, release = slow(issuer)
+        first = asyncio.create_task(verifier.verify("first", RESOURCE))
+        await acquired(arrived, 1)
+        with pytest.raises(AuthError, match="does not answer fast enough"):
+            await verifier.verify("second", RESOURCE)
+        release.set()
+        assert await first is None
+        assert await verifier.verify("second", RESOURCE) is None

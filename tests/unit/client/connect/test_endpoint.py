@@ -1,0 +1,113 @@
+"""What a client can be pointed at, and what comes of it."""
+
+import asyncio
+import sys
+
+import pytest
+
+from dragoman import Server
+from dragoman.client.connect.credentials import Credentials
+from dragoman.client.connect.endpoint import Surroundings, way_to
+from dragoman.client.connect.http import HttpLink
+from dragoman.client.connect.link import DuplexLink, OneMethodLink
+from dragoman.transports.memory import Memory
+from dragoman.transports.process.process import Process
+from dragoman.transports.web.legacy_sse import LegacySse
+
+URL = "https://example.com/mcp"
+
+
+def way(target, **options):
+    return way_to(target, Surroundings(Credentials(), **options))
+
+
+def process(target, **options):
+    transport = way(target, **options).link().transport
+    assert isinstance(transport, Process)
+    return transport
+
+
+@pytest.mark.covers("LTR-06")
+def test_a_url_is_streamable_http_with_the_older_transport_to_fall_back_on():
+    found = way(URL)
+    assert isinstance(found.link(), HttpLink)
+    assert isinstance(found.fallback().transport, LegacySse)
+    assert found.introduces
+    assert not found.is_handshake
+
+
+@pytest.mark.covers("LTR-06")
+@pytest.mark.parametrize("name", ["http", "streamable", "streamable_http", "streamable-http", "streamableHttp"])
+@pytest.mark.parametrize("key", ["url", "serverUrl", "httpUrl"])
+def test_a_url_whose_transport_is_named_has_no_fallback(name, key):
+    for found in (way(URL, transport=name), way({key: URL, "type": name})):
+        assert isinstance(found.link(), HttpLink)
+        assert found.fallback is None
+
+
+@pytest.mark.covers("LTR-06")
+def test_the_older_transport_is_had_by_name():
+    for found in (way(URL, transport="sse"), way({"url": URL, "type": "sse"})):
+        assert isinstance(found.link().transport, LegacySse)
+        assert found.is_handshake
+
+
+@pytest.mark.covers("LTR-06")
+def test_what_is_known_of_an_address_is_known_of_all_its_queries():
+    assert way(f"{URL}?a=1").key == way(f"{URL}?b=2").key
+    assert way(URL).key != way("https://example.com/other").key
+    assert way(URL).key != way(URL, transport="sse").key
+
+
+@pytest.mark.covers("LTR-06")
+def test_commands_are_strings_lists_and_scripts(tmp_path):
+    script = tmp_path / "server.py"
+    script.touch()
+    assert process("npx -y files /srv")._command == ["npx", "-y", "files", "/srv"]
+    assert process(["npx", "a b"])._command == ["npx", "a b"]
+    assert process(("npx", tmp_path))._command == ["npx", str(tmp_path)]
+    assert process(script)._command == process(str(script))._command == [sys.executable, str(script)]
+    (tmp_path / "server.mjs").touch()
+    assert process(tmp_path / "server.mjs")._command == ["node", str(tmp_path / "server.mjs")]
+    assert process(tmp_path / "binary")._command == [str(tmp_path / "binary")]
+    assert process(f"python -c '{'x' * 5000}' some.py")._command[-1] == "some.py"
+
+
+@pytest.mark.covers("LTR-06")
+def test_an_entry_is_a_command_with_arguments_and_the_client_comes_before_it(tmp_path):
+    entry = {"command": "npx", "args": ["-y", 7], "env": {"A": "1", "B": "1"}, "cwd": "/", "inherit_env": False}
+    found = process(entry, env={"B": "2"})
+    assert found._command == ["npx", "-y", "7"]
+    assert found._env == {"A": "1", "B": "2"}
+    assert (found._cwd, found._inherit_env) == ("/", False)
+    assert process(entry, cwd=tmp_path)._cwd == str(tmp_path)
+    assert process({"command": "npx", "type": "stdio"})._env is None
+
+
+@pytest.mark.covers("LTR-06")
+def test_headers_of_an_entry_lie_below_those_of_the_client():
+    async def sent():
+        around = Surroundings(Credentials({"Authorization": "mine"}))
+        way_to({"url": URL, "headers": {"Authorization": "theirs", "X-Team": "a"}}, around)
+        return await around.credentials.own_headers()
+
+    assert asyncio.run(sent()) == {"Authorization": "mine", "X-Team": "a"}
+
+
+@pytest.mark.covers("LTR-06")
+def test_servers_and_transports_are_taken_as_they_are():
+    server = Server("x")
+    assert isinstance(way(server).link().transport, Memory)
+    transport = Memory(server.connect)
+    found = way(transport)
+    assert found.link().transport is found.link().transport is transport
+    assert isinstance(found.link(), DuplexLink)
+    assert way("whatever", transport=transport).link().transport is transport
+
+    class OneMethod:
+        def send_request(self, request):
+            return {}
+
+    found = way(OneMethod())
+    assert isinstance(found.link(), OneMethodLink)
+    assert not found.introduces

@@ -1,0 +1,173 @@
+"""Which session gives way when there are too many."""
+
+import pytest
+
+from dragoman import Server
+from dragoman.protocol.eras import Caller
+from dragoman.protocol.versions import find_version
+from dragoman.server.http import sessions as room
+from dragoman.server.http.holders import BUSY_SECONDS, holder_name
+from dragoman.server.http.session import HttpSession, SessionRefused, SharedSession
+from dragoman.server.http.sessions import Sessions
+from scenarios.http_peer import SECRET, scenario
+
+NEWEST = find_version("2025-11-25")
+
+
+class House:
+    """Sessions of clients at addresses, with a clock."""
+
+    def __init__(self, most: int) -> None:
+        self.now = 0.0
+        self.looks = 0
+        self.sessions = Sessions(Server(secret=SECRET), most=most, idle_timeout=None, clock=lambda: self.now)
+
+    def begin(self, address: str = "1.1.1.1", principal: str | None = None) -> str:
+        self.now += 1
+        return self.sessions.begin(SharedSession(Caller(NEWEST), principal=principal), address)
+
+    async def use(self, *ids: str) -> None:
+        for id in ids:
+            self.now += 1
+            await self.sessions.find(id)
+
+    async def occupy(self, id: str) -> None:
+        """Let a session be busy from now on."""
+        house = self
+
+        class Busy(HttpSession):
+            @property
+            def is_busy(self) -> bool:
+                house.looks += 1
+                return True
+
+        (await self.sessions.find(id)).__class__ = Busy
+
+    def has(self, *ids: str) -> list[bool]:
+        return [id in self.sessions._known for id in ids]
+
+
+@scenario
+async def test_sessions_that_were_never_used_give_way_first_and_then_the_least_recently_used():
+    house = House(most=4)
+    first, second, third, fourth = (house.begin() for _ in range(4))
+    await house.use(third, first)
+    new = [house.begin()]
+    assert house.has(first, second, third, fourth) == [True, False, True, True]
+    new.append(house.begin())
+    assert house.has(first, third, fourth) == [True, True, False]
+    await house.use(*new)
+    house.begin()
+    assert house.has(first, third, *new) == [True, False, True, True]
+
+
+@scenario
+async def test_one_who_opens_thousands_loses_only_its_own():
+    house = House(most=1000)
+    others = [house.begin(f"2.2.2.{number}") for number in range(10)]
+    await house.use(*others)
+    unused = house.begin("3.3.3.3")
+    for _ in range(3000):
+        await house.use(house.begin())
+    assert all(house.has(unused, *others))
+    newcomers = [house.begin(f"4.4.4.{number}") for number in range(100)]
+    assert all(house.has(unused, *others, *newcomers))
+    assert len(house.sessions._known) == 1000
+
+
+@scenario
+async def test_one_who_opens_thousands_takes_few_from_a_full_house():
+    house = House(most=1000)
+    others = [house.begin(f"2.2.{number // 250}.{number % 250}") for number in range(1000)]
+    await house.use(*others)
+    for _ in range(3000):
+        await house.use(house.begin())
+    assert sum(house.has(*others)) == 1000 - 11
+
+
+@scenario
+async def test_a_principal_counts_whatever_its_addresses():
+    house = House(most=100)
+    other = house.begin("1.1.1.1", principal="bob")
+    for number in range(300):
+        house.begin(f"1.1.1.{number % 250}", principal="ann")
+    assert house.has(other) == [True]
+
+
+@scenario
+async def test_a_holder_whose_sessions_are_all_in_use_takes_one_that_is_idle():
+    house = House(most=3)
+    busy = [house.begin(), house.begin()]
+    for id in busy:
+        await house.occupy(id)
+    idle = house.begin("2.2.2.2")
+    new = house.begin()
+    assert house.has(*busy, idle, new) == [True, True, False, True]
+
+
+@scenario
+async def test_when_all_are_in_use_they_are_looked_at_once_a_second():
+    house = House(most=50)
+    for _ in range(50):
+        await house.occupy(house.begin())
+    for _ in range(3):
+        with pytest.raises(SessionRefused, match="too many sessions"):
+            house.sessions.begin(SharedSession(Caller(NEWEST)))
+    assert house.looks <= 2 * 50
+    house.now += BUSY_SECONDS
+    with pytest.raises(SessionRefused):
+        house.sessions.begin(SharedSession(Caller(NEWEST)))
+    assert house.looks <= 4 * 50
+    await house.sessions.end(next(iter(house.sessions._known)))
+    house.begin()
+
+
+@scenario
+async def test_when_all_of_one_holder_are_in_use_they_are_looked_at_once_a_second_though_others_are_idle():
+    house = House(most=100)
+    for _ in range(50):
+        await house.occupy(house.begin())
+    for number in range(50):
+        house.begin(f"2.2.2.{number}")
+    house.looks = 0
+    for number in range(20):
+        house.sessions.begin(SharedSession(Caller(NEWEST)), f"3.3.3.{number}")
+    assert house.looks <= 3 * 50
+
+
+@scenario
+async def test_what_is_set_aside_of_sessions_is_bounded(monkeypatch):
+    monkeypatch.setattr(room, "MOST_SET_ASIDE", 2)
+    house = House(most=1)
+    ids = []
+    for number in range(4):
+        ids.append(house.begin())
+        data = (await house.sessions.find(ids[-1])).data
+        data.set_level("error")
+        data.follow("file:///" + "a" * (room.LONGEST_SET_ASIDE * (number % 2)))
+    aside = house.sessions._set_aside
+    assert list(aside) == ids[1:3]
+    assert [(len(data.followed), data.log_level) for data in aside.values()] == [(0, "error"), (1, "error")]
+    again = await house.sessions.find(ids[2])
+    assert again.data.followed == {"file:///"}
+    assert list(aside) == ids[3:]
+
+
+@scenario
+async def test_a_session_that_gave_way_and_was_ended_stays_ended():
+    house = House(most=1)
+    id = house.begin()
+    await house.use(id)
+    house.begin()
+    await house.sessions.end(id)
+    with pytest.raises(SessionRefused) as refused:
+        await house.sessions.find(id)
+    assert refused.value.status == 404
+
+
+def test_a_network_of_ipv6_is_one_holder_and_an_address_of_ipv4_is_one_however_it_is_written():
+    assert holder_name(None, "2001:db8:1:2::1") == holder_name(None, "2001:db8:1:2:ffff::7%eth0")
+    assert holder_name(None, "2001:db8:1:2::1") != holder_name(None, "2001:db8:1:3::1")
+    assert holder_name(None, "::ffff:10.0.0.1") == holder_name(None, "10.0.0.1") != holder_name(None, "10.0.0.2")
+    assert holder_name("10.0.0.1", "10.0.0.2") != holder_name(None, "10.0.0.1")
+    assert holder_name(None, None) == holder_name(None, None)

@@ -1,0 +1,265 @@
+"""How a process joins those that serve the same server, and what it takes from them."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dragoman import Server
+from dragoman.protocol.eras import Caller
+from dragoman.protocol.jsonrpc import encode
+from dragoman.protocol.versions import find_version
+from dragoman.server.http.session import SessionRefused, SharedSession
+from dragoman.server.http.sessions import Sessions
+from dragoman.server.http.workers import Changed, Ended, Remembered, Sought, Told, Workers
+from dragoman.stores import Local, Memory
+from dragoman.stores.memory import Solitude
+from scenarios.http_peer import DEADLINE, SECRET, scenario
+
+NEWEST = find_version("2025-11-25")
+
+
+class Counted(Memory):
+    """A store whose buses open as slowly as the test wants, and are counted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups: list[str] = []
+        self.closed = 0
+        self.may_open = asyncio.Event()
+        self.may_open.set()
+
+    def bus(self, group: str) -> Any:
+        self.groups.append(group)
+        return CountedBus(self)
+
+
+class CountedBus(Solitude):
+    def __init__(self, store: Counted) -> None:
+        super().__init__()
+        self._store = store
+
+    async def open(self, receive: Callable[[bytes], bytes]) -> None:
+        await asyncio.wait_for(self._store.may_open.wait(), DEADLINE)
+
+    async def close(self) -> None:
+        self._store.closed += 1
+
+
+class Ear:
+    """Somebody who is told of changes."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def tell(self, method: str, subject: str | None = None, params: Any = None) -> None:
+        self.heard.append((method, subject) if params is None else (method, subject, params))
+
+    def log(self, level: str, data: Any, logger: str | None) -> None:
+        self.heard.append((level, data, logger))
+
+
+def sums(name: str = "sums", secret: str = SECRET) -> Server:
+    return Server(name, secret=secret)
+
+
+@scenario
+async def test_a_process_joins_once_however_many_requests_come_first():
+    store = Counted()
+    workers = Workers(sums(), store)
+    store.may_open.clear()
+    joining = [asyncio.create_task(workers.join()) for _ in range(5)]
+    await asyncio.sleep(0)
+    store.may_open.set()
+    await asyncio.gather(*joining)
+    assert len(store.groups) == 1
+    assert not workers.needs_to_join(asyncio.get_running_loop())
+    await workers.close()
+
+
+@scenario
+async def test_whoever_has_left_does_not_join_again_in_the_same_loop():
+    store = Counted()
+    server = sums()
+    workers = Workers(server, store)
+    await workers.join()
+    await workers.close()
+    assert not workers.needs_to_join(asyncio.get_running_loop())
+    await workers.join()
+    workers.send(Told("method", None))
+    assert (len(store.groups), store.closed) == (1, 1)
+    assert not server.audience.members()
+
+
+@scenario
+async def test_leaving_while_joining_leaves_what_was_joined():
+    store = Counted()
+    workers = Workers(sums(), store)
+    store.may_open.clear()
+    joining = asyncio.create_task(workers.join())
+    await asyncio.sleep(0)
+    leaving = asyncio.create_task(workers.close())
+    await asyncio.sleep(0)
+    store.may_open.set()
+    await asyncio.gather(joining, leaving)
+    assert store.closed == 1
+
+
+def test_an_application_that_is_used_in_one_loop_after_another_joins_in_each():
+    store = Counted()
+    workers = Workers(sums(), store)
+
+    async def use() -> None:
+        assert workers.needs_to_join(asyncio.get_running_loop())
+        await workers.join()
+        await workers.close()
+
+    asyncio.run(use())
+    asyncio.run(use())
+    assert len(store.groups) == 2
+
+
+def test_leaving_in_another_loop_than_was_joined_in_is_harmless():
+    store = Counted()
+    server = sums()
+    workers = Workers(server, store)
+    asyncio.run(workers.join())
+    asyncio.run(workers.close())
+    assert store.closed == 1, "left when its loop ended"
+    assert not server.audience.members()
+
+
+@scenario
+async def test_without_a_store_there_is_nobody_to_join():
+    workers = Workers(sums())
+    assert not workers.needs_to_join(asyncio.get_running_loop())
+    workers.send(Told("method", None))
+    workers.tell("method")
+    assert await workers.share(Told("method", None)) == []
+    await workers.close()
+
+
+@pytest.mark.covers("WRK-01")
+@scenario
+async def test_only_equal_servers_at_the_same_path_in_the_same_folder_with_the_same_key_are_one_group(
+    tmp_path, monkeypatch
+):
+    groups = [Workers(sums(), path="/mcp")._group() for _ in range(2)]
+    assert groups[0] == groups[1]
+    groups.append(Workers(sums("other"))._group())
+    groups.append(Workers(sums(), path="/other")._group())
+    groups.append(Workers(sums(secret="another secret, also long enough"))._group())
+    monkeypatch.chdir(tmp_path)
+    groups.append(Workers(sums())._group())
+    assert len(set(groups)) == 5
+
+
+@scenario
+async def test_a_folder_that_was_removed_is_no_hindrance(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert Workers(sums())._group()
+
+
+@pytest.mark.covers("WRK-05")
+@scenario
+async def test_changes_and_log_messages_reach_the_listeners_of_every_process_once(tmp_path):
+    servers = [sums() for _ in range(3)]
+    everybody = [Workers(server, Local(tmp_path)) for server in servers]
+    ears = [Ear() for _ in servers]
+    for workers, server, ear in zip(everybody, servers, ears, strict=True):
+        await workers.join()
+        server.audience.add(ear)
+    servers[0].notify_resource_updated("file:///a")
+    await asyncio.to_thread(servers[1].log, "error", {"a": 1}, "here")
+    await asyncio.sleep(0)
+    for workers in everybody:
+        await workers.share(Sought("nothing"))
+    for ear in ears:
+        changed, logged = sorted(ear.heard, key=len)
+        assert changed == ("notifications/resources/updated", "file:///a")
+        assert (logged[0], encode(logged[1]), logged[2]) == ("error", b'{"a":1}', "here")
+    for workers in everybody:
+        await workers.close()
+
+
+@scenario
+async def test_a_message_that_is_none_of_ours_is_not_taken():
+    workers = Workers(sums())
+    with pytest.raises(msgspec.DecodeError):
+        workers._receive(b"\xff\x00")
+    assert workers._receive(msgspec.msgpack.encode(Sought("nobody takes these"))) == b""
+
+
+class Adopting:
+    """Two processes with the same sessions, of which the second is about to take one up."""
+
+    def __init__(self, folder: Path) -> None:
+        self.sessions = [Sessions(server, workers=Workers(server, Local(folder))) for server in (sums(), sums())]
+
+    async def begin(self) -> str:
+        for sessions in self.sessions:
+            await sessions.workers.join()
+        return self.sessions[0].begin(SharedSession(Caller(NEWEST)))
+
+    def interfere(self, act: Callable[[], Any]) -> None:
+        """Do something in the second process after the first has replied, and before that is taken in."""
+        share = self.sessions[1].workers.share
+
+        async def share_and_act(message: Any) -> list[Remembered]:
+            told = await share(message)
+            act()
+            return told
+
+        self.sessions[1].workers.share = share_and_act  # type: ignore[method-assign]
+
+    async def close(self) -> None:
+        for sessions in self.sessions:
+            await sessions.close()
+            await sessions.workers.close()
+
+
+@pytest.mark.covers("WRK-03")
+@scenario
+async def test_a_session_that_ends_while_it_is_taken_up_is_not(tmp_path):
+    both = Adopting(tmp_path)
+    id = await both.begin()
+    both.interfere(lambda: both.sessions[1].workers._takers[Ended](Ended(id)))
+    with pytest.raises(SessionRefused) as refused:
+        await both.sessions[1].find(id)
+    assert refused.value.status == 404
+    await both.close()
+
+
+@pytest.mark.covers("WRK-03")
+@scenario
+async def test_what_a_session_comes_to_remember_while_it_is_taken_up_is_not_lost(tmp_path):
+    both = Adopting(tmp_path)
+    id = await both.begin()
+    first = await both.sessions[0].find(id)
+    first.data.set_level("debug")
+    first.data.follow("file:///old")
+    changes = [
+        Changed(id, log_level="error"),
+        Changed(id, followed="file:///new"),
+        Changed(id, unfollowed="file:///old"),
+    ]
+    both.interfere(lambda: [both.sessions[1].workers._takers[Changed](change) for change in changes])
+    second = await both.sessions[1].find(id)
+    assert (second.data.log_level, second.data.followed) == ("error", {"file:///new"})
+    assert not both.sessions[1]._adopting
+    await both.close()
+
+
+@pytest.mark.covers("WRK-03")
+@scenario
+async def test_requests_that_come_at_once_take_a_session_up_once(tmp_path):
+    both = Adopting(tmp_path)
+    id = await both.begin()
+    found = await asyncio.gather(*(both.sessions[1].find(id) for _ in range(5)))
+    assert len(set(found)) == 1
+    await both.close()

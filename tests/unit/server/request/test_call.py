@@ -1,0 +1,106 @@
+"""A request that is served: what has no way back, and when it is given up."""
+
+import asyncio
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from dragoman import Cancelled, DragomanError
+from dragoman.protocol.eras import Caller, Request
+from dragoman.protocol.methods import METHODS
+from dragoman.protocol.versions import LATEST_HANDSHAKE
+from dragoman.server.request.call import SILENCE, Call, Session
+
+DEADLINE = 30
+
+
+def call() -> Call:
+    return Call(Request(7, METHODS[0], None, Caller(LATEST_HANDSHAKE)), Session())
+
+
+def run(work: Any) -> Any:
+    return asyncio.run(asyncio.wait_for(work, DEADLINE))
+
+
+def test_without_a_way_back_nothing_is_sent_and_nothing_waits():
+    async def tell() -> None:
+        SILENCE.notify("notifications/message", {})
+        SILENCE.updated("file:///a")
+        await SILENCE.room()
+        await SILENCE.listen(object())
+        with pytest.raises(DragomanError, match="ping cannot be asked here"):
+            await SILENCE.request("ping", {}, 1)
+
+    run(tell())
+
+
+def test_a_session_begins_with_nothing():
+    session = Session()
+    assert (session.caller, session.id, session.log_level, session.followed) == (None, None, None, set())
+
+
+def test_giving_up_cancels_the_task_after_its_first_step_and_what_threads_wait_for():
+    steps: list[str] = []
+
+    async def serve() -> None:
+        steps.append("begun")
+        await asyncio.Event().wait()
+
+    async def talk() -> None:
+        served = call()
+        waiting: Future[None] = Future()
+        served.on_cancel(waiting.cancel)
+        served.task = asyncio.ensure_future(serve())
+        served.give_up()
+        assert served.cancelled
+        assert waiting.cancelled()
+        with pytest.raises(asyncio.CancelledError):
+            await served.task
+
+    run(talk())
+    assert steps == ["begun"]
+
+
+def test_a_request_without_a_task_is_given_up_too():
+    served = call()
+    served.give_up()
+    assert served.cancelled
+
+
+@pytest.mark.parametrize(
+    ("error", "cancelled", "is_given_up"),
+    [
+        (asyncio.CancelledError(), False, False),
+        (asyncio.CancelledError(), True, True),
+        (Cancelled("gone"), False, False),
+        (Cancelled("gone"), True, True),
+        (GeneratorExit(), False, False),
+        (LookupError("gone"), True, False),
+    ],
+    ids=repr,
+)
+def test_only_what_the_client_gave_up_is_given_up(error, cancelled, is_given_up):
+    async def ask() -> bool:
+        served = call()
+        served.cancelled = cancelled
+        return served.is_given_up_by(error)
+
+    assert run(ask()) is is_given_up
+
+
+def test_a_task_that_is_being_cancelled_from_outside_is_given_up():
+    async def serve() -> bool:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError as error:
+            return call().is_given_up_by(error)
+        return False
+
+    async def talk() -> bool:
+        task = asyncio.ensure_future(serve())
+        await asyncio.sleep(0)
+        task.cancel()
+        return await task
+
+    assert run(talk()) is True

@@ -1,0 +1,40 @@
+"""What a request says before its body."""
+
+import asyncio
+
+import pytest
+
+from dragoman.server.request.http_request import HttpRequest, RequestHeaders, verify
+
+SCOPE = {"method": "POST", "path": "/mcp", "headers": [(b"x-user", b"ann")], "user": "ann"}
+
+
+def test_headers_are_found_in_whatever_case_and_repeated_ones_are_joined():
+    headers = RequestHeaders([(b"X-One", b"1"), (b"x-two", b"2"), (b"x-one", b"\xe9")])
+    assert (headers["x-ONE"], headers["X-Two"]) == ("1, \u00e9", "2")
+    assert (list(headers), len(headers)) == (["x-one", "x-two"], 2)
+    assert headers.get("x-three") is None
+
+
+def test_a_request_is_what_its_scope_says():
+    request = HttpRequest.of(SCOPE)
+    assert (request.method, request.path, request.scope["user"]) == ("POST", "/mcp", "ann")
+
+
+class Callable:
+    """A check that is an object."""
+
+    async def __call__(self, request: HttpRequest) -> str:
+        return request.headers["x-user"]
+
+
+async def later(request: HttpRequest) -> str:
+    return request.headers["x-user"]
+
+
+@pytest.mark.covers("SHT-46")
+@pytest.mark.parametrize(
+    "check", [later, lambda request: request.headers["x-user"], lambda request: later(request), Callable()]
+)
+def test_a_check_is_plain_or_asynchronous_or_returns_what_can_be_awaited(check):
+    assert asyncio.run(verify(check, SCOPE, "/mcp")).principal == "ann"

@@ -1,0 +1,26 @@
+from dragoman.types.memo import Kept
+
+
+def test_what_is_asked_for_is_made_once():
+    made: list[str] = []
+
+    def make(key: str) -> str:
+        made.append(key)
+        return key.upper()
+
+    kept = Kept(make)
+    assert "a" not in kept
+    assert [kept["a"], kept["b"], kept["a"]] == ["A", "B", "A"]
+    assert made == ["a", "b"]
+    assert kept == {"a": "A", "b": "B"}
+
+
+def test_what_cannot_be_made_is_not_kept():
+    kept: Kept[int, float] = Kept(lambda key: 1 / key)
+    for _ in range(2):
+        try:
+            kept[0]
+        except ZeroDivisionError:
+            assert kept == {}
+        else:
+            raise AssertionError("nothing was raised")
