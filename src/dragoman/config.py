@@ -130,7 +130,7 @@ class Watchers:
                 method()
 
 
-class Process:
+class ProcessConfiguration:
     """What holds for every server of the process."""
 
     __slots__ = ("_configuration", "watchers")
@@ -150,7 +150,7 @@ class Process:
         self.watchers.notify()
 
 
-PROCESS = Process()
+PROCESS = ProcessConfiguration()
 
 
 class ConfigurationOptions(TypedDict, total=False):

@@ -29,7 +29,7 @@ NEVER_SEEN = {
     "dragoman.schema.python.signature.ArgumentsRejected": "becomes the result of the tool, or an error of the request",
     "dragoman.server.http.session.SessionRefused": "becomes a status and a JSON-RPC error",
     "dragoman.server.request.questions.RunEnded": "ends the run of a blocking handler that asked",
-    "dragoman.server.http.replies.Refused": "becomes a status and a JSON-RPC error",
+    "dragoman.server.http.replies.HttpRefusal": "becomes a status and a JSON-RPC error",
     "dragoman.transports.http.exchange.Gone": "ends an exchange whose client went away",
     "dragoman.transports.http.exchange.TooSlow": "becomes status 408",
     "dragoman.transports.http.wsgi.UnreadableBody": "becomes a status",

@@ -15,7 +15,7 @@ from aiohttp import web
 from dragoman import AsyncClient, Client, InputNeeded, Timeout, TransportError
 from dragoman.client import Decline, Elicitation, Sampling
 from dragoman.client.connect import http
-from dragoman.transports.process.process import Process
+from dragoman.transports.process.process import ProcessTransport
 from scenarios.client_peer import DEADLINE, NEWEST, STATELESS, Script, Web, descriptors, scenario, tasks, until
 from scenarios.scripted_server import ScriptedServer
 
@@ -118,7 +118,7 @@ async def test_a_server_that_asks_without_reading_the_answers_is_not_read_on(tmp
     code = f"""
 def call(m): flood({MANY}); time.sleep({DEADLINE})
 """
-    process = Process(flooding(tmp_path, kind, code), grace=GRACE)
+    process = ProcessTransport(flooding(tmp_path, kind, code), grace=GRACE)
     options = {"on_sampling": forever, "on_elicitation": forever, "roots": ["/"]}
     async with stopped_quickly(AsyncClient(process, mode="handshake", **options), 2 * GRACE + 1) as client:
         async with Spent().watched() as spent:
@@ -135,7 +135,7 @@ async def test_refusals_that_repeat_what_they_refuse_do_not_fill_the_memory(tmp_
     code = f"""
 def call(m): flood(2000); time.sleep({DEADLINE})
 """
-    process = Process(flooding(tmp_path, long, code), grace=GRACE)
+    process = ProcessTransport(flooding(tmp_path, long, code), grace=GRACE)
     async with stopped_quickly(AsyncClient(process, mode="handshake"), 2 * GRACE + 1) as client:
         async with Spent().watched() as spent:
             with pytest.raises(Timeout):
@@ -154,7 +154,7 @@ def call(m):
     text(m, json.dumps({str(code): codes.count(code) for code in codes}))
 """
     handlers = {"on_sampling": forever, "on_elicitation": forever, "roots": ["/"]}
-    process = Process(flooding(tmp_path, kind, code), grace=GRACE)
+    process = ProcessTransport(flooding(tmp_path, kind, code), grace=GRACE)
     async with stopped_quickly(AsyncClient(process, mode="handshake", **handlers), 2 * GRACE + 1) as client:
         async with Spent().watched() as spent:
             await client.call_tool("flood", timeout=5)
@@ -177,7 +177,7 @@ def call(m): flood(300); text(m, "done")
         asked.append(request)
         await asyncio.Event().wait()
 
-    process = Process(flooding(tmp_path, "elicitation", code), grace=GRACE)
+    process = ProcessTransport(flooding(tmp_path, "elicitation", code), grace=GRACE)
     async with stopped_quickly(AsyncClient(process, mode="handshake", on_elicitation=never), 2 * GRACE + 1) as client:
         assert (await client.call_tool("x", timeout=5)).text == "done"
         assert len(asked) == 8
@@ -189,7 +189,7 @@ async def test_a_call_that_waits_for_a_person_can_still_be_given_up(tmp_path):
     code = """
 def call(m): flood(300)
 """
-    process = Process(flooding(tmp_path, "elicitation", code), grace=GRACE)
+    process = ProcessTransport(flooding(tmp_path, "elicitation", code), grace=GRACE)
     async with stopped_quickly(AsyncClient(process, mode="handshake", on_elicitation=forever), 2 * GRACE + 1) as client:
         call = asyncio.create_task(client.call_tool("x"))
         await until(lambda: len(tasks()) >= 100)
@@ -210,7 +210,7 @@ def again():
     for _ in range(200): flood(5), time.sleep(0.01)
 """
     for kind in ("roots", "unknown"):
-        process = Process(flooding(tmp_path, kind, code), grace=GRACE)
+        process = ProcessTransport(flooding(tmp_path, kind, code), grace=GRACE)
         async with AsyncClient(process, mode="handshake", roots=["/"]) as client:
             began = time.monotonic()
             with pytest.raises(Timeout):
@@ -224,7 +224,9 @@ async def test_a_server_that_floods_instead_of_introducing_itself_fails_to_conne
     code = f"""
 def answer(m): flood({MANY}); time.sleep({DEADLINE})
 """
-    client = AsyncClient(Process(flooding(tmp_path, "ping", code), grace=GRACE), mode="handshake", connect_timeout=0.5)
+    client = AsyncClient(
+        ProcessTransport(flooding(tmp_path, "ping", code), grace=GRACE), mode="handshake", connect_timeout=0.5
+    )
     began = time.monotonic()
     with pytest.raises(Timeout):
         await client.start()
@@ -242,7 +244,7 @@ def call(m):
     text(m, "done")
 """
     told = {"in the loop": lambda message: time.sleep(0.001), "awaited": lambda message: asyncio.sleep(0.001)}[slow]
-    process = Process(flooding(tmp_path, log, code), grace=GRACE)
+    process = ProcessTransport(flooding(tmp_path, log, code), grace=GRACE)
     client = AsyncClient(process, mode="handshake", on_log=told, timeout=0.3)
     async with stopped_quickly(client, 2 * GRACE + 1), Spent().watched() as spent:
         for name in ("flood", "a", "b"):
@@ -272,7 +274,7 @@ def call(m):
         running -= 1
         return "done"
 
-    process = Process(flooding(tmp_path, "ping", code), grace=GRACE)
+    process = ProcessTransport(flooding(tmp_path, "ping", code), grace=GRACE)
     with Client(process, mode="handshake", on_sampling=complete) as client:
         assert client.call_tool("x", timeout=5).text == "done"
         assert client.call_tool("x", timeout=5).text == "done"
@@ -291,7 +293,7 @@ def answer(m):
     elif m["method"] == "resources/read": sys.exit()
 """
     script = Script(tmp_path, code)
-    async with stopped_quickly(AsyncClient(Process(script.command, grace=GRACE), mode="handshake")) as client:
+    async with stopped_quickly(AsyncClient(ProcessTransport(script.command, grace=GRACE), mode="handshake")) as client:
         await client.subscribe("x:1")
         with contextlib.suppress(TransportError):
             await client.read_resource("x:1")

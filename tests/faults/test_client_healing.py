@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from dragoman import AsyncClient, RpcError, ServerCrashed, Timeout, TransportError
-from dragoman.client.connect import reconnect as lifeline
+from dragoman.client.connect import reconnect
 from dragoman.errors import ConnectError
 from scenarios.client_peer import NEWEST, STATELESS, Script, scenario, until
 
@@ -48,7 +48,7 @@ async def outcomes(*calls):
 
 @pytest.fixture
 def brisk(monkeypatch):
-    monkeypatch.setattr(lifeline, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(reconnect, "FIRST_PAUSE", 0.001)
 
 
 @pytest.mark.covers("HEAL-01")
@@ -150,7 +150,7 @@ async def test_a_server_that_keeps_dying_is_tried_a_few_times_and_a_later_call_f
         assert {type(error) for error in errors} == {ServerCrashed}
         assert [str(error) for error in errors if "out of order" not in str(error)] == []
         assert client.status == "failed"
-        assert 1 + lifeline.MOST_ATTEMPTS <= len(script.pids) <= 1 + 2 * lifeline.MOST_ATTEMPTS
+        assert 1 + reconnect.MOST_ATTEMPTS <= len(script.pids) <= 1 + 2 * reconnect.MOST_ATTEMPTS
         flag.unlink()
         assert (await client.call_tool("write")).text.startswith("write in life")
         assert client.status == "ready"

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from dragoman import AsyncClient, TransportError
-from dragoman.client.connect import reconnect as lifeline
+from dragoman.client.connect import reconnect
 from dragoman.errors import ConnectError, HttpError
 from scenarios.client_peer import NEWEST, STATELESS, Web, discovered, initialized, result, said, scenario, until
 
@@ -94,7 +94,7 @@ class Sessions:
 
 @pytest.fixture
 def brisk(monkeypatch):
-    monkeypatch.setattr(lifeline, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(reconnect, "FIRST_PAUSE", 0.01)
 
 
 @pytest.mark.covers("HEAL-10")
@@ -127,7 +127,7 @@ async def test_a_session_that_is_forgotten_again_and_again_is_an_error():
     async with Web(answer).running() as server, AsyncClient(server.url, mode="handshake") as client:
         with pytest.raises(TransportError, match="does not know the session"):
             await client.call_tool("x")
-        assert sessions.begun == 1 + lifeline.MOST_REPETITIONS
+        assert sessions.begun == 1 + reconnect.MOST_REPETITIONS
 
 
 @pytest.mark.covers("HEAL-10", "HEAL-04")

@@ -180,7 +180,7 @@ async def test_an_answer_counts_that_came_in_the_turn_in_which_its_time_was_up()
     async with AsyncClient(server, mode="handshake") as client:
         call = asyncio.create_task(client.call_tool("any"))
         await server.until(lambda: server.sent("tools/call"))
-        connection = client._core.lifeline.current
+        connection = client._session.connections.current
         (waiting,) = connection._clocks.running
         server._receive(json.dumps({"jsonrpc": "2.0", "id": server.received[-1]["id"], "result": DONE}).encode())
         waiting.run_out()

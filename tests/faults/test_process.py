@@ -15,7 +15,7 @@ import pytest
 import uvloop
 
 from dragoman.errors import ConnectError, ServerCrashed, TransportError
-from dragoman.transports.process.process import Process
+from dragoman.transports.process.process import ProcessTransport
 
 DEADLINE = 30
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -84,7 +84,7 @@ async def send_until_refused(process):
 
 @asynccontextmanager
 async def opened(code, **options):
-    process, heard = Process([sys.executable, "-c", code], **options), Heard()
+    process, heard = ProcessTransport([sys.executable, "-c", code], **options), Heard()
     await process.open(heard.receive, heard.closed)
     try:
         yield process, heard
@@ -258,7 +258,7 @@ def test_a_loop_that_ends_while_a_server_is_closed_kills_the_server_at_once(run)
     processes = []
 
     async def scenario():
-        process, heard = Process([sys.executable, "-c", STUBBORN], grace=20), Heard()
+        process, heard = ProcessTransport([sys.executable, "-c", STUBBORN], grace=20), Heard()
         processes.append(process)
         await process.open(heard.receive, heard.closed)
         await heard.message()
@@ -276,7 +276,7 @@ def test_a_server_that_nobody_closed_ends_with_its_transport(run):
     pids = []
 
     async def scenario():
-        process, heard = Process([sys.executable, "-c", STUBBORN]), Heard()
+        process, heard = ProcessTransport([sys.executable, "-c", STUBBORN]), Heard()
         await process.open(heard.receive, heard.closed)
         await heard.message()
         pids.append(process.pid)
@@ -388,7 +388,7 @@ print(json.dumps(sizes), flush=True)
 """
 
     async def scenario(gate):
-        process, heard = Process([sys.executable, "-c", hold, str(gate)]), Heard()
+        process, heard = ProcessTransport([sys.executable, "-c", hold, str(gate)]), Heard()
         await process.open(heard.receive, heard.closed)
         await heard.message()
         first = asyncio.create_task(process.send(b"a" * 3_000_000))
@@ -427,11 +427,11 @@ def test_senders_that_wait_are_told_when_the_server_dies(run):
 CLIENT = """
 import asyncio, os, sys
 from dragoman.errors import ConnectError
-from dragoman.transports.process.process import Process
+from dragoman.transports.process.process import ProcessTransport
 
 async def main():
     ready = asyncio.Event()
-    process = Process([sys.executable, "-c", {server!r}], grace=0.2)
+    process = ProcessTransport([sys.executable, "-c", {server!r}], grace=0.2)
     await process.open(lambda message: ready.set(), print)
     await ready.wait()
     print(process.pid, flush=True)
@@ -480,11 +480,11 @@ def test_an_interpreter_that_exits_ends_the_servers_it_left_open_without_a_word(
 
 IN_A_THREAD = """
 import asyncio, sys, threading
-from dragoman.transports.process.process import Process
+from dragoman.transports.process.process import ProcessTransport
 
 def serve():
     async def main():
-        process = Process([sys.executable, "-c", {server!r}])
+        process = ProcessTransport([sys.executable, "-c", {server!r}])
         await process.open(lambda message: ready.append(process.pid) or told.set(), print)
         await asyncio.Event().wait()
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman import types
-from dragoman.client.connect.connection import _SENT, Connection, Options, _Begun
+from dragoman.client.connect.connection import _SENT, Options, ServerConnection, _Begun
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.versions import VERSIONS
 from properties.programs import Program, act, actions, both, ended, programs
@@ -51,7 +51,7 @@ def test_meta_is_the_same_spliced_or_encoded(version, method, name, id, meta, to
     async def compare():
         host = Host()
         host.info = types.Implementation(name, "1", title=title)
-        connection = Connection(Link(), host)
+        connection = ServerConnection(Link(), host)
         connection.speak(version)
         made = connection._meta(method, id, Options(meta=meta, progress_token=token))
         plain = {**(meta or {}), **connection._introduction(version)} if version.stateless else dict(meta or {})

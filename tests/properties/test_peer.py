@@ -10,7 +10,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from dragoman.errors import RpcError
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.jsonrpc import Limits
-from dragoman.protocol.peer import Answered, Cancelled, Event, Peer, Progressed, Reply, Unmatched
+from dragoman.protocol.peer import Answered, Event, Peer, PeerReply, Progressed, RequestCancelled, Unmatched
 from dragoman.protocol.versions import V2025_03_26, VERSIONS
 
 ids = st.one_of(st.integers(0, 3), st.sampled_from(["0", "a"]))
@@ -111,7 +111,7 @@ class PeerAgainstModel(RuleBasedStateMachine):
     def they_call(self, id, method):
         (event,) = self.receive(id=id, method=method)
         if id in self.serving:
-            assert isinstance(event, Reply)
+            assert isinstance(event, PeerReply)
             assert json.loads(event.data)["error"]["code"] == -32600
         else:
             assert isinstance(event, jsonrpc.Request)
@@ -124,7 +124,7 @@ class PeerAgainstModel(RuleBasedStateMachine):
             assert [type(event) for event in events] == [Unmatched]
             return
         cancellable = self.serving[id] is False
-        assert events == ([Cancelled(id, None)] if cancellable else [])
+        assert events == ([RequestCancelled(id, None)] if cancellable else [])
         if cancellable:
             self.serving[id] = None  # type: ignore[assignment]
 
@@ -174,7 +174,7 @@ class PeerAgainstModel(RuleBasedStateMachine):
     @rule(garbage=st.sampled_from([b"{", b"\xff", b"5", b'{"jsonrpc":"2.0","id":1.5,"method":"x"}']))
     def they_send_garbage(self, garbage):
         (event,) = self.peer.receive(garbage + b"\n")
-        assert isinstance(event, Reply)
+        assert isinstance(event, PeerReply)
 
     @invariant()
     def the_tables_agree(self):

@@ -6,7 +6,7 @@ import contextlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.runtime.eager import Relay
+from dragoman.runtime.eager import EagerRunner
 from properties.programs import Program, act, actions, both, ended, programs
 
 SETTLE = ("settle", 0, 0)
@@ -27,7 +27,7 @@ async def run_each(begin, came, relay):
 @settings(max_examples=300, deadline=None)
 def test_a_relay_does_what_tasks_do(batches):
     async def logs(is_relayed):
-        relay = Relay(asyncio.get_running_loop(), Program.quietly) if is_relayed else None
+        relay = EagerRunner(asyncio.get_running_loop(), Program.quietly) if is_relayed else None
         running, tasks = [], []
         for batch, script in batches:
             came = [Program(program) for program in batch]
@@ -51,7 +51,7 @@ def test_a_cancellation_at_the_end_of_one_coroutine_does_not_reach_the_next(batc
             if program is running[culprit % len(running)]:
                 asyncio.current_task().cancel("after its end")
 
-        tasks = await run_each(begin, running, Relay(asyncio.get_running_loop(), begin) if is_relayed else None)
+        tasks = await run_each(begin, running, EagerRunner(asyncio.get_running_loop(), begin) if is_relayed else None)
         logged = await ended(running)
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.gather(*tasks)

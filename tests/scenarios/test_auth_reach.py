@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from dragoman.auth import MemoryStorage, OAuth
 from dragoman.auth.client.discovery import discover
 from dragoman.auth.client.records import Authority, ClientInformation, Tokens
-from dragoman.auth.fetching import Fetcher, Reply
+from dragoman.auth.fetching import FetchedReply, Fetcher
 from dragoman.errors import AuthError, InsecureUrl
 from scenarios.http_peer import scenario
 
@@ -209,7 +209,11 @@ class Told(Fetcher):
         self.metadata = metadata
 
     async def get(self, url):
-        return Reply(200, {}, self.metadata) if url.startswith("https://mcp.example.com/") else await super().get(url)
+        return (
+            FetchedReply(200, {}, self.metadata)
+            if url.startswith("https://mcp.example.com/")
+            else await super().get(url)
+        )
 
 
 @pytest.mark.covers("SEC-07")

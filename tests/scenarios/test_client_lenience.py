@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from dragoman import AsyncClient, Client, Context, Server, ValidationError
-from dragoman.client import Notification
+from dragoman.client import ServerNotification
 from scenarios.http_peer import scenario
 from scenarios.scripted_server import ScriptedServer
 
@@ -94,7 +94,7 @@ async def test_progress_is_among_all_notifications(era):
     async with AsyncClient(server, mode=era, on_notification=heard.append) as client:
         await client.call_tool("count", progress_token="p")
     params = {"progressToken": "p", "progress": 1, "total": 2, "message": "half"}
-    assert Notification("notifications/progress", params) in heard
+    assert ServerNotification("notifications/progress", params) in heard
 
 
 @ERAS

@@ -38,7 +38,7 @@ async def test_a_list_that_the_server_tells_of_is_kept_until_it_changes(tmp_path
     script, changed = Script(tmp_path, code), []
     async with AsyncClient(script.command, on_list_changed=changed.append) as client:
         await client.tools()
-        await until(lambda: client._core.listening.heard.tools_list_changed)
+        await until(lambda: client._session.listening.heard.tools_list_changed)
         await client.tools()
         known = script.methods.count("tools/list")
         for _ in range(3):
@@ -60,7 +60,7 @@ async def test_a_wish_that_grows_replaces_the_request(tmp_path):
         await client.tools()
         await client.subscribe("file:///b")
         await client.subscribe("file:///a")
-        assert client._core.listening.heard.resource_subscriptions == ["file:///a", "file:///b"]
+        assert client._session.listening.heard.resource_subscriptions == ["file:///a", "file:///b"]
         await client.unsubscribe("file:///b")
         await until(lambda: len(listens(script)) == 4)
         assert listens(script) == [
@@ -97,9 +97,9 @@ async def test_a_request_that_ends_is_made_again_and_what_was_known_is_asked_for
     script = Script(tmp_path, code)
     async with AsyncClient(script.command) as client:
         await client.tools()
-        await until(lambda: client._core.listening.heard.tools_list_changed)
+        await until(lambda: client._session.listening.heard.tools_list_changed)
         await client.call_tool("x")
-        await until(lambda: len(listens(script)) == 2 and client._core.listening.heard.tools_list_changed)
+        await until(lambda: len(listens(script)) == 2 and client._session.listening.heard.tools_list_changed)
         await client.tools()
         assert script.methods.count("tools/list") == 2
         assert len(script.pids) == 1
@@ -133,7 +133,7 @@ async def test_a_server_that_refuses_is_not_asked_again_for_the_same(tmp_path):
         assert len(listens(script)) == 1
         with pytest.raises(RpcError):
             await client.subscribe("file:///a")
-        assert client._core.followed == set()
+        assert client._session.followed == set()
         assert len(listens(script)) == 2
 
 
@@ -159,7 +159,7 @@ def listen(m):
         await client.tools()
         await client.subscribe("file:///a")
         await client.call_tool("x")
-        assert client._core.listening.heard.resource_subscriptions == ["file:///a"]
+        assert client._session.listening.heard.resource_subscriptions == ["file:///a"]
 
 
 @pytest.mark.covers("CLS-05")

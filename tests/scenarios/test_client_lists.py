@@ -216,7 +216,7 @@ async def test_a_list_of_the_stateless_era_is_kept_as_long_as_the_shortest_page_
 
     server = scripted("tools", answer, stateless=True, capabilities={"tools": {}})
     async with AsyncClient(server) as client:
-        client._core.catalog.clock = clock = Clock()
+        client._session.catalog.clock = clock = Clock()
         await client.tools()
         clock.now += 1.9
         await client.tools()
@@ -238,7 +238,7 @@ async def test_a_list_of_the_stateless_era_without_a_time_is_asked_for_each_time
 
 async def listening(client):
     """Wait until the server has said that it tells of changes."""
-    await client._core.listening.acknowledged(DEADLINE)
+    await client._session.listening.acknowledged(DEADLINE)
 
 
 @pytest.mark.covers("LCA-03")

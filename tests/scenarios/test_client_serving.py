@@ -6,7 +6,7 @@ import json
 import pytest
 
 from dragoman import AsyncClient, Context, InputNeeded, Server, TransportError
-from dragoman.client.connect import reconnect as lifeline
+from dragoman.client.connect import reconnect
 from scenarios.client_peer import NEWEST, STATELESS, Script, scenario, until
 
 ELICIT = '{"message": "?", "requestedSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}}'
@@ -246,7 +246,7 @@ def call(m, given, state):
         with pytest.raises(InputNeeded) as caught:
             await client.call_tool("endless")
         assert caught.value.requests == {}
-    assert lifeline.FIRST_PAUSE > 0
+    assert reconnect.FIRST_PAUSE > 0
 
 
 @pytest.mark.covers("CSR-11")

@@ -9,7 +9,7 @@ from dragoman import AsyncClient, InvalidParams, Server, ServerCrashed, Transpor
 from dragoman.client import register_transport
 from dragoman.client.connect import endpoint as targets
 from dragoman.errors import ConnectError, MethodNotFound
-from dragoman.transports.memory import Memory
+from dragoman.transports.memory import MemoryTransport
 from scenarios.client_peer import NEWEST, STATELESS, scenario, until
 
 
@@ -159,7 +159,7 @@ async def test_a_transport_with_one_method_may_want_to_connect_and_may_fail_to()
     await client.stop()
 
 
-class Breakable(Memory):
+class Breakable(MemoryTransport):
     """A transport of the full contract that breaks when it is told to, and may be opened again."""
 
     def __init__(self, server: Server) -> None:
@@ -235,7 +235,7 @@ async def test_a_registered_name_works_for_a_client_and_in_a_configuration_entry
 
     def make(*target, **options):
         made.append((target, options))
-        return Memory(sums().connect)
+        return MemoryTransport(sums().connect)
 
     register_transport(name, make)
     async with AsyncClient("over there", transport=name) as client:

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from chat.provider import Provider, Say
-from dragoman.cli.terminal import Asking
+from dragoman.cli.terminal import TerminalQuestions
 from scenarios.command_line import AtTerminal, dragoman, options
 
 ASKING = """
@@ -267,7 +267,7 @@ UNBIDDEN = """
 
 @pytest.mark.covers("CMD-27")
 def test_a_page_of_tabs_is_no_longer_than_the_screen(monkeypatch):
-    class Reading(Asking):
+    class Reading(TerminalQuestions):
         def __init__(self):
             self.pages = []
 

@@ -405,7 +405,7 @@ async def test_a_group_gives_its_extensions_to_each_and_an_entry_adds_settings()
     entry = {"command": PEER[0], "args": [*PEER[1:], "stdio", "handshake"], "extensions": {ID: {"vip": True}}}
     async with group as clients:
         await clients.add("c", entry)
-        core = clients["c"]._core
+        core = clients["c"]._session
         settings = core.extensions.declared(types.ClientCapabilities(), V2025_11_25).extensions
         assert settings == {ID: {"currencies": ["EUR"], "vip": True}}
         assert (await clients["c"].call_tool("buy")).text == "bought for 3 EUR"

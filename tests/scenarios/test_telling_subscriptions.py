@@ -178,14 +178,14 @@ async def test_a_change_told_in_a_handler_comes_before_its_response():
 @scenario
 async def test_who_follows_a_resource_is_told_that_it_changed_and_nobody_else(version):
     server = Server(capabilities=FOLLOWED)
-    async with WirePeer(server, version) as follower, WirePeer(server, version) as other:
-        assert (await follower.request("resources/subscribe", {"uri": "file:///a"}))["result"] == {}
+    async with WirePeer(server, version) as subscriber, WirePeer(server, version) as other:
+        assert (await subscriber.request("resources/subscribe", {"uri": "file:///a"}))["result"] == {}
         await other.request("resources/subscribe", {"uri": "file:///b"})
         server.notify_resource_updated("file:///a")
         await asyncio.to_thread(server.notify_resource_updated, "file:///c")
         await asyncio.to_thread(server.notify_resource_updated, "file:///b")
         assert await other.receive() == updated("file:///b")
-        assert follower.received == [updated("file:///a")]
+        assert subscriber.received == [updated("file:///a")]
         assert other.received == []
 
 

@@ -10,16 +10,16 @@ import pytest
 
 from dragoman import Server
 from dragoman.client.connect import connection as client_connection
-from dragoman.client.connect import reconnect as lifeline
+from dragoman.client.connect import reconnect
 from dragoman.client.connect.connection import CONNECTION_LIFE
-from dragoman.client.connect.connection import Connection as ClientConnection
-from dragoman.client.connect.reconnect import RECONNECTION, Lifeline
+from dragoman.client.connect.connection import ServerConnection as ClientConnection
+from dragoman.client.connect.reconnect import RECONNECTION, Connections
 from dragoman.errors import ConnectError, TransportError
 from dragoman.protocol.eras import Caller
 from dragoman.protocol.extensions import CORE
 from dragoman.protocol.versions import LATEST_HANDSHAKE
 from dragoman.server import duplex as connection
-from dragoman.server.duplex import LIFE, Connection
+from dragoman.server.duplex import LIFE, DuplexConnection
 from dragoman.server.http import session as http_session
 from dragoman.server.http import streams
 from dragoman.server.http.retention import Retention
@@ -39,7 +39,7 @@ TABLES = {
     http_session: SESSION_LIFE,
     streams: STREAM_LIFE,
     client_connection: CONNECTION_LIFE,
-    lifeline: RECONNECTION,
+    reconnect: RECONNECTION,
 }
 ROWS = [
     (table, state, event)
@@ -71,7 +71,7 @@ def test_every_state_can_be_reached_and_is_explained_at_the_head_of_its_file(mod
     ],
 )
 async def test_a_connection_of_a_server_ends_its_input_and_is_closed(happens, states):
-    one, seen = Connection(Server(), FunctionSink(lambda data: None)), []
+    one, seen = DuplexConnection(Server(), FunctionSink(lambda data: None)), []
     assert one._state == "open"
     for event in happens:
         one.receive_end() if event == "end" else one.close()
@@ -170,7 +170,7 @@ async def test_a_connection_of_a_client_is_lost_once_and_closed_as_often_as_anyb
 @scenario
 async def test_a_client_connects_loses_fails_stops_and_begins_anew():
     maker, seen = Maker(None, None, ConnectError("no"), None), []
-    line = Lifeline(maker.connect, maker.welcome)
+    line = Connections(maker.connect, maker.welcome)
 
     async def connected():
         try:
@@ -221,7 +221,7 @@ async def test_an_attempt_that_succeeds_while_its_client_is_stopped_leaves_it_st
     async def welcome(_, __):
         pass
 
-    line = Lifeline(connect, welcome)
+    line = Connections(connect, welcome)
     connecting = asyncio.ensure_future(line.connection())
     await begun.wait()
     assert line.status == "connecting"

@@ -38,7 +38,7 @@ _SECRET_FIELDS = (
 _BROKEN = (aiohttp.ClientError, OSError, asyncio.TimeoutError, ValueError)
 
 
-class Reply(Struct):
+class FetchedReply(Struct):
     """What an authorization server answered: `body` is None unless it is a JSON object."""
 
     status: int
@@ -86,7 +86,7 @@ class Fetcher:
         if self._session is not None:
             await self._session.close()
 
-    async def get(self, url: str) -> Reply:
+    async def get(self, url: str) -> FetchedReply:
         """Get a document.
 
         Raises:
@@ -94,7 +94,7 @@ class Fetcher:
         """
         return await self._send("GET", url, {"MCP-Protocol-Version": LATEST_STATELESS.name}, None)
 
-    async def post_form(self, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> Reply:
+    async def post_form(self, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> FetchedReply:
         """Post a form.
 
         Raises:
@@ -104,7 +104,7 @@ class Fetcher:
         kind = {"Content-Type": "application/x-www-form-urlencoded"}
         return await self._send("POST", url, {**headers, **kind}, urlencode(form).encode("ascii"))
 
-    async def post_json(self, url: str, value: Any) -> Reply:
+    async def post_json(self, url: str, value: Any) -> FetchedReply:
         """Post a JSON document.
 
         Raises:
@@ -112,7 +112,7 @@ class Fetcher:
         """
         return await self._send("POST", url, {"Content-Type": "application/json"}, msgspec.json.encode(value))
 
-    async def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
+    async def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> FetchedReply:
         session, proxy = self._session, proxy_for(url, self._network)
         assert session is not None
         is_home = self._server is not None and origin_of(url) == origin_of(self._server)
@@ -131,7 +131,7 @@ class Fetcher:
                     ssl=True if self._network.ssl is None else self._network.ssl,
                     middlewares=None if self._make_session is None else pinned(session, URL(url)),
                 ) as response:
-                    reply = Reply(response.status, response.headers, _object(await _read(response, url)))
+                    reply = FetchedReply(response.status, response.headers, _object(await _read(response, url)))
         except InsecureUrl:
             raise
         except _BROKEN as error:

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from dragoman.chat.messages import Usage as Usage
     from dragoman.chat.models import AnyLlm as AnyLlm
     from dragoman.chat.options import ChatOptions as ChatOptions
+    from dragoman.chat.outcomes import ChatToolResult as ChatToolResult
     from dragoman.chat.outcomes import Chunk as Chunk
     from dragoman.chat.outcomes import PendingCall as PendingCall
     from dragoman.chat.outcomes import Reply as Reply
     from dragoman.chat.outcomes import Step as Step
-    from dragoman.chat.outcomes import ToolResult as ToolResult
     from dragoman.chat.policy import Policy as Policy
 else:
     __getattr__, __dir__, __all__ = lazy(
@@ -38,7 +38,7 @@ else:
             "messages": "Delta Media Message Model ModelOptions Part Text ToolCall ToolCallDelta ToolSpec Usage",
             "models": "AnyLlm",
             "options": "ChatOptions",
-            "outcomes": "Chunk PendingCall Reply Step ToolResult",
+            "outcomes": "Chunk PendingCall Reply Step ChatToolResult",
             "policy": "Policy",
         },
     )

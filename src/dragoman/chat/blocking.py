@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from dragoman.chat.messages import Message, Model, ToolCall, Usage
     from dragoman.chat.options import ChatOptions
-    from dragoman.chat.outcomes import ToolResult
+    from dragoman.chat.outcomes import ChatToolResult
     from dragoman.chat.rendering import Attachments
     from dragoman.client.answer.sampling import PreferredModel, SamplerOptions, Sampling
     from dragoman.client.group.blocking import Clients
@@ -182,7 +182,7 @@ class Chat:
             DragomanError: another turn goes on; or a resource, a prompt or the tools cannot be had from their server.
         """
         portal().require_other_thread()
-        reading = _Reading(self._chat, text, attachments)
+        reading = _StreamReader(self._chat, text, attachments)
         try:
             yield from reading.pieces()
         finally:
@@ -212,12 +212,12 @@ class Chat:
         self._chat.on_tool_call = function
 
     @property
-    def on_tool_result(self) -> Callable[[ToolResult], object] | None:
+    def on_tool_result(self) -> Callable[[ChatToolResult], object] | None:
         """Is told of what came of each call."""
         return self._chat.on_tool_result
 
     @on_tool_result.setter
-    def on_tool_result(self, function: Callable[[ToolResult], object] | None) -> None:
+    def on_tool_result(self, function: Callable[[ChatToolResult], object] | None) -> None:
         self._chat.on_tool_result = function
 
     @property
@@ -335,7 +335,7 @@ class _Source:
         return [tool.asynchronous for tool in await offload(given.tools)]
 
 
-class _Reading:
+class _StreamReader:
     """A stream on its way from the loop to a thread."""
 
     def __init__(self, chat: AsyncChat, text: str | None, attachments: Attachments) -> None:

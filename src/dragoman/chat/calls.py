@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dragoman.chat.links import Links
 from dragoman.chat.messages import Message, Text, ToolCall
 from dragoman.chat.options import ChatOptions
-from dragoman.chat.outcomes import PendingCall, ToolResult
+from dragoman.chat.outcomes import ChatToolResult, PendingCall
 from dragoman.chat.policy import Policy
 from dragoman.chat.rendering import MOST_RESULT_CHARACTERS, result_parts
-from dragoman.chat.toolbox import KnownTool
+from dragoman.chat.toolbox import ChatTool
 from dragoman.client.answer.approval import CANCELLED, Approval, decide
 from dragoman.errors import DragomanError, ToolError
 
@@ -47,7 +47,7 @@ class Calls:
         else:
             await self._judge(pending, pending.tool)
 
-    async def _judge(self, pending: PendingCall, known: KnownTool) -> None:
+    async def _judge(self, pending: PendingCall, known: ChatTool) -> None:
         tool = known.tool
         approval = Approval(
             known.name, known.arguments(pending.call), tool=tool.definition, server=tool.server, id=pending.call.id
@@ -59,7 +59,7 @@ class Calls:
             pending.is_allowed = verdict == "allow"
             pending.approval = approval
 
-    async def make(self, pending: PendingCall, tell: Callable[[ToolCall], None], *, asks: bool) -> ToolResult:
+    async def make(self, pending: PendingCall, tell: Callable[[ToolCall], None], *, asks: bool) -> ChatToolResult:
         """Make a call, if it may be made, and return what came of it; `asks` says that somebody may yet be asked."""
         try:
             approval = await self._approved(pending, asks=asks)
@@ -77,7 +77,7 @@ class Calls:
             _logger.exception("A call of the tool %s failed", pending.call.name)
             return failed(pending.call, f"{type(error).__name__}: {error}")
         message = Message("tool", parts, tool_call_id=pending.call.id, is_error=result.is_error)
-        return ToolResult(pending.call, message, result)
+        return ChatToolResult(pending.call, message, result)
 
     async def _approved(self, pending: PendingCall, *, asks: bool) -> Approval:
         """Return the approval of a call.
@@ -99,7 +99,7 @@ class Calls:
         return approval
 
 
-async def all_ended(tasks: Sequence[asyncio.Task[ToolResult]]) -> None:
+async def all_ended(tasks: Sequence[asyncio.Task[ChatToolResult]]) -> None:
     """Wait for all; whoever is cancelled meanwhile cancels them, and still waits until the servers were told."""
     if not tasks:
         return
@@ -112,16 +112,16 @@ async def all_ended(tasks: Sequence[asyncio.Task[ToolResult]]) -> None:
         raise
 
 
-def outcome(pending: PendingCall, task: asyncio.Task[ToolResult]) -> ToolResult:
+def outcome(pending: PendingCall, task: asyncio.Task[ChatToolResult]) -> ChatToolResult:
     """Return what came of a call, also of one that was given up."""
     if task.done() and not task.cancelled() and task.exception() is None:
         return task.result()
     return failed(pending.call, GIVEN_UP if pending.is_begun else NOT_MADE)
 
 
-def failed(call: ToolCall, text: str) -> ToolResult:
+def failed(call: ToolCall, text: str) -> ChatToolResult:
     """Return what a model is told of a call that went wrong."""
-    return ToolResult(call, Message("tool", [Text(f"Error: {text}")], tool_call_id=call.id, is_error=True))
+    return ChatToolResult(call, Message("tool", [Text(f"Error: {text}")], tool_call_id=call.id, is_error=True))
 
 
 def settle(messages: list[Message]) -> list[Message]:

@@ -22,10 +22,10 @@ from dragoman.chat.gathering import Gathered, closing
 from dragoman.chat.messages import Message, Model, ModelOptions, Part, Text, ToolCall, Usage
 from dragoman.chat.observers import Observers
 from dragoman.chat.options import ChatOptions, check
-from dragoman.chat.outcomes import Chunk, PendingCall, Reply, Step, ToolResult
+from dragoman.chat.outcomes import ChatToolResult, Chunk, PendingCall, Reply, Step
 from dragoman.chat.rendering import Attachments, attachment, prompt_messages, resource_message, separated
 from dragoman.chat.sampler import Models, sample
-from dragoman.chat.toolbox import AsyncToolSource, KnownTool, Toolbox
+from dragoman.chat.toolbox import AsyncToolSource, ChatTool, Toolbox
 from dragoman.chat.turns import Turns
 from dragoman.client.answer.approval import Approval
 from dragoman.client.answer.sampling import PreferredModel, SamplerOptions, Sampling, SamplingRequest
@@ -72,7 +72,7 @@ class AsyncChat:
         self.usage = Usage()
         self._calls = Calls(options)
         self._toolbox = Toolbox()
-        self._tools: Mapping[str, KnownTool] = {}
+        self._tools: Mapping[str, ChatTool] = {}
         self._turns = Turns()
         self._to_add: list[Fetch] = []
         self._pending: list[PendingCall] = []
@@ -190,7 +190,7 @@ class AsyncChat:
             DragomanError: another turn goes on; or a resource, a prompt or the tools cannot be had from their server.
         """
         spent = self.usage
-        results: list[ToolResult] = []
+        results: list[ChatToolResult] = []
         async with aclosing(self.stream(text, attachments)) as chunks:
             async for chunk in chunks:
                 results += chunk.tool_results
@@ -369,7 +369,7 @@ class AsyncChat:
         for pending in self._pending:
             await self._calls.judge(pending, self._tools)
 
-    async def _call_all(self, *, asks: bool) -> list[ToolResult]:
+    async def _call_all(self, *, asks: bool) -> list[ChatToolResult]:
         """Make all calls at once, and put their results into the conversation in the order of the calls."""
         calls = self._pending
         tasks = [asyncio.create_task(self._calls.make(pending, self._tell_of_call, asks=asks)) for pending in calls]

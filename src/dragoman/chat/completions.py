@@ -30,7 +30,7 @@ _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio
 _TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "application/javascript"})
 
 
-class Memory(msgspec.Struct):
+class ProviderExtras(msgspec.Struct):
     """What a provider said with a call, to be told again with it."""
 
     message: Json = msgspec.field(default_factory=dict)
@@ -77,7 +77,9 @@ def _without_nullable(schema: Json) -> Json:
     return said
 
 
-def completion_messages(messages: Sequence[Message], provider: str, memories: Mapping[str, Memory]) -> list[Json]:
+def completion_messages(
+    messages: Sequence[Message], provider: str, memories: Mapping[str, ProviderExtras]
+) -> list[Json]:
     """Return a conversation as `messages`; media that tools gave follow their results as a user's message."""
     spoken: list[Json] = []
     for are_results, run in groupby(messages, lambda message: message.role == "tool"):
@@ -88,7 +90,7 @@ def completion_messages(messages: Sequence[Message], provider: str, memories: Ma
     return spoken
 
 
-def _message(message: Message, provider: str, memories: Mapping[str, Memory]) -> list[Json]:
+def _message(message: Message, provider: str, memories: Mapping[str, ProviderExtras]) -> list[Json]:
     if message.role == "assistant":
         return _assistant(message, memories)
     if message.role == "system":
@@ -136,7 +138,7 @@ def _shown(message: Message, provider: str) -> list[Json]:
     return [_text(f"From the result of the tool call {message.tool_call_id}:"), *media] if media else []
 
 
-def _assistant(message: Message, memories: Mapping[str, Memory]) -> list[Json]:
+def _assistant(message: Message, memories: Mapping[str, ProviderExtras]) -> list[Json]:
     text = "".join(part.text if isinstance(part, Text) else f"[{part.mime_type}]" for part in message.content)
     if not message.tool_calls:
         return [{"role": "assistant", "content": text}] if text else []
@@ -147,7 +149,7 @@ def _assistant(message: Message, memories: Mapping[str, Memory]) -> list[Json]:
     return [spoken | {"tool_calls": [_call(call, memories) for call in message.tool_calls]}]
 
 
-def _call(call: ToolCall, memories: Mapping[str, Memory]) -> Json:
+def _call(call: ToolCall, memories: Mapping[str, ProviderExtras]) -> Json:
     arguments = msgspec.json.encode(call.arguments or {}).decode()
     spoken: Json = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
     return spoken | (memories[call.id].call if call.id in memories else {})
@@ -185,7 +187,7 @@ def _read(data: str) -> str | None:
         return None
 
 
-class Answer:
+class CompletionReader:
     """An answer as it comes, chunk by chunk."""
 
     def __init__(self) -> None:
@@ -215,11 +217,11 @@ class Answer:
         unnamed = tuple(self._begin(call) for call in self._calls if call.place not in self._begun)
         yield Delta(tool_calls=unnamed, usage=self._usage, finish_reason=self.finish_reason)
 
-    def memories(self) -> dict[str, Memory]:
+    def memories(self) -> dict[str, ProviderExtras]:
         """Return what the provider wants to be told again, by the ids of the calls."""
         message = {"extra_content": self._extra, "reasoning": {"content": self._reasoning}} if self._extra else {}
         return {
-            call.id: Memory(message, self._extras.get(call.place, {}))
+            call.id: ProviderExtras(message, self._extras.get(call.place, {}))
             for call in self._calls
             if message or call.place in self._extras
         }

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from dragoman import types
-from dragoman.chat.toolbox import KnownTool
+from dragoman.chat.toolbox import ChatTool
 from dragoman.client.bound import AsyncBoundTool
 from dragoman.client.results import CallResult
 from dragoman.errors import DragomanError, ToolError
@@ -32,7 +32,7 @@ class Links:
         self._kept: dict[tuple[str, str], None] = {}
         """The name of the tool that gave a link, and its URI; in the order in which they came."""
 
-    async def take(self, known: KnownTool, result: CallResult, timeout: float | None) -> CallResult:
+    async def take(self, known: ChatTool, result: CallResult, timeout: float | None) -> CallResult:
         """Return a result as the model is told it: with what its links lead to, if they are to be followed."""
         links = [block for block in result.content if isinstance(block, types.ResourceLink)]
         followed = links[:MOST_FOLLOWED] if self._mode == "follow" else []
@@ -52,7 +52,7 @@ class Links:
         while len(self._kept) > MOST_KEPT:
             del self._kept[next(iter(self._kept))]
 
-    def with_readers(self, tools: Mapping[str, KnownTool]) -> dict[str, KnownTool]:
+    def with_readers(self, tools: Mapping[str, ChatTool]) -> dict[str, ChatTool]:
         """Return tools together with those that read what was linked."""
         readers: dict[int, LinkReader] = {}
         for name, uri in self._kept:
@@ -62,7 +62,7 @@ class Links:
         found = dict(tools)
         for reader in readers.values():
             name = safe_name(f"{reader.server}__{READ}" if reader.server else READ, found)
-            found[name] = KnownTool(name, reader)
+            found[name] = ChatTool(name, reader)
         return found
 
 

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from dragoman.chat.completions import ANTHROPIC, Answer, Memory, completion_messages, completion_tools
+from dragoman.chat.completions import ANTHROPIC, CompletionReader, ProviderExtras, completion_messages, completion_tools
 from dragoman.chat.messages import Delta, Message, Model, ModelOptions, ToolSpec
 from dragoman.errors import ModelError
 from dragoman.runtime.backoff import backoff
@@ -97,7 +97,7 @@ class AnyLlm:
         self._strict = strict
         self._options = options
         self._providers: dict[asyncio.AbstractEventLoop, asyncio.Future[Any]] = {}
-        self._memories: OrderedDict[str, Memory] = OrderedDict()
+        self._memories: OrderedDict[str, ProviderExtras] = OrderedDict()
 
     @property
     def name(self) -> str:
@@ -214,7 +214,7 @@ class AnyLlm:
             return error.retry_after
         return backoff(attempt, FIRST_PAUSE, LONGEST_PAUSE)
 
-    def _remember(self, answer: Answer) -> None:
+    def _remember(self, answer: CompletionReader) -> None:
         self._memories |= answer.memories()
         while len(self._memories) > MOST_MEMORIES:
             self._memories.popitem(last=False)
@@ -265,7 +265,7 @@ class _Stream:
     def __init__(self, model: AnyLlm) -> None:
         self._model = model
         self._chunks: AsyncIterator[Any] | None = None
-        self.answer = Answer()
+        self.answer = CompletionReader()
         self.pieces: list[Delta] = []
         self.may_pass = False
         """Whether what failed may succeed when it is tried again."""

@@ -7,7 +7,7 @@ from typing import Any, TypedDict, get_args
 
 from dragoman.chat.links import LinkMode
 from dragoman.chat.messages import Message, ToolCall
-from dragoman.chat.outcomes import ToolResult
+from dragoman.chat.outcomes import ChatToolResult
 from dragoman.chat.policy import Policy
 from dragoman.client.answer.approval import ApprovalHandler
 from dragoman.client.answer.calling import handler
@@ -47,7 +47,7 @@ class ChatOptions(TypedDict, total=False):
     on_tool_call: Callable[[ToolCall], object] | None
     """Is told of each call that is made. Observers are told in order, one at a time, while the turn goes on; the turn
     ends when they were told."""
-    on_tool_result: Callable[[ToolResult], object] | None
+    on_tool_result: Callable[[ChatToolResult], object] | None
     """Is told of what came of each call."""
     on_message: Callable[[Message], object] | None
     """Is told of each message, in the order of the conversation."""

@@ -7,12 +7,12 @@ from typing import Literal
 from msgspec import Struct, field
 
 from dragoman.chat.messages import Message, ToolCall, Usage
-from dragoman.chat.toolbox import KnownTool
+from dragoman.chat.toolbox import ChatTool
 from dragoman.client.answer.approval import Approval
 from dragoman.client.results import CallResult
 
 
-class ToolResult(Struct, frozen=True):
+class ChatToolResult(Struct, frozen=True):
     """What came of a call: what the model was told, and the whole result if there is one."""
 
     call: ToolCall
@@ -35,7 +35,7 @@ class Chunk(Struct, frozen=True):
 
     text: str = ""
     tool_calls: list[ToolCall] = field(default_factory=list)
-    tool_results: list[ToolResult] = field(default_factory=list)
+    tool_results: list[ChatToolResult] = field(default_factory=list)
 
 
 class Reply(Struct, frozen=True):
@@ -49,7 +49,7 @@ class Reply(Struct, frozen=True):
     text: str
     messages: list[Message]
     """Everything that was said in this turn, the question included."""
-    tool_results: list[ToolResult]
+    tool_results: list[ChatToolResult]
     usage: Usage
 
     @property
@@ -70,7 +70,7 @@ class PendingCall:
             chat.approve(pending)
     """
 
-    def __init__(self, call: ToolCall, tool: KnownTool | None) -> None:
+    def __init__(self, call: ToolCall, tool: ChatTool | None) -> None:
         self.call = call
         self.tool = tool
         self.approval: Approval | None = None
@@ -102,7 +102,7 @@ class Step(Struct, frozen=True):
 
     kind: Literal["answer", "tools", "waiting"]
     message: Message | None = None
-    tool_results: list[ToolResult] = field(default_factory=list)
+    tool_results: list[ChatToolResult] = field(default_factory=list)
     pending: list[PendingCall] = field(default_factory=list)
 
     @property

@@ -25,7 +25,7 @@ AsyncToolSource = AsyncBoundTool | HasTools
 _logger = logging.getLogger("dragoman.chat")
 
 
-class KnownTool:
+class ChatTool:
     """A tool that a model may call."""
 
     def __init__(self, name: str, tool: AsyncBoundTool) -> None:
@@ -76,7 +76,7 @@ class Toolbox:
         self._sources += given
         self.size = None if given else self.size
 
-    async def open(self) -> dict[str, KnownTool]:
+    async def open(self) -> dict[str, ChatTool]:
         """Return every tool by the name that the model knows it by."""
         found: dict[str, list[AsyncBoundTool]] = {}
         tools: list[AsyncBoundTool] = []
@@ -89,7 +89,7 @@ class Toolbox:
         self.size = len(tools)
         # A tool of a group may have a prefix that its server's entry wants.
         names = tool_names((tool.server, getattr(tool, "qualified_name", tool.name)) for tool in tools)
-        return {name: KnownTool(name, tool) for name, tool in zip(names, tools, strict=True)}
+        return {name: ChatTool(name, tool) for name, tool in zip(names, tools, strict=True)}
 
     async def _tools_of(self, place: int, source: AsyncToolSource) -> Sequence[AsyncBoundTool]:
         if isinstance(source, AsyncBoundTool):

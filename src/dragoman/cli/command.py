@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from dragoman.cli.exits import INTERRUPTED, OK, USAGE, as_json, exit_code, in_one_line
-from dragoman.cli.settings import Settings
+from dragoman.cli.settings import CommandSettings
 from dragoman.cli.terminal import Terminal
 from dragoman.runtime.printable import printable_line
 
@@ -40,7 +40,7 @@ class Verbs(click.Group):
 
 def _note(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
     """Keep what an option says; what is said after the verb comes after what is said before it."""
-    settings, name = ctx.find_object(Settings), str(parameter.name)
+    settings, name = ctx.find_object(CommandSettings), str(parameter.name)
     if settings is None or value in (None, False, ()):
         return
     known = getattr(settings, name)
@@ -134,7 +134,7 @@ def _run(words: tuple[str, ...]) -> None:
 
 def main(words: Sequence[str]) -> None:
     """Run a verb, and exit."""
-    settings = Settings()
+    settings = CommandSettings()
     own, command = _split(words)
     settings.command = command
     terminal = Terminal(settings)
@@ -155,7 +155,7 @@ def _split(words: Sequence[str]) -> tuple[list[str], list[str] | None]:
     return list(words[:at]), list(words[at + 1 :])
 
 
-def _perform(words: list[str], settings: Settings, terminal: Terminal) -> int:
+def _perform(words: list[str], settings: CommandSettings, terminal: Terminal) -> int:
     try:
         code = dragoman.main(words or ["--help"], prog_name="dragoman", obj=settings, standalone_mode=False)
     except click.ClickException as error:
@@ -170,7 +170,7 @@ def _perform(words: list[str], settings: Settings, terminal: Terminal) -> int:
     return code if isinstance(code, int) else OK
 
 
-def _report(error: Exception, code: int, line: str, settings: Settings, terminal: Terminal) -> int:
+def _report(error: Exception, code: int, line: str, settings: CommandSettings, terminal: Terminal) -> int:
     if settings.verbose and code != USAGE:
         terminal.tell(quoted("".join(traceback.format_exception(error))))
     if settings.json:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dragoman.cli.command import quoted
-from dragoman.cli.terminal import YES, Asking, Terminal
+from dragoman.cli.terminal import YES, Terminal, TerminalQuestions
 from dragoman.client.answer.elicitation import Accept, Decline, ElicitationRequest
 from dragoman.errors import ValidationError
 from dragoman.runtime.offload import offload
@@ -50,12 +50,12 @@ class Questions:
                 return Decline()
 
 
-async def _show(asking: Asking, text: str) -> None:
+async def _show(asking: TerminalQuestions, text: str) -> None:
     if not await asking.shows(text):
         raise _GivenUpError
 
 
-async def _visit(asking: Asking, request: ElicitationRequest) -> Any:
+async def _visit(asking: TerminalQuestions, request: ElicitationRequest) -> Any:
     import webbrowser
 
     url = request.url or ""
@@ -69,7 +69,7 @@ async def _visit(asking: Asking, request: ElicitationRequest) -> Any:
     return Accept()
 
 
-async def _fill(asking: Asking, request: ElicitationRequest) -> Any:
+async def _fill(asking: TerminalQuestions, request: ElicitationRequest) -> Any:
     fields = request.schema.get("properties")
     required = request.schema.get("required") or ()
     if not fields:
@@ -83,7 +83,7 @@ async def _fill(asking: Asking, request: ElicitationRequest) -> Any:
     return Accept(content)
 
 
-async def _field(asking: Asking, name: str, field: Json, *, is_required: bool) -> Any:
+async def _field(asking: TerminalQuestions, name: str, field: Json, *, is_required: bool) -> Any:
     choices = _choices(field)
     described = field.get("description")
     if described:

@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass
-class Settings:
+class CommandSettings:
     """The options that may stand before the verb and after it."""
 
     json: bool = False

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from dragoman.cli.command import listen_to_logs, refuse
-from dragoman.cli.settings import Settings
+from dragoman.cli.settings import CommandSettings
 from dragoman.cli.terminal import Terminal
 from dragoman.cli.verbs.run import split
 from dragoman.errors import AuthRequired
@@ -79,7 +79,7 @@ def _script(word: str) -> Aim | None:
     return Aim(word, word) if " " in word else None
 
 
-def configuration(settings: Settings, word: str | None = None) -> tuple[FoundFile, list[ServerEntry]]:
+def configuration(settings: CommandSettings, word: str | None = None) -> tuple[FoundFile, list[ServerEntry]]:
     """Return the configuration file that is meant, and its servers.
 
     Raises:
@@ -144,7 +144,7 @@ async def of_entry(terminal: Terminal, entry: ServerEntry, file: FoundFile) -> A
     )
 
 
-async def client_options(settings: Settings, aim: Aim) -> dict[str, Any]:
+async def client_options(settings: CommandSettings, aim: Aim) -> dict[str, Any]:
     """Return the options of a client: the command's own come before those of the configuration."""
     options = {"server_name": aim.label, **aim.options, **settings.client_options()}
     if aim.url is not None and not settings.is_authorized and not aim.is_authorized:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dragoman.cli.settings import Settings
+from dragoman.cli.settings import CommandSettings
 from dragoman.runtime.printable import printable, printable_json
 from dragoman.runtime.terminal import discard_input, is_terminal, read_line
 
@@ -34,7 +34,7 @@ YES = frozenset({"y", "yes"})
 class Terminal:
     """The streams of the command."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CommandSettings) -> None:
         self.settings = settings
         self._turns = asyncio.Lock()
         self.keyboard = threading.Lock()
@@ -117,7 +117,7 @@ class Terminal:
         console.print(Text(printable(text), style=style or ""), soft_wrap=True)
 
     @asynccontextmanager
-    async def questions(self) -> AsyncIterator[Asking]:
+    async def questions(self) -> AsyncIterator[TerminalQuestions]:
         """Ask when nobody else does, for as long as the block lasts."""
         async with self._turns:
             # A prompt waits in another thread, and ends when its line is typed.
@@ -125,7 +125,7 @@ class Terminal:
                 await asyncio.sleep(TURN_SECONDS)
             self.is_asking = True
             try:
-                yield Asking(self)
+                yield TerminalQuestions(self)
             finally:
                 self.is_asking = False
                 self.keyboard.release()
@@ -133,7 +133,7 @@ class Terminal:
                     self._tell(*self._held.popleft())
 
 
-class Asking:
+class TerminalQuestions:
     """Asks a person at the terminal."""
 
     def __init__(self, terminal: Terminal) -> None:

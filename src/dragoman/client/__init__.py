@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from dragoman.client.blocking import BoundResource as BoundResource
     from dragoman.client.blocking import BoundResourceTemplate as BoundResourceTemplate
     from dragoman.client.blocking import BoundTool as BoundTool
-    from dragoman.client.blocking import Call as Call
     from dragoman.client.blocking import Client as Client
+    from dragoman.client.blocking import StartedCall as StartedCall
     from dragoman.client.bound import AsyncBoundPrompt as AsyncBoundPrompt
     from dragoman.client.bound import AsyncBoundResource as AsyncBoundResource
     from dragoman.client.bound import AsyncBoundResourceTemplate as AsyncBoundResourceTemplate
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dragoman.client.group.group import AsyncClients as AsyncClients
     from dragoman.client.group.group import AsyncGroupTool as AsyncGroupTool
     from dragoman.client.hear.notifications import LogMessage as LogMessage
-    from dragoman.client.hear.notifications import Notification as Notification
+    from dragoman.client.hear.notifications import ServerNotification as ServerNotification
     from dragoman.client.options import CallOptions as CallOptions
     from dragoman.client.options import ClientOptions as ClientOptions
     from dragoman.client.results import CallResult as CallResult
@@ -54,14 +54,14 @@ else:
         __name__,
         {
             "answer.approval": "Approval ApprovalHandler",
-            "blocking": "BoundPrompt BoundResource BoundResourceTemplate BoundTool Call Client",
+            "blocking": "BoundPrompt BoundResource BoundResourceTemplate BoundTool StartedCall Client",
             "bound": "AsyncBoundPrompt AsyncBoundResource AsyncBoundResourceTemplate AsyncBoundTool",
             "client": "AsyncClient",
             "answer.elicitation": "Accept Cancel Decline Elicitation ElicitationHandler ElicitationRequest",
             "extensions.contract": "ClientExtension ExtendedRequest",
             "group.group": "AsyncClients AsyncGroupTool",
             "group.blocking": "Clients GroupTool",
-            "hear.notifications": "LogMessage Notification",
+            "hear.notifications": "LogMessage ServerNotification",
             "options": "CallOptions ClientOptions",
             "results": "CallResult",
             "answer.roots": "Roots",

@@ -30,7 +30,7 @@ from dragoman.client.bound import (
 from dragoman.client.client import AsyncClient, ToolLike
 from dragoman.client.connect.endpoint import Target
 from dragoman.client.options import CallOptions, ClientOptions, kept
-from dragoman.client.properties import Face
+from dragoman.client.properties import ClientProperties
 from dragoman.client.results import CallResult, Structured
 from dragoman.errors import DragomanError
 from dragoman.runtime.blocking import begun, blocking
@@ -47,7 +47,7 @@ EXIT_SECONDS = 3.0
 _making = threading.Lock()
 
 
-class Call(Generic[R]):
+class StartedCall(Generic[R]):
     """A call that was started, to be waited for or cancelled from any thread.
 
     Example:
@@ -64,7 +64,7 @@ class Call(Generic[R]):
         return await work
 
     def __repr__(self) -> str:
-        return f"<Call: {'ended' if self.done else 'under way'}>"
+        return f"<StartedCall: {'ended' if self.done else 'under way'}>"
 
     @property
     def done(self) -> bool:
@@ -93,7 +93,7 @@ class Call(Generic[R]):
         return True
 
 
-class Client(Face):
+class Client(ClientProperties):
     """A client of any MCP server, whose methods block.
 
     Example:
@@ -115,7 +115,7 @@ class Client(Face):
 
     def _make(self) -> AsyncClient:
         client = AsyncClient(self._target, **cast("ClientOptions", self._options))
-        client._core.share_loop()
+        client._session.share_loop()
         self._ending = weakref.finalize(self, _let_go, client)
         self._ending.atexit = False
         return client
@@ -258,7 +258,7 @@ class Client(Face):
         *,
         result_type: type[Structured] | None = None,
         **options: Unpack[CallOptions],
-    ) -> Call[CallResult[Structured]]:
+    ) -> StartedCall[CallResult[Structured]]:
         """Begin to call a tool, with the options of `call_tool`, and return at once.
 
         Example:
@@ -268,7 +268,7 @@ class Client(Face):
         method: Callable[..., CallResult[Structured]] = self.call_tool
         return self.submit(method, tool, arguments, result_type=result_type, **options)
 
-    def submit(self, method: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    def submit(self, method: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> StartedCall[R]:
         """Begin any request of this client, or of a tool, prompt or resource of it, and return at once.
 
         Example:
@@ -283,7 +283,7 @@ class Client(Face):
             raise TypeError(f"{method!r} is no method of a client that makes one request, such as client.read_resource")
         client = self._living()
         portal().kept.add(client)
-        return Call(twin(owner.asynchronous, *args, **kwargs))
+        return StartedCall(twin(owner.asynchronous, *args, **kwargs))
 
 
 class _Driven(Generic[Twin]):

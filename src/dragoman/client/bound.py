@@ -29,7 +29,7 @@ class TakesResources(Protocol):
 C = TypeVar("C", bound=TakesResources)
 
 
-class View(Generic[D]):
+class Described(Generic[D]):
     """What the server said of something."""
 
     definition: D
@@ -81,13 +81,13 @@ class Bound(Generic[D]):
 
     def extension(self, id: str) -> Any:
         """Return what an extension of the client reads of it; None if there is nothing."""
-        definition, extensions = self.definition, self._client._core.extensions
+        definition, extensions = self.definition, self._client._session.extensions
         if isinstance(definition, types.Tool):
             return extensions.read_tool(id, definition)
         return None if isinstance(definition, types.Prompt) else extensions.read_resource(id, definition)
 
 
-class ToolView(View[types.Tool]):
+class ToolView(Described[types.Tool]):
     """What the server said of a tool."""
 
     @property
@@ -167,7 +167,7 @@ class AsyncBoundTool(Bound[types.Tool], ToolView):
         return await self._client.call_tool(self, arguments, result_type=result_type, **options)
 
 
-class PromptView(View[types.Prompt]):
+class PromptView(Described[types.Prompt]):
     """What the server said of a prompt."""
 
     @property
@@ -200,7 +200,7 @@ class AsyncBoundPrompt(Bound[types.Prompt], PromptView):
         return await self._client.complete(types.PromptReference(self.name), argument, value, context)
 
 
-class ResourceView(View[types.Resource]):
+class ResourceView(Described[types.Resource]):
     """What the server said of a resource."""
 
     @property
@@ -248,7 +248,7 @@ class AsyncBoundResource(Bound[types.Resource], ResourceView):
         """Return all that the resource holds."""
         contents = None if refresh else self._contents
         if contents is None:
-            self._client._core.watch(self.uri, self)
+            self._client._session.watch(self.uri, self)
             edition = self._edition
             contents = (await self._client.read_resource(self.uri)).contents
             # It may have changed while it was read.
@@ -261,7 +261,7 @@ class AsyncBoundResource(Bound[types.Resource], ResourceView):
 
     async def subscribe(self, on_update: Callable[[str], object] | None = None) -> None:
         """Be told when the resource changes; what was read of it is then read anew."""
-        self._client._core.watch(self.uri, self)
+        self._client._session.watch(self.uri, self)
         await self._client.subscribe(self.uri, on_update)
 
     async def unsubscribe(self) -> None:
@@ -274,7 +274,7 @@ class AsyncBoundResource(Bound[types.Resource], ResourceView):
         self._edition += 1
 
 
-class ResourceTemplateView(View[types.ResourceTemplate]):
+class ResourceTemplateView(Described[types.ResourceTemplate]):
     """What the server said of a template."""
 
     @property

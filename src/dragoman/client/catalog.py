@@ -32,7 +32,7 @@ MOST_IDENTITIES = 1000
 _logger = logging.getLogger("dragoman.client")
 
 
-class KnownTool:
+class ListedTool:
     """A tool as it was listed, and what follows from its schemas."""
 
     def __init__(self, tool: types.Tool) -> None:
@@ -89,7 +89,7 @@ class Catalog:
         self.has_looked = False
         """Whether the tools were listed for the sake of one that was not known."""
         self._lists: dict[tuple[Kind, Hashable], _Listed] = {}
-        self.tools: dict[str, KnownTool] = {}
+        self.tools: dict[str, ListedTool] = {}
         """What is known of tools, by name."""
         self._editions: Counter[Kind] = Counter()
 
@@ -147,7 +147,7 @@ class Catalog:
     def _learn(self, tool: types.Tool, *, mirrors: bool) -> bool:
         known = self.tools.get(tool.name)
         if known is None or known.tool != tool:
-            known = KnownTool(tool)
+            known = ListedTool(tool)
         if mirrors:
             try:
                 known.plan = HeaderPlan.of(tool.input_schema)

@@ -16,17 +16,17 @@ from dragoman.client.answer.handlers import HANDLER_OPTIONS, Handlers
 from dragoman.client.answer.roots import Roots
 from dragoman.client.answer.serving import MAX_SERVER_REQUESTS
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
-from dragoman.client.catalog import KnownTool
+from dragoman.client.catalog import ListedTool
 from dragoman.client.connect.connection import OnProgress, Options
-from dragoman.client.connect.endpoint import Surroundings, Target, way_to
-from dragoman.client.connect.finalizer import Ending
-from dragoman.client.connect.handshake import Speech, Way
+from dragoman.client.connect.endpoint import EndpointOptions, Target, way_to
+from dragoman.client.connect.finalizer import Finalizer
+from dragoman.client.connect.handshake import Endpoint, OfferedVersions
 from dragoman.client.extensions.joined import Extensions
 from dragoman.client.lists import MOST_PAGES, Lists, find
 from dragoman.client.options import ClientOptions, check, credentials_of, misplaced
-from dragoman.client.properties import Face
+from dragoman.client.properties import ClientProperties
 from dragoman.client.results import CallResult, Structured, unwrap
-from dragoman.client.session import CONNECT_SECONDS, TIMEOUT_SECONDS, Core, Watchers, offers, seconds
+from dragoman.client.session import CONNECT_SECONDS, TIMEOUT_SECONDS, ClientCallbacks, ClientSession, offers, seconds
 from dragoman.errors import (
     CapabilityNotAvailable,
     DragomanError,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from typing import Never, Self, Unpack
 
 
-class Named(Protocol):
+class NamedTool(Protocol):
     """A tool, of whatever kind, with its name."""
 
     @property
@@ -50,11 +50,11 @@ class Named(Protocol):
         """Its name."""
 
 
-ToolLike = str | Named
+ToolLike = str | NamedTool
 """A tool to call: its name, a definition, or a tool that a client found."""
 
 
-class AsyncClient(Face):
+class AsyncClient(ClientProperties):
     """A client of any MCP server: of a URL, a command, a script, or a `Server` of this process.
 
     Example:
@@ -82,13 +82,13 @@ class AsyncClient(Face):
         self._approvals = Approvals()
         credentials = credentials_of(given.get("headers"), given.get("auth"))
         limits = Limits(given.get("max_message_bytes", DEFAULT_LIMITS.message_bytes), DEFAULT_LIMITS.nesting)
-        around = Surroundings(credentials, limits=limits, **_chosen(given, Surroundings.__struct_fields__))
-        self._ending = Ending(self)
+        around = EndpointOptions(credentials, limits=limits, **_chosen(given, EndpointOptions.__struct_fields__))
+        self._ending = Finalizer(self)
         extensions = Extensions(given.get("extensions"))
-        self._core = Core(
+        self._session = ClientSession(
             self._guarded(way_to(target, around)),
             info=types.Implementation(given.get("name") or "dragoman", given.get("version") or _own_version()),
-            speech=Speech.of(given.get("mode", "auto"), given.get("protocol_version")),
+            speech=OfferedVersions.of(given.get("mode", "auto"), given.get("protocol_version")),
             handlers=Handlers(
                 roots=roots,
                 server=given.get("server_name"),
@@ -96,7 +96,7 @@ class AsyncClient(Face):
                 **_chosen(given, HANDLER_OPTIONS),
             ),
             extensions=extensions,
-            watchers=Watchers(**_chosen(given, Watchers.__struct_fields__)),
+            watchers=ClientCallbacks(**_chosen(given, ClientCallbacks.__struct_fields__)),
             credentials=credentials,
             timeout=seconds(given.get("timeout"), "DRAGOMAN_TIMEOUT", TIMEOUT_SECONDS),
             total_timeout=given.get("total_timeout"),
@@ -105,11 +105,11 @@ class AsyncClient(Face):
             limits=limits,
             max_server_requests=given.get("max_server_requests", MAX_SERVER_REQUESTS),
         )
-        self._lists = Lists(self._core, given.get("max_pages", MOST_PAGES))
-        self._ending.watch(self._core)
-        roots.on_change = self._core.roots_changed
+        self._lists = Lists(self._session, given.get("max_pages", MOST_PAGES))
+        self._ending.watch(self._session)
+        roots.on_change = self._session.roots_changed
 
-    def _guarded(self, way: Way) -> Way:
+    def _guarded(self, way: Endpoint) -> Endpoint:
         fallback = None if way.fallback is None else self._ending.guarded(way.fallback)
         return msgspec.structs.replace(way, link=self._ending.guarded(way.link), fallback=fallback)
 
@@ -122,14 +122,14 @@ class AsyncClient(Face):
             TransportError: the server cannot be reached, or does not answer.
             RpcError: it refuses.
         """
-        self._core.lifeline.restart()
-        await self._core.start()
+        self._session.connections.restart()
+        await self._session.start()
         return self
 
     async def _start_patiently(self) -> None:
         """Connect, if there is no connection, however long others would wait for it."""
-        self._core.lifeline.restart()
-        await self._core.start(is_patient=True)
+        self._session.connections.restart()
+        await self._session.start(is_patient=True)
 
     async def stop(self) -> None:
         """End the connection; safe from any task and thread, in any state, more than once.
@@ -137,11 +137,11 @@ class AsyncClient(Face):
         Calls that wait for approval are denied.
         """
         self._approvals.deny_all("the client was stopped")
-        home = self._core._loop
+        home = self._session._loop
         if home is not None and home is not asyncio.get_running_loop() and home.is_running():
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.stop(), home))
             return
-        await self._core.stop()
+        await self._session.stop()
         await self._ending.cancel()
 
     async def restart(self) -> Self:
@@ -161,9 +161,9 @@ class AsyncClient(Face):
     async def ping(self, timeout: float | None = None, *, meta: Mapping[str, Any] | None = None) -> bool:
         """Tell whether the server answers."""
         try:
-            connection = await self._core.start()
+            connection = await self._session.start()
             method = "server/discover" if connection.version.stateless else "ping"
-            await self._core.request(method, {}, Raw, Options(timeout=timeout, meta=meta))
+            await self._session.request(method, {}, Raw, Options(timeout=timeout, meta=meta))
         except (TransportError, RpcError):
             return False
         return True
@@ -180,10 +180,10 @@ class AsyncClient(Face):
             TransportError: the server cannot be reached, or does not answer.
             RpcError: it refuses.
         """
-        connection = await self._core.start()
+        connection = await self._session.start()
         if not connection.version.stateless:
             return connection.introduction()
-        return await self._core.request(
+        return await self._session.request(
             "server/discover", {}, types.DiscoverResult, Options(timeout=timeout, meta=meta)
         )
 
@@ -257,49 +257,49 @@ class AsyncClient(Face):
         except HeaderMismatch:
             options.is_safe = idempotent
             result = await self._call_anew(name, params, options)
-        known = self._core.catalog.tools.get(name)
+        known = self._session.catalog.tools.get(name)
         if known is None or known.misfit(result) is not None:
             known = await self._judged(name, known, result)
         if known is not None and known.is_wrapped:
             unwrap(result)
         outcome = CallResult.of(result)
         if types.ResourceLink in map(type, outcome.content):
-            self._core.note_links(outcome.content)
+            self._session.note_links(outcome.content)
         if outcome.is_error and raise_on_error:
             self._failed(outcome)
         return outcome if result_type is None else outcome.of_type(result_type)
 
     def _failed(self, outcome: CallResult) -> NoReturn:
-        raise ToolError(self._core.with_advice(outcome.failure), outcome)
+        raise ToolError(self._session.with_advice(outcome.failure), outcome)
 
     async def _approved(self, decider: ApprovalHandler, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Let the author decide about a call, and return the arguments that were approved."""
-        known = self._core.catalog.tools.get(name)
+        known = self._session.catalog.tools.get(name)
         approval = Approval(name, arguments, tool=None if known is None else known.tool, server=self.server_name)
         await self._approvals.decide(decider, approval, self._approval_timeout)
         return dict(approval.arguments)
 
     def _call(self, name: str, params: dict[str, Any], options: Options) -> Coroutine[Any, Any, types.CallToolResult]:
-        connection = self._core.lifeline.latest
+        connection = self._session.connections.latest
         # What is known goes with the connection.
-        known = None if connection is None or connection.state != "alive" else self._core.catalog.tools.get(name)
+        known = None if connection is None or connection.state != "alive" else self._session.catalog.tools.get(name)
         options.mirrored = None if known is None else known.plan
         if options.is_safe is None and known is not None and self.trusted:
             options.is_safe = known.is_idempotent
-        return self._core.request("tools/call", params, types.CallToolResult, options)
+        return self._session.request("tools/call", params, types.CallToolResult, options)
 
     async def _call_anew(self, name: str, params: dict[str, Any], options: Options) -> types.CallToolResult:
         """Call a tool that may mirror arguments in headers which are not known here, or not any more."""
         await self._lists.all("tools", refresh=True)
         return await self._call(name, params, options)
 
-    async def _judged(self, name: str, known: KnownTool | None, result: types.CallToolResult) -> KnownTool | None:
+    async def _judged(self, name: str, known: ListedTool | None, result: types.CallToolResult) -> ListedTool | None:
         """Return what is known of a tool whose result is to be compared with its schema, listed again if need be.
 
         Raises:
             ValidationError: the result does not fit, and the client is strict.
         """
-        catalog = self._core.catalog
+        catalog = self._session.catalog
         if known is None and result.structured_content is not UNSET and not result.is_error and not catalog.has_looked:
             await self._look_up()
             catalog.has_looked = True
@@ -307,7 +307,7 @@ class AsyncClient(Face):
         misfit = None if known is None else known.misfit(result)
         return known if known is None or misfit is None else await self._fitting(known, result, misfit)
 
-    async def _fitting(self, known: KnownTool, result: types.CallToolResult, misfit: ValidationError) -> KnownTool:
+    async def _fitting(self, known: ListedTool, result: types.CallToolResult, misfit: ValidationError) -> ListedTool:
         """Return the tool as it is now, if what is known of it is out of date and its result fits it now.
 
         Raises:
@@ -316,7 +316,7 @@ class AsyncClient(Face):
         if not known.is_doubted:
             await self._look_up()
             known.is_doubted = True
-            latest = self._core.catalog.tools.get(known.tool.name)
+            latest = self._session.catalog.tools.get(known.tool.name)
             if latest is not None and latest is not known:
                 later = latest.misfit(result)
                 if later is None:
@@ -324,7 +324,7 @@ class AsyncClient(Face):
                 misfit = later
         if self._strict:
             raise misfit
-        self._core.warn("%s", misfit)
+        self._session.warn("%s", misfit)
         return known
 
     async def _look_up(self) -> None:
@@ -338,7 +338,7 @@ class AsyncClient(Face):
         try:
             await self._lists.all("tools", refresh=False)
         except DragomanError as error:
-            self._core.warn("The tools cannot be listed, to compare a result with its schema: %s", error)
+            self._session.warn("The tools cannot be listed, to compare a result with its schema: %s", error)
 
     # Prompts.
 
@@ -381,7 +381,7 @@ class AsyncClient(Face):
         texts = {key: _as_text(value) for key, value in (arguments or {}).items()}
         params = {"name": name, "arguments": texts, **_taken_up(input_responses, request_state)}
         options = Options(timeout=timeout, headers=headers, meta=meta)
-        return await self._core.request("prompts/get", params, types.GetPromptResult, options)
+        return await self._session.request("prompts/get", params, types.GetPromptResult, options)
 
     # Resources.
 
@@ -402,7 +402,7 @@ class AsyncClient(Face):
     @property
     def linked_resources(self) -> list[AsyncBoundResource]:
         """The resources that results of tools linked to; the server need not list them."""
-        return [AsyncBoundResource(self, resource) for resource in list(self._core.linked.values())]
+        return [AsyncBoundResource(self, resource) for resource in list(self._session.linked.values())]
 
     async def list_resources(
         self, cursor: str | None = None, *, meta: Mapping[str, Any] | None = None, timeout: float | None = None
@@ -449,7 +449,7 @@ class AsyncClient(Face):
         """
         params = {"uri": uri, **_taken_up(input_responses, request_state)}
         options = Options(timeout=timeout, headers=headers, meta=meta)
-        return await self._core.request("resources/read", params, types.ReadResourceResult, options)
+        return await self._session.request("resources/read", params, types.ReadResourceResult, options)
 
     async def subscribe(self, uri: str, on_update: Callable[[str], object] | None = None) -> None:
         """Be told when a resource changes: `on_update`, and the client's `on_resource_updated`, get its URI.
@@ -457,14 +457,14 @@ class AsyncClient(Face):
         Raises:
             CapabilityNotAvailable: the server does not tell of that.
         """
-        connection = await self._core.start()
+        connection = await self._session.start()
         if not offers(connection, "resources", "subscribe"):
             raise CapabilityNotAvailable("The server does not tell when resources change (resources.subscribe)")
-        await self._core.follow(uri, on_update)
+        await self._session.subscribe(uri, on_update)
 
     async def unsubscribe(self, uri: str) -> None:
         """Be told no more when a resource changes."""
-        await self._core.unfollow(uri)
+        await self._session.unsubscribe(uri)
 
     async def complete(
         self,
@@ -484,14 +484,14 @@ class AsyncClient(Face):
         Raises:
             CapabilityNotAvailable: the server completes nothing.
         """
-        connection = await self._core.start()
+        connection = await self._session.start()
         if not offers(connection, "completions"):
             raise CapabilityNotAvailable("The server completes no arguments (completions)")
         params: dict[str, Any] = {"ref": ref, "argument": {"name": argument, "value": value}}
         if context:
             params["context"] = {"arguments": dict(context)}
         options = Options(timeout=timeout, meta=meta)
-        return (await self._core.request("completion/complete", params, types.CompleteResult, options)).completion
+        return (await self._session.request("completion/complete", params, types.CompleteResult, options)).completion
 
     async def request(
         self,
@@ -506,7 +506,7 @@ class AsyncClient(Face):
         Raises:
             RpcError: the server refused.
         """
-        raw = await self._core.request(method, dict(params or {}), Raw, Options(timeout=timeout, meta=meta))
+        raw = await self._session.request(method, dict(params or {}), Raw, Options(timeout=timeout, meta=meta))
         return cast("types.Json", msgspec.json.decode(raw))
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
@@ -515,7 +515,7 @@ class AsyncClient(Face):
         Raises:
             TransportError: it could not be sent.
         """
-        connection = await self._core.start()
+        connection = await self._session.start()
         await connection.notify(method, connection.introduced(params or {}))
 
     async def listen(self, /, **fields: bool | Sequence[str] | None) -> types.SubscriptionFilter:
@@ -533,11 +533,11 @@ class AsyncClient(Face):
             CapabilityNotAvailable: the server has not declared the extension.
             RpcError: the server refused.
         """
-        return await self._core.listen(**fields)
+        return await self._session.listen(**fields)
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Say from which level on log messages are wanted."""
-        await self._core.set_log_level(level)
+        await self._session.set_log_level(level)
 
 
 def _chosen(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:

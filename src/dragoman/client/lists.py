@@ -11,7 +11,7 @@ from dragoman import types
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
 from dragoman.client.catalog import Kind, shortest
 from dragoman.client.connect.connection import Options
-from dragoman.client.session import Core, offers
+from dragoman.client.session import ClientSession, offers
 from dragoman.errors import MethodNotFound, NotFound, PaginationLimit
 
 MOST_PAGES = 1000
@@ -36,22 +36,22 @@ Found = TypeVar("Found", bound=AsyncBoundTool | AsyncBoundPrompt | AsyncBoundRes
 class Lists:
     """The lists of one client's server; at most `most_pages` of each are read."""
 
-    def __init__(self, core: Core, most_pages: int) -> None:
-        self._core = core
+    def __init__(self, session: ClientSession, most_pages: int) -> None:
+        self._session = session
         self._most_pages = most_pages
 
     async def page(self, kind: type[P], cursor: str | None, options: Options) -> P:
         """Return one page; an empty one where the server does not have such things."""
         method, capability, entries = _LISTS[kind]
-        connection = await self._core.start()
+        connection = await self._session.start()
         if not offers(connection, capability):
             return msgspec.convert({entries: []}, kind)
         params = {} if cursor is None else {"cursor": cursor}
-        extended = self._core.extensions.page_type(method, kind, entries, connection.version)
-        page = await self._core.request(method, params, extended, options)
+        extended = self._session.extensions.page_type(method, kind, entries, connection.version)
+        page = await self._session.request(method, params, extended, options)
         if isinstance(page, types.ListToolsResult):
             mirrors = connection.link.is_http and connection.version.stateless
-            page.tools = self._core.catalog.learn(page.tools, mirrors=mirrors)
+            page.tools = self._session.catalog.learn(page.tools, mirrors=mirrors)
         return page
 
     async def all(self, kind: Kind, *, refresh: bool) -> list[Any]:
@@ -60,15 +60,15 @@ class Lists:
         Raises:
             PaginationLimit: there are too many pages.
         """
-        connection = await self._core.start()
-        catalog, is_stateless = self._core.catalog, connection.version.stateless
-        identity = await self._core.identity()
+        connection = await self._session.start()
+        catalog, is_stateless = self._session.catalog, connection.version.stateless
+        identity = await self._session.identity()
         if not refresh:
             found = catalog.find(kind, identity, holds=not is_stateless, channel=self._channel(kind))
             if found is not None:
                 return found
         if is_stateless and offers(connection, _capability(kind), "list_changed"):
-            self._core.listening.want(connection, **{f"{_capability(kind)}_list_changed": True})
+            self._session.listening.want(connection, **{f"{_capability(kind)}_list_changed": True})
         channel, edition = self._channel(kind), catalog.edition(kind)
         items, ttl_ms = await self._fetch(kind)
         catalog.keep(kind, identity, items, ttl_ms, channel=channel, edition=edition)
@@ -76,7 +76,7 @@ class Lists:
 
     def _channel(self, kind: Kind) -> object | None:
         """Return what the server acknowledged, if it tells of changes of such a list; another object each time."""
-        heard = self._core.listening.heard
+        heard = self._session.listening.heard
         return heard if getattr(heard, f"{_capability(kind)}_list_changed") else None
 
     async def _fetch(self, kind: Kind) -> tuple[list[Any], int | None]:
@@ -98,7 +98,7 @@ class Lists:
             if cursor is None:
                 return items, ttl_ms
             if cursor in seen:
-                self._core.warn("The pages of %s come back to the cursor %r; the list ends there", kind, cursor)
+                self._session.warn("The pages of %s come back to the cursor %r; the list ends there", kind, cursor)
                 return items, ttl_ms
             seen.add(cursor)
         raise PaginationLimit(f"There are more than {self._most_pages} pages of {kind}; raise max_pages")

@@ -17,7 +17,7 @@ from dragoman.client.connect.connection import OnProgress
 from dragoman.client.connect.credentials import Credentials, Headers
 from dragoman.client.connect.handshake import Mode
 from dragoman.client.connect.link import SendsRequests
-from dragoman.client.hear.notifications import LEVELS, LogMessage, Notification
+from dragoman.client.hear.notifications import LEVELS, LogMessage, ServerNotification
 from dragoman.runtime.hints import did_you_mean, refuse_unknown
 from dragoman.transports.contract import Transport
 
@@ -90,7 +90,7 @@ class ClientOptions(TypedDict, total=False):
     """From which level on log messages are asked for ("warning"), if there is an `on_log`."""
     on_progress: OnProgress | None
     """Gets progress, total and message of every request that has no `on_progress` of its own."""
-    on_notification: Callable[[Notification], object] | None
+    on_notification: Callable[[ServerNotification], object] | None
     """Gets every notification of the server."""
     on_list_changed: Callable[[str], object] | None
     """Gets "tools", "prompts", "resources" or "resource_templates"."""

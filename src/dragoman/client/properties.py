@@ -14,9 +14,9 @@ from dragoman.client.answer.roots import Roots
 from dragoman.client.answer.sampling import Sampling, SamplingHandler
 from dragoman.client.connect.connection import OnProgress
 from dragoman.client.connect.reconnect import Status
-from dragoman.client.hear.notifications import LogMessage, Notification
+from dragoman.client.hear.notifications import LogMessage, ServerNotification
 from dragoman.client.options import check_value
-from dragoman.client.session import Core, Watchers
+from dragoman.client.session import ClientCallbacks, ClientSession
 from dragoman.errors import DragomanError
 
 if TYPE_CHECKING:
@@ -41,26 +41,26 @@ class _Function(Generic[Function]):
     @overload
     def __get__(self, face: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, face: Face, owner: type) -> Function | None: ...
-    def __get__(self, face: Face | None, owner: type) -> Any:
+    def __get__(self, face: ClientProperties, owner: type) -> Function | None: ...
+    def __get__(self, face: ClientProperties | None, owner: type) -> Any:
         return self if face is None else getattr(self._keeper(face._inside()), self._name)
 
-    def __set__(self, face: Face, given: Function | None) -> None:
-        core = face._inside()
-        connection = core.lifeline.current
+    def __set__(self, face: ClientProperties, given: Function | None) -> None:
+        session = face._inside()
+        connection = session.connections.current
         if self._is_told and connection is not None and not connection.version.stateless:
             raise DragomanError(
                 f"{self._name} cannot be set while there is a connection: the server was told at its start what this"
                 " client can do; set it before the start, or stop() the client first"
             )
         check_value(self._name, given)
-        setattr(self._keeper(core), self._name, given)
+        setattr(self._keeper(session), self._name, given)
         face._was_given(self._name, given)
         if connection is not None and connection.version.stateless:
             connection.speak(connection.version)  # the next requests say what the client can do now
 
-    def _keeper(self, core: Core) -> Watchers | Handlers:
-        return core.watchers if self._name in Watchers.__struct_fields__ else core.handlers
+    def _keeper(self, session: ClientSession) -> ClientCallbacks | Handlers:
+        return session.watchers if self._name in ClientCallbacks.__struct_fields__ else session.handlers
 
 
 class Blocks:
@@ -97,15 +97,15 @@ def _other(name: str) -> str:
     return name.removeprefix("Async") if name.startswith("Async") else f"Async{name}"
 
 
-class Face(Blocks, ABC):
+class ClientProperties(Blocks, ABC):
     """What a client shows of its inside."""
 
     @abstractmethod
     def _living(self) -> AsyncClient:
         """Return the asynchronous client of this process."""
 
-    def _inside(self) -> Core:
-        return self._living()._core
+    def _inside(self) -> ClientSession:
+        return self._living()._session
 
     def _was_given(self, name: str, given: Any) -> None:
         """Take note that an option has another value than it had when the client was made."""
@@ -120,12 +120,12 @@ class Face(Blocks, ABC):
     @property
     def status(self) -> Status:
         """How it is: new, connecting, ready, lost, failed or stopped."""
-        return self._inside().lifeline.status
+        return self._inside().connections.status
 
     @property
     def alive(self) -> bool:
         """Whether there is a connection."""
-        return self._inside().lifeline.current is not None
+        return self._inside().connections.current is not None
 
     @property
     def server_name(self) -> str | None:
@@ -135,31 +135,31 @@ class Face(Blocks, ABC):
     @property
     def server_info(self) -> types.Implementation | None:
         """Who the server says it is, while there is a connection."""
-        connection = self._inside().lifeline.current
+        connection = self._inside().connections.current
         return None if connection is None else connection.server_info
 
     @property
     def capabilities(self) -> types.ServerCapabilities:
         """What the server offers, while there is a connection."""
-        connection = self._inside().lifeline.current
+        connection = self._inside().connections.current
         return types.ServerCapabilities() if connection is None else connection.capabilities
 
     @property
     def instructions(self) -> str | None:
         """What the server wants the model to know, while there is a connection."""
-        connection = self._inside().lifeline.current
+        connection = self._inside().connections.current
         return None if connection is None else connection.instructions
 
     @property
     def protocol_version(self) -> str | None:
         """The version that is spoken, while there is a connection."""
-        connection = self._inside().lifeline.current
+        connection = self._inside().connections.current
         return None if connection is None else connection.version.name
 
     @property
     def subscribed_resources(self) -> list[str]:
         """The URIs of the resources whose changes the server tells."""
-        return sorted(self._inside().followed)
+        return sorted(self._inside().subscribed)
 
     def __repr__(self) -> str:
         # Neither the target nor the options: both may hold secrets.
@@ -171,7 +171,7 @@ class Face(Blocks, ABC):
     """Gets each log message of the server; `set_log_level` says which are sent."""
     on_progress = _Function[OnProgress]()
     """Gets progress, total and message of every request that has no `on_progress` of its own."""
-    on_notification = _Function[Callable[[Notification], object]]()
+    on_notification = _Function[Callable[[ServerNotification], object]]()
     """Gets every notification of the server."""
     on_list_changed = _Function[Callable[[str], object]]()
     """Gets "tools", "prompts", "resources" or "resource_templates"."""

@@ -26,13 +26,13 @@ from dragoman import types
 from dragoman.client.answer.handlers import Handlers
 from dragoman.client.answer.serving import MAX_SERVER_REQUESTS
 from dragoman.client.catalog import Catalog
-from dragoman.client.connect.connection import Connection, OnProgress, Options
+from dragoman.client.connect.connection import OnProgress, Options, ServerConnection
 from dragoman.client.connect.credentials import Credentials
-from dragoman.client.connect.handshake import Opening, Speech, Way
-from dragoman.client.connect.reconnect import Failures, Lifeline, pause
+from dragoman.client.connect.handshake import Connector, Endpoint, OfferedVersions
+from dragoman.client.connect.reconnect import Connections, Failures, pause
 from dragoman.client.extensions.contract import ExtendedRequest
 from dragoman.client.extensions.joined import Extensions
-from dragoman.client.hear.notifications import Deliveries, LogMessage, Notification, log_here
+from dragoman.client.hear.notifications import Deliveries, LogMessage, ServerNotification, log_here
 from dragoman.client.hear.subscriptions import LASTING_SECONDS, LONGEST_PAUSE, Listening
 from dragoman.client.results import FurtherResult, read
 from dragoman.errors import (
@@ -69,36 +69,36 @@ _CANNOT_ASK = re.compile(r"server-(?:initiated|to-client) requests?\b", re.IGNOR
 _logger = logging.getLogger("dragoman.client")
 
 
-class Watchers(msgspec.Struct, kw_only=True):
+class ClientCallbacks(msgspec.Struct, kw_only=True):
     """The author's functions that are told of things."""
 
     on_log: Callable[[LogMessage], object] | None = None
     log_level: types.LoggingLevel = "warning"
     on_progress: OnProgress | None = None
-    on_notification: Callable[[Notification], object] | None = None
+    on_notification: Callable[[ServerNotification], object] | None = None
     on_list_changed: Callable[[str], object] | None = None
     on_resource_updated: Callable[[str], object] | None = None
     on_reconnect: Callable[[], object] | None = None
 
 
-class Watcher(Protocol):
+class ContentHolder(Protocol):
     """Whoever keeps what a resource held."""
 
     def forget(self) -> None:
         """Keep it no longer."""
 
 
-class Core:
+class ClientSession:
     """One client's inside."""
 
     def __init__(
         self,
-        way: Way,
+        way: Endpoint,
         *,
         info: types.Implementation,
-        speech: Speech,
+        speech: OfferedVersions,
         handlers: Handlers,
-        watchers: Watchers,
+        watchers: ClientCallbacks,
         credentials: Credentials,
         timeout: float | None,
         total_timeout: float | None,
@@ -117,17 +117,17 @@ class Core:
         self.credentials = credentials
         self.catalog = Catalog()
         self.listening = Listening(self.extensions.filter_type)
-        self.followed: set[str] = set()
+        self.subscribed: set[str] = set()
         self.linked: dict[str, types.Resource] = {}
         """The resources that results of tools linked to, by URI; the latest of them."""
-        self._followers: dict[str, list[Callable[[str], Any]]] = {}
-        self._watches: dict[str, WeakSet[Watcher]] = {}
+        self._subscribers: dict[str, list[Callable[[str], Any]]] = {}
+        self._watches: dict[str, WeakSet[ContentHolder]] = {}
         self.timeout = timeout
         self.total_timeout = total_timeout
         self._meta = meta
         self._deliveries = Deliveries()
-        opening = Opening(way, self, speech, limits, timeout=connect_timeout)
-        self.lifeline = Lifeline(opening.connect, self._welcome)
+        opening = Connector(way, self, speech, limits, timeout=connect_timeout)
+        self.connections = Connections(opening.connect, self._welcome)
         self._background: set[asyncio.Task[Any]] = set()
         self._welcomed = 0.0
         self._brief = 0
@@ -154,8 +154,8 @@ class Core:
 
     def answer(self, request: jsonrpc.Request) -> Any:
         """Return the answer to a request of the server, or a function that is awaited for it."""
-        if request.method in self.extensions.served and self.lifeline.latest is not None:
-            self.extensions.require_served(request.method, self.lifeline.latest)
+        if request.method in self.extensions.served and self.connections.latest is not None:
+            self.extensions.require_served(request.method, self.connections.latest)
         return self.handlers.answer(request.method, request.params)
 
     def progressed(self, on_progress: OnProgress | None, params: types.ProgressNotificationParams) -> None:
@@ -164,7 +164,9 @@ class Core:
         if told is not None:
             self._deliveries.put(told, params.progress, params.total, params.message, size=size)
         if self.watchers.on_notification is not None:
-            self._tell(self.watchers.on_notification, Notification(PROGRESS, msgspec.to_builtins(params)), size=size)
+            self._tell(
+                self.watchers.on_notification, ServerNotification(PROGRESS, msgspec.to_builtins(params)), size=size
+            )
 
     def notified(self, notification: jsonrpc.Notification) -> None:
         """Take a notification of the server."""
@@ -183,8 +185,8 @@ class Core:
         elif method == RESOURCE_UPDATED:
             uri = decode(raw, types.ResourceUpdatedNotificationParams).uri
             self._forget_content(uri)
-            for follower in self._followers_of(uri):
-                self._tell_change(follower, uri)
+            for subscriber in self._subscribers_of(uri):
+                self._tell_change(subscriber, uri)
             self._tell_change(watchers.on_resource_updated, uri)
         elif method == LOG:
             said = decode(raw, types.LoggingMessageNotificationParams)
@@ -194,7 +196,7 @@ class Core:
             self.listening.acknowledge(_subscription_id(params), acknowledged)
         else:
             self.extensions.notified(method, raw, self._tell)
-        self._tell(watchers.on_notification, Notification(method, params), size=len(method) + len(raw))
+        self._tell(watchers.on_notification, ServerNotification(method, params), size=len(method) + len(raw))
 
     def _tell(self, function: Callable[..., Any] | None, *given: Any, size: int = 0) -> None:
         if function is not None:
@@ -204,21 +206,21 @@ class Core:
         if function is not None:
             self._deliveries.put_change(function, what)
 
-    def _followers_of(self, uri: str) -> list[Callable[[str], Any]]:
+    def _subscribers_of(self, uri: str) -> list[Callable[[str], Any]]:
         """Return who follows a resource, or what it lies below."""
         return [
-            follower
-            for followed, followers in self._followers.items()
-            if uri == followed or uri.startswith(followed.rstrip("/") + "/")
-            for follower in followers
+            subscriber
+            for subscribed, subscribers in self._subscribers.items()
+            if uri == subscribed or uri.startswith(subscribed.rstrip("/") + "/")
+            for subscriber in subscribers
         ]
 
-    def lost(self, connection: Connection, error: Exception) -> None:
+    def lost(self, connection: ServerConnection, error: Exception) -> None:
         """Take note that the connection has ended by itself; who waits for changes gets a new one at once."""
         _logger.info("The connection to the server was lost: %s", error)
         has_lasted = asyncio.get_running_loop().time() - self._welcomed > LASTING_SECONDS
         self._brief = 0 if has_lasted else self._brief + 1
-        if self.lifeline.lost(connection) and (self.followed or self.listening.wants_any):
+        if self.connections.lost(connection) and (self.subscribed or self.listening.wants_any):
             self._start(self._reconnect())
 
     async def _reconnect(self) -> None:
@@ -226,7 +228,7 @@ class Core:
             # A server that ends as soon as it is connected to is not to be started without end.
             await pause(self._brief, LONGEST_PAUSE)
         try:
-            await self.lifeline.connection()
+            await self.connections.connection()
         except DragomanError as error:
             _logger.warning("The connection to the server cannot be made again: %s", error)
 
@@ -239,7 +241,7 @@ class Core:
         self.catalog.forget()
         self._forget_content()
 
-    async def _welcome(self, connection: Connection, again: bool) -> None:  # noqa: FBT001
+    async def _welcome(self, connection: ServerConnection, again: bool) -> None:  # noqa: FBT001
         """Tell a new connection all that the server is to know."""
         self.handlers.meet(connection.server_info)
         self._missed_changes()
@@ -251,8 +253,8 @@ class Core:
         if again:
             self._tell(self.watchers.on_reconnect)
 
-    async def _prepare_session(self, connection: Connection) -> None:
-        requests: list[tuple[str, dict[str, Any]]] = [("resources/subscribe", {"uri": uri}) for uri in self.followed]
+    async def _prepare_session(self, connection: ServerConnection) -> None:
+        requests: list[tuple[str, dict[str, Any]]] = [("resources/subscribe", {"uri": uri}) for uri in self.subscribed]
         if self._wants_logs and connection.capabilities.logging is not None:
             requests.append(("logging/setLevel", {"level": self.watchers.log_level}))
         for method, params in requests:
@@ -263,7 +265,7 @@ class Core:
 
     # What the client's methods ask for.
 
-    async def start(self, *, is_patient: bool = False) -> Connection:
+    async def start(self, *, is_patient: bool = False) -> ServerConnection:
         """Return the connection, made now if there is none; who is patient waits for it to its end.
 
         Raises:
@@ -271,16 +273,16 @@ class Core:
         """
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            if self._loop is not None and self._loop.is_running() and self.lifeline.current is not None:
+            if self._loop is not None and self._loop.is_running() and self.connections.current is not None:
                 raise DragomanError("The client is connected in another event loop; use one client per loop")
             if self._loop is not None:
                 self._move()
             self._loop = loop
-        return await self.lifeline.connection(is_patient=is_patient)
+        return await self.connections.connection(is_patient=is_patient)
 
     def _move(self) -> None:
         """Leave what belongs to an event loop that is gone."""
-        self.lifeline.abandon()
+        self.connections.abandon()
         self._background.clear()
         wanted, self.listening = self.listening.wanted, Listening(self.listening.kind)
         self.listening.wanted, self.listening.on_gap = wanted, self._missed_changes
@@ -325,9 +327,9 @@ class Core:
             filled = self._filled(options)
             if self._loop is not asyncio.get_running_loop():
                 await self.start()
-            connection = self.lifeline.latest
+            connection = self.connections.latest
             if connection is None or connection.state != "alive":
-                connection = await self.lifeline.connection()
+                connection = await self.connections.connection()
             sent = given
             if is_extended:
                 filled = self.extensions.with_token(filled)
@@ -337,7 +339,7 @@ class Core:
                 raw = await connection.request(method, sent, filled)
             except TransportError as error:
                 failures = failures or Failures()
-                if await self.lifeline.may_repeat(error, connection, failures, is_safe=is_safe):
+                if await self.connections.may_repeat(error, connection, failures, is_safe=is_safe):
                     continue
                 raise
             except RpcError as error:
@@ -415,7 +417,7 @@ class Core:
 
     def with_advice(self, failure: str) -> str:
         """Return why the server failed, with a remedy if it failed because it cannot ask in a stateless version."""
-        connection = self.lifeline.latest
+        connection = self.connections.latest
         if connection is None or not connection.version.stateless:
             return failure
         was_asked, connection.serving.asked_in_vain = connection.serving.asked_in_vain, False
@@ -428,7 +430,7 @@ class Core:
 
     async def notify(self, method: str, params: Any = jsonrpc.NO_PARAMS) -> None:
         """Send a notification, if there is a connection."""
-        connection = self.lifeline.current
+        connection = self.connections.current
         if connection is not None:
             try:
                 await connection.notify(method, params)
@@ -458,40 +460,40 @@ class Core:
             await self.listening.acknowledged(self.timeout or TIMEOUT_SECONDS)
         return self.listening.heard
 
-    async def follow(self, uri: str, on_update: Callable[[str], object] | None = None) -> None:
+    async def subscribe(self, uri: str, on_update: Callable[[str], object] | None = None) -> None:
         """Let the server tell when a resource changes."""
         connection = await self.start()
-        self.followed.add(uri)
+        self.subscribed.add(uri)
         try:
             if connection.version.stateless:
-                self.listening.want(connection, resource_subscriptions=sorted(self.followed))
+                self.listening.want(connection, resource_subscriptions=sorted(self.subscribed))
                 await self.listening.acknowledged(self.timeout or TIMEOUT_SECONDS)
                 self._check_heard(uri)
             else:
                 await self.request("resources/subscribe", {"uri": uri}, Raw, Options())
         except DragomanError:
-            if uri not in self._followers:
-                self.followed.discard(uri)
+            if uri not in self._subscribers:
+                self.subscribed.discard(uri)
             raise
-        self._followers.setdefault(uri, []).extend([] if on_update is None else [on_update])
+        self._subscribers.setdefault(uri, []).extend([] if on_update is None else [on_update])
 
     def _check_heard(self, uri: str) -> None:
         if uri not in (self.listening.heard.resource_subscriptions or ()):
             _logger.warning("The server did not acknowledge that it tells when %s changes", uri)
 
-    async def unfollow(self, uri: str) -> None:
+    async def unsubscribe(self, uri: str) -> None:
         """Let the server tell so no more."""
-        self.followed.discard(uri)
-        self._followers.pop(uri, None)
+        self.subscribed.discard(uri)
+        self._subscribers.pop(uri, None)
         connection = await self.start()
         if connection.version.stateless:
-            self.listening.want(connection, resource_subscriptions=sorted(self.followed) or None)
+            self.listening.want(connection, resource_subscriptions=sorted(self.subscribed) or None)
             await self.listening.replaced()
             await connection.told()
         else:
             await self.request("resources/unsubscribe", {"uri": uri}, Raw, Options())
 
-    def watch(self, uri: str, watcher: Watcher) -> None:
+    def watch(self, uri: str, watcher: ContentHolder) -> None:
         """Let somebody forget what a resource held when it changes."""
         self._watches.setdefault(uri, WeakSet()).add(watcher)
 
@@ -511,7 +513,7 @@ class Core:
 
     def roots_changed(self) -> None:
         """Tell the server, from any thread, that the roots changed, if it was told at the start that it will be."""
-        connection = self.lifeline.current
+        connection = self.connections.current
         if connection is None or self._loop is None or connection.version.stateless:
             return
         if declares(connection.declared, ("roots", "list_changed")):
@@ -546,14 +548,14 @@ class Core:
         await self.listening.close()
         for task in list(self._background):
             task.cancel()
-        await self.lifeline.stop()
+        await self.connections.stop()
         await self._deliveries.close()
         self.catalog.forget()
         if self._background:
             await asyncio.wait(list(self._background))
 
 
-def offers(connection: Connection, *path: str) -> bool:
+def offers(connection: ServerConnection, *path: str) -> bool:
     """Tell whether a server offers something, or did not say what it offers."""
     return not connection.has_introduced or declares(connection.capabilities, path)
 

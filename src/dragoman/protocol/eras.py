@@ -1,8 +1,8 @@
 """The two eras behind one request and one result.
 
-`open` turns a request of either era into the same neutral `Request`: who calls (version, capabilities, name) comes from
-the request's own `_meta` in the stateless era and from the session in the handshake era. `seal` turns a neutral result
-into what a version carries. The era is decided by each message's `_meta` alone and never remembered.
+`open` turns a request of either era into the same neutral `McpRequest`. Who calls (version, capabilities, name) comes
+from the request's own `_meta` in the stateless era and from the session in the handshake era. `seal` turns a neutral
+result into what a version carries. The era is decided by each message's `_meta` alone and never remembered.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dragoman.errors import (
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.extensions import CORE, ProtocolTable
 from dragoman.protocol.fields import trim
-from dragoman.protocol.headers import RequestHeaders, check_request, version_mismatch
+from dragoman.protocol.headers import McpHeaders, check_request, version_mismatch
 from dragoman.protocol.methods import Method, offered, require_declared
 from dragoman.protocol.versions import (
     VERSIONS,
@@ -35,7 +35,7 @@ from dragoman.protocol.versions import (
     version_names,
 )
 from dragoman.types.decoding import decoders
-from dragoman.types.memo import Kept
+from dragoman.types.memo import Memo
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class Caller(Struct, frozen=True):
         return self.capabilities.extension(id)
 
 
-class Request(Struct, frozen=True, gc=False):
+class McpRequest(Struct, frozen=True, gc=False):
     """A request of either era, ready to be served."""
 
     id: types.RequestId
@@ -155,8 +155,8 @@ def open(
     session: Caller | None = None,
     *,
     read_already: Read | None = None,
-    sent: RequestHeaders | None = None,
-) -> Request:
+    sent: McpHeaders | None = None,
+) -> McpRequest:
     """Return the neutral request: stateless when the message says so itself, else in the session's name.
 
     This is the ladder of both carriers. Each rung comes before the next: `_meta`, version, mirrored headers, method,
@@ -184,10 +184,10 @@ def open(
     method = offer.find(message.method, caller)
     if type(params) is not method.params:  # they do not fit, or are those of the method in another version
         params = method.decode_params(message.params)
-    return Request(message.id, method, params, caller, meta.progress_token, raw_meta, message.params)
+    return McpRequest(message.id, method, params, caller, meta.progress_token, raw_meta, message.params)
 
 
-def unopened(message: jsonrpc.Request, offer: Offer, session: Caller | None = None) -> Request:
+def unopened(message: jsonrpc.Request, offer: Offer, session: Caller | None = None) -> McpRequest:
     """Return what can be told of a request that `open` refuses, for those who are to know of it.
 
     Parameters that cannot be read are None, and a method that does not exist has its name alone.
@@ -203,7 +203,7 @@ def unopened(message: jsonrpc.Request, offer: Offer, session: Caller | None = No
         capabilities = meta.client_capabilities or types.ClientCapabilities()
         caller = Caller(version, capabilities, meta.client_info or caller.info, meta.log_level)
     method = offer.known.get(message.method) or Method(name=message.method, result=types.Result)
-    return Request(message.id, method, params, caller, meta.progress_token, raw_meta, message.params)
+    return McpRequest(message.id, method, params, caller, meta.progress_token, raw_meta, message.params)
 
 
 def read(message: jsonrpc.Request, offer: Offer) -> Read:
@@ -242,7 +242,7 @@ def _decode(decoder: msgspec.json.Decoder[T], raw: Raw) -> T:
         raise InvalidParams(f"Invalid parameters: {error}") from None
 
 
-def stateless_caller(meta: types.RequestMeta, offer: Offer, sent: RequestHeaders | None = None) -> Caller:
+def stateless_caller(meta: types.RequestMeta, offer: Offer, sent: McpHeaders | None = None) -> Caller:
     """Return who sent a stateless request; the header that names its version is checked where headers were sent.
 
     Raises:
@@ -285,7 +285,7 @@ def seal(result: types.Result, version: Version, server_info: Raw | None = None)
 
 
 _PLAIN = types.CallToolResult([types.TextContent("")], structured_content={})
-carries_plainly: Kept[Version, bool] = Kept(lambda version: not version.stateless and trim(_PLAIN, version) is _PLAIN)
+carries_plainly: Memo[Version, bool] = Memo(lambda version: not version.stateless and trim(_PLAIN, version) is _PLAIN)
 """Whether a version carries what a tool says, and an object beside it, without anything being added or left out."""
 
 
@@ -295,7 +295,7 @@ def _traits_of(kind: type[types.Result]) -> tuple[str, bool]:
     return result_type, issubclass(kind, types.CacheableResult)
 
 
-_traits = Kept(_traits_of)
+_traits = Memo(_traits_of)
 
 
 def seal_value(value: Any, version: Version, server_info: Raw | None = None) -> Any:

@@ -23,7 +23,7 @@ from dragoman.errors import (
     UnsupportedVersion,
 )
 from dragoman.protocol import eras, jsonrpc
-from dragoman.protocol.headers import RequestHeaders
+from dragoman.protocol.headers import McpHeaders
 from dragoman.protocol.versions import ASSUMED_OVER_HTTP, VERSIONS, Version, version_names
 from dragoman.types import RequestId
 
@@ -60,7 +60,7 @@ class InSession(Struct, frozen=True):
 
 _BY_HEADER: dict[str | None, Version] = {None: ASSUMED_OVER_HTTP, **{version.name: version for version in VERSIONS}}
 
-Exchange = eras.Request | jsonrpc.Notification | InSession | Rejection
+Exchange = eras.McpRequest | jsonrpc.Notification | InSession | Rejection
 
 
 class Acceptable(Struct, frozen=True):
@@ -91,7 +91,7 @@ def _takes(ranges: dict[str, bool], kind: str) -> bool:
 
 
 def receive(
-    sent: RequestHeaders, body: bytes, offer: eras.Offer, limits: jsonrpc.Limits = jsonrpc.DEFAULT_LIMITS
+    sent: McpHeaders, body: bytes, offer: eras.Offer, limits: jsonrpc.Limits = jsonrpc.DEFAULT_LIMITS
 ) -> Exchange:
     """Return what a POST asks for, or why it is refused; `refuse_media` is asked before."""
     message: jsonrpc.Message | jsonrpc.Batch = jsonrpc.decode(body, limits)
@@ -130,7 +130,7 @@ def _id_to_echo(message: jsonrpc.Message | jsonrpc.Batch) -> RequestId | None:
 def _reject(
     status: int,
     error: RpcError,
-    sent: RequestHeaders,
+    sent: McpHeaders,
     id: RequestId | None = None,
     request: jsonrpc.Request | None = None,
 ) -> Rejection:
@@ -148,7 +148,7 @@ def handler_status(error: RpcError) -> int:
     return BAD_REQUEST if isinstance(error, MissingCapability) else OK
 
 
-def refuse_media(sent: RequestHeaders) -> Rejection | None:
+def refuse_media(sent: McpHeaders) -> Rejection | None:
     """Return why a POST is refused whatever its body says: it is no JSON, or no answer would be acceptable."""
     kind = (sent.content_type or "").partition(";")[0].strip().lower()
     if kind != JSON:
@@ -172,7 +172,7 @@ _CLAIM = types.PROTOCOL_VERSION.encode()
 
 
 def _receive_request(
-    sent: RequestHeaders, version: Version | None, message: jsonrpc.Request, offer: eras.Offer, body: bytes
+    sent: McpHeaders, version: Version | None, message: jsonrpc.Request, offer: eras.Offer, body: bytes
 ) -> Exchange:
     # Quick path: most messages show by a glance that they claim nothing, and are then read once, in their session.
     # In a message with escapes, the claim may be written otherwise.
@@ -192,9 +192,7 @@ def _receive_request(
     return _in_session(sent, version, message, offer)
 
 
-def _in_session(
-    sent: RequestHeaders, version: Version | None, message: jsonrpc.Message, offer: eras.Offer
-) -> InSession:
+def _in_session(sent: McpHeaders, version: Version | None, message: jsonrpc.Message, offer: eras.Offer) -> InSession:
     # MUST (2025-11-25): "respond with 400 Bad Request" to an invalid or unsupported version header.
     if sent.protocol_version is not None and version not in offer.versions:
         raise UnsupportedVersion(sent.protocol_version, version_names(offer.versions))

@@ -20,7 +20,7 @@ from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.versions import V2025_03_26, V2025_06_18, V2025_11_25, V2026_07_28, Version
 from dragoman.schema.walk import REFERENCES, with_subschemas
 from dragoman.types.content import Block
-from dragoman.types.memo import Kept
+from dragoman.types.memo import Memo
 from dragoman.types.wire import Named
 
 _META = {"meta": V2025_06_18}
@@ -149,8 +149,8 @@ def _struct_plan(kind: type[Struct], version: Version) -> Callable[[Any], Any] |
     return _Plan(version, tuple(dropped.items()), nested, conversions).apply if is_needed else None
 
 
-_plans: Kept[Version, Kept[type, Callable[[Any], Any] | None]] = Kept(
-    lambda version: Kept(lambda kind: _plan(kind, version))
+_plans: Memo[Version, Memo[type, Callable[[Any], Any] | None]] = Memo(
+    lambda version: Memo(lambda kind: _plan(kind, version))
 )
 
 

@@ -89,7 +89,7 @@ def _read_value(header: str, text: str) -> str:
     return text
 
 
-class RequestHeaders(Struct, frozen=True):
+class McpHeaders(Struct, frozen=True):
     """The headers of one HTTP request that the protocol reads, by meaning."""
 
     protocol_version: str | None = None
@@ -116,7 +116,7 @@ _FIELDS = {
 }
 
 
-def read(lines: Iterable[tuple[bytes, bytes]]) -> RequestHeaders:
+def read(lines: Iterable[tuple[bytes, bytes]]) -> McpHeaders:
     """Return what the header lines of a request say; names are lower-case, as ASGI gives them."""
     found: dict[str, Any] = {}
     params: dict[str, str] = {}
@@ -133,19 +133,17 @@ def read(lines: Iterable[tuple[bytes, bytes]]) -> RequestHeaders:
             found["repeated"] = name.decode("latin-1")
         elif name == b"accept":
             target[key] += ", " + text
-    return RequestHeaders(**found, params=params)
+    return McpHeaders(**found, params=params)
 
 
-def version_mismatch(headers: RequestHeaders, claimed: str) -> HeaderMismatch:
+def version_mismatch(headers: McpHeaders, claimed: str) -> HeaderMismatch:
     """Return why headers are refused that repeat one of the protocol, or name another version than the body claims."""
     if headers.repeated is not None:
         return HeaderMismatch(f"The header {headers.repeated} is repeated; send it once")
     return _differs("MCP-Protocol-Version", headers.protocol_version, claimed)
 
 
-def check_request(
-    headers: RequestHeaders, message: Request, method: Method | None, params: types.Params | None
-) -> None:
+def check_request(headers: McpHeaders, message: Request, method: Method | None, params: types.Params | None) -> None:
     """Compare the headers that mirror the method, and the name in the parameters, with the body.
 
     `method` is None where it is unknown, and `params` where they do not fit it.

@@ -38,13 +38,13 @@ class Again(Struct, frozen=True):
     version: Version
 
 
-class Refused(Struct, frozen=True):
+class NoCommonVersion(Struct, frozen=True):
     """The two sides have no version in common, or the server said what is wrong."""
 
     error: RpcError
 
 
-Verdict = Stateless | Handshake | Again | Refused
+Verdict = Stateless | Handshake | Again | NoCommonVersion
 
 _STATELESS_ERRORS = (HeaderMismatch, MissingCapability)
 
@@ -67,7 +67,7 @@ def judge(
     if isinstance(answer.error, UnsupportedVersion):
         return _judge_unsupported(answer.error, known, last=last)
     if isinstance(answer.error, _STATELESS_ERRORS):
-        return Refused(answer.error)
+        return NoCommonVersion(answer.error)
     return _fall_back(known, f"The server does not know server/discover: {answer.error.message}")
 
 
@@ -104,9 +104,9 @@ def _judge_unsupported(error: UnsupportedVersion, known: tuple[Version, ...], *,
     supported = supported_versions(error)
     version = common(supported, stateless_versions(known))
     if version is not None:
-        return Refused(error) if last else Again(version)
+        return NoCommonVersion(error) if last else Again(version)
     offered = common(supported, handshake_versions(known))
-    return Refused(error) if offered is None else Handshake(offered)
+    return NoCommonVersion(error) if offered is None else Handshake(offered)
 
 
 def supported_versions(error: RpcError) -> list[str]:
@@ -119,7 +119,7 @@ def _fall_back(known: tuple[Version, ...], reason: str) -> Verdict:
     candidates = handshake_versions(known)
     if not candidates:
         message = f"{reason}, and this client speaks stateless versions only"
-        return Refused(RpcError.of(UnsupportedVersion.CODE, message))
+        return NoCommonVersion(RpcError.of(UnsupportedVersion.CODE, message))
     return Handshake(candidates[0])
 
 

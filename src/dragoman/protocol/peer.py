@@ -56,14 +56,14 @@ class Progressed(Struct, frozen=True):
     params: types.ProgressNotificationParams
 
 
-class Cancelled(Struct, frozen=True):
+class RequestCancelled(Struct, frozen=True):
     """The other side gave up a request that is being served; whatever comes of it is not sent."""
 
     id: types.RequestId
     reason: str | None
 
 
-class Reply(Struct, frozen=True):
+class PeerReply(Struct, frozen=True):
     """A message to write at once: the answer to what could not be served."""
 
     data: bytes
@@ -75,7 +75,7 @@ class Unmatched(Struct, frozen=True):
     message: jsonrpc.ResultResponse | jsonrpc.ErrorResponse | jsonrpc.Notification
 
 
-Event = jsonrpc.Request | jsonrpc.Notification | Answered | Progressed | Cancelled | Reply | Unmatched
+Event = jsonrpc.Request | jsonrpc.Notification | Answered | Progressed | RequestCancelled | PeerReply | Unmatched
 
 
 Settle = Callable[[bytes | None], bytes | None]
@@ -126,7 +126,7 @@ class Peer:
             match event:
                 case jsonrpc.Request(id, method, params):
                     write(peer.send_result(id, {}))
-                case Reply(data):
+                case PeerReply(data):
                     write(data)
 
     `version` is what the handshake agreed on; set it when it did. `id_prefix` makes the ids of our requests strings
@@ -249,7 +249,7 @@ class Peer:
             return self._accept_progress(notification.params)
         return notification
 
-    def _accept_cancelled(self, notification: jsonrpc.Notification) -> Cancelled | Unmatched | None:
+    def _accept_cancelled(self, notification: jsonrpc.Notification) -> RequestCancelled | Unmatched | None:
         params = _lenient(_cancelled, notification.params)
         id = None if params is None else params.request_id
         # SHOULD: "Ignore unknown/completed/malformed cancellations"; MUST NOT (2025-11-25): cancel initialize.
@@ -261,7 +261,7 @@ class Peer:
         if settle is _settle_handshake or isinstance(settle, _Unwanted):
             return None
         self._served[id] = _Unwanted(settle)
-        return Cancelled(id, params.reason)
+        return RequestCancelled(id, params.reason)
 
     def _accept_progress(self, raw: Raw) -> Progressed | None:
         params = _lenient(_progress, raw)
@@ -269,15 +269,15 @@ class Peer:
         waiter = self._waiting.get(token, self.tokens.get(token)) if token is not None else None
         return None if params is None or waiter is None else Progressed(waiter, params)
 
-    def _refuse(self, id: types.RequestId | None, error: RpcError) -> Reply:
-        return Reply(jsonrpc.encode_error(id, error, null_id=not self.version.omits_unknown_id))
+    def _refuse(self, id: types.RequestId | None, error: RpcError) -> PeerReply:
+        return PeerReply(jsonrpc.encode_error(id, error, null_id=not self.version.omits_unknown_id))
 
-    def _refuse_in(self, settle: Settle | None, id: types.RequestId | None, error: RpcError) -> Reply | None:
+    def _refuse_in(self, settle: Settle | None, id: types.RequestId | None, error: RpcError) -> PeerReply | None:
         reply = self._refuse(id, error)
         if settle is None:
             return reply
         answers = settle(reply.data)
-        return None if answers is None else Reply(answers)
+        return None if answers is None else PeerReply(answers)
 
     def send_result(self, id: types.RequestId, result: Any) -> bytes | None:
         """Return the answer to a request that was served, or None when it was cancelled or its batch still waits.

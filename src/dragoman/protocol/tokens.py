@@ -97,7 +97,7 @@ _MOST_BYTES = 1_480
 """What a session id holds, without its tag, so that the id has no more than 2,048 bytes of base64."""
 
 
-class _Session(Struct, array_like=True):
+class _SessionFields(Struct, array_like=True):
     version: str
     issued_at: int
     capabilities: int
@@ -121,7 +121,7 @@ class OpenedSession(Struct, frozen=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_Session)
+_decoder = msgspec.msgpack.Decoder(_SessionFields)
 _settings = msgspec.json.Decoder(dict[str, types.Json])
 
 
@@ -152,7 +152,7 @@ class SessionTokens:
     ) -> str:
         """Return a new session id; `nonce` makes it unguessable and unique, and `extensions` are the server's."""
         info = caller.info
-        session = _Session(
+        session = _SessionFields(
             caller.version.name,
             int(now),
             _flags(caller.capabilities),
@@ -183,7 +183,7 @@ class SessionTokens:
             caller.capabilities.extensions = _settings.decode(session.extensions)
         return OpenedSession(caller, session.issued_at + self.max_age, session.origin)
 
-    def _decode(self, token: str) -> _Session | None:
+    def _decode(self, token: str) -> _SessionFields | None:
         payload = self._ring.open(self._purpose, token)
         try:
             return None if payload is None else _decoder.decode(payload)

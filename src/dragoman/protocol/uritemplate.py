@@ -269,7 +269,7 @@ def _name_and_value(pair: str) -> tuple[str, str]:
     return name, value
 
 
-class _Slot(NamedTuple):
+class _VariableSlot(NamedTuple):
     """A variable, the text in front of it, and the characters that its value cannot hold."""
 
     before: str
@@ -284,15 +284,15 @@ class _Slot(NamedTuple):
         return re.escape(self.before) + value
 
 
-def _slots(pieces: Sequence[str | _Expression]) -> tuple[Sequence[_Slot], str]:
-    slots: list[_Slot] = []
+def _slots(pieces: Sequence[str | _Expression]) -> tuple[Sequence[_VariableSlot], str]:
+    slots: list[_VariableSlot] = []
     text = ""
     for piece, excluded in zip(pieces, _excluded(pieces), strict=True):
         if isinstance(piece, str):
             text += piece
         elif not piece.operator.is_query:
             for lead, name in piece.leads():
-                slots.append(_Slot(text + lead, name, excluded, piece.operator.is_named))
+                slots.append(_VariableSlot(text + lead, name, excluded, piece.operator.is_named))
                 text = ""
     return slots, text
 
@@ -320,7 +320,7 @@ def _value_separator(piece: str | _Expression) -> str:
 class _OnlyWay:
     """Matches slots that fit a URI in one way or none."""
 
-    def __init__(self, slots: Sequence[_Slot], tail: str) -> None:
+    def __init__(self, slots: Sequence[_VariableSlot], tail: str) -> None:
         self._pattern = re.compile("".join(slot.pattern for slot in slots) + re.escape(tail))
         self._names = [slot.name for slot in slots]
 
@@ -332,7 +332,7 @@ class _OnlyWay:
 class _AnyWay:
     """Matches slots that may fit a URI in several ways."""
 
-    def __init__(self, slots: Sequence[_Slot], tail: str) -> None:
+    def __init__(self, slots: Sequence[_VariableSlot], tail: str) -> None:
         self._head = slots[0].before
         self._tail = tail
         self._slots = [slots[0]._replace(before=""), *slots[1:]]
@@ -381,7 +381,7 @@ class _Positions:
             fits = (fits << 1) & self._where(character)
         return fits
 
-    def starts(self, slot: _Slot, stops: int) -> int:
+    def starts(self, slot: _VariableSlot, stops: int) -> int:
         """Return the positions from which a value of this slot leads to one of the given."""
         allowed = self._all ^ self._where(slot.excluded)
         last_characters = (stops << 1) & allowed
@@ -402,7 +402,7 @@ def _as_digits(characters: str) -> bytes:
     return bytes(ord("1") if chr(byte) in characters else ord("0") for byte in range(256))
 
 
-def _last_stop(text: str, slot: _Slot, stops: int, start: int) -> int:
+def _last_stop(text: str, slot: _VariableSlot, stops: int, start: int) -> int:
     found = (text.find(character, start) for character in slot.excluded)
     barrier = min((position for position in found if position != -1), default=len(text))
     stops >>= len(text) - barrier

@@ -47,7 +47,7 @@ class _Runner(Coroutine[Any, Any, None]):
 
     __slots__ = ("_awaited", "_context", "_is_future", "_job", "_relay", "has_begun", "made", "task")
 
-    def __init__(self, relay: Relay[Any], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, relay: EagerRunner[Any], loop: asyncio.AbstractEventLoop) -> None:
         self._relay = relay
         self._job: Job | None = None
         self._context: Context | None = None
@@ -115,11 +115,11 @@ class _Runner(Coroutine[Any, Any, None]):
         return self
 
 
-class Relay(Generic[Came]):
+class EagerRunner(Generic[Came]):
     """Runs coroutines in as few tasks as they need.
 
     Example:
-        relay = Relay(asyncio.get_running_loop(), answer)
+        relay = EagerRunner(asyncio.get_running_loop(), answer)
         relay.run(iter(messages))
     """
 

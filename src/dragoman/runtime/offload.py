@@ -139,7 +139,7 @@ class _Worker:
 
     __slots__ = ("_workers", "mailbox")
 
-    def __init__(self, workers: _Workers) -> None:
+    def __init__(self, workers: _Threads) -> None:
         self._workers = workers
         self.mailbox: SimpleQueue[_Job] = SimpleQueue()
 
@@ -159,7 +159,7 @@ class _Worker:
             del job
 
 
-class _Workers:
+class _Threads:
     """The threads, those that are idle, and the jobs that wait for one."""
 
     def __init__(self, most: int, idle_seconds: float) -> None:
@@ -248,7 +248,7 @@ def _current_outbox() -> _Outbox:
 
 
 _current = _Current()
-_workers = _Workers(MOST_THREADS, IDLE_SECONDS)
+_workers = _Threads(MOST_THREADS, IDLE_SECONDS)
 
 
 def _unbuffer_standard_streams() -> None:

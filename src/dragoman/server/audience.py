@@ -45,8 +45,8 @@ def is_told(server: Server, session: Session, method: str, subject: str | None) 
     has no way to ask for subjects but the URIs of resources.
     """
     if method in _ANNOUNCED:
-        is_followed = subject is None or subject in session.followed
-        return is_followed and declares(server.capabilities, _ANNOUNCED[method])
+        is_subscribed = subject is None or subject in session.subscribed
+        return is_subscribed and declares(server.capabilities, _ANNOUNCED[method])
     caller = session.caller
     return (
         subject is None
@@ -79,7 +79,7 @@ def log_params(level: types.LoggingLevel, data: Any, logger: str | None) -> type
     return types.LoggingMessageNotificationParams(level, data, logger)
 
 
-class Listener(Protocol):
+class NotificationListener(Protocol):
     """Whom a server tells."""
 
     def tell(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
@@ -96,20 +96,20 @@ class Audience:
     """The connections of a server, to be told of changes from any thread."""
 
     def __init__(self) -> None:
-        self._connections: WeakSet[Listener] = WeakSet()
+        self._connections: WeakSet[NotificationListener] = WeakSet()
         self._lock = Lock()
 
-    def add(self, connection: Listener) -> None:
+    def add(self, connection: NotificationListener) -> None:
         """Let a connection be told."""
         with self._lock:
             self._connections.add(connection)
 
-    def discard(self, connection: Listener) -> None:
+    def discard(self, connection: NotificationListener) -> None:
         """Let it be told no more."""
         with self._lock:
             self._connections.discard(connection)
 
-    def members(self) -> list[Listener]:
+    def members(self) -> list[NotificationListener]:
         """Return those that are there now."""
         with self._lock:
             return list(self._connections)

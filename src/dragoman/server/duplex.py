@@ -25,10 +25,10 @@ from dragoman import types
 from dragoman.errors import TransportError
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.listen import MOST_WAITING, RESOURCE_UPDATED, Subscription
-from dragoman.protocol.peer import Answered, Event, Peer, Reply
-from dragoman.protocol.peer import Cancelled as GaveUp
+from dragoman.protocol.peer import Answered, Event, Peer, PeerReply
+from dragoman.protocol.peer import RequestCancelled as GaveUp
 from dragoman.protocol.states import Transitions
-from dragoman.runtime.eager import Relay
+from dragoman.runtime.eager import EagerRunner
 from dragoman.runtime.tasks import is_running_here
 from dragoman.server.audience import change_params, is_told, is_wanted, log_params
 from dragoman.server.dispatch.runner import Answer, opened_notification, refusal, run, run_notification, run_refused
@@ -51,7 +51,7 @@ LIFE: Transitions[Life, Literal["end", "close"]] = Transitions(
 GONE = "The client is gone, and will not answer"
 
 
-class Connection:
+class DuplexConnection:
     """A server's end of one connection."""
 
     is_mute = False
@@ -62,14 +62,14 @@ class Connection:
         self._sink = sink
         self._send = sink.send
         self._peer = Peer(server.limits)
-        self._session = _Session(self._peer)
+        self._session = _DuplexSession(self._peer)
         self._running: dict[Any, Call] = {}
         self._subscriptions: dict[Subscription, asyncio.Future[None]] = {}
         self._waiting: dict[Any, bytes] = {}
         self._flushing: asyncio.Task[None] | None = None
         self._state: Life = "open"
         self._loop = asyncio.get_running_loop()
-        self._relay: Relay[Event | None] = Relay(self._loop, self._begin)
+        self._relay: EagerRunner[Event | None] = EagerRunner(self._loop, self._begin)
         server.audience.add(self)
 
     def receive(self, chunk: bytes) -> None:
@@ -253,7 +253,7 @@ class Connection:
 
     def _take(self, event: Event | None) -> None:
         match event:
-            case Reply(data):
+            case PeerReply(data):
                 self._send(data)
             case GaveUp(id, reason):
                 self._cancel(id, reason)
@@ -324,7 +324,7 @@ class Connection:
             self._send(data)
 
 
-class _Session(Session):
+class _DuplexSession(Session):
     """What a connection remembers of its client; the peer speaks the version that the handshake agrees on."""
 
     __slots__ = ("_peer",)

@@ -35,6 +35,6 @@ async def answer(server: Server, body: bytes, server_context: Any) -> bytes | No
     return None
 
 
-def _call(server: Server, request: eras.Request, server_context: Any) -> Call:
+def _call(server: Server, request: eras.McpRequest, server_context: Any) -> Call:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     return Call(request, Session(), SILENCE, server, server_context, loop, task=task)

@@ -48,7 +48,7 @@ _EXAMPLES = {
 }
 
 
-class Identity:
+class ServerIdentity:
     """The part of a Server that says who it is; what is assigned is told to clients from then on."""
 
     def __init__(self, info: types.Implementation) -> None:

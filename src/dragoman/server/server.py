@@ -17,22 +17,22 @@ from dragoman.protocol.extensions import CORE, ProtocolTable, merge_settings
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits, encode
 from dragoman.protocol.listen import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.runtime.callables import invoke
-from dragoman.server.audience import Audience, Listener, is_wanted, server_notifications
+from dragoman.server.audience import Audience, NotificationListener, is_wanted, server_notifications
 from dragoman.server.capabilities import Declaration, Given, served_capabilities
 from dragoman.server.define.definition import Definition
 from dragoman.server.define.tools import Tool
 from dragoman.server.dispatch.middleware import composed
-from dragoman.server.identity import Identity, implementation, require_text
+from dragoman.server.identity import ServerIdentity, implementation, require_text
 from dragoman.server.registration import Registration
 from dragoman.server.registry import Definitions, PageSize, Registry
 from dragoman.server.request.call import ELICITATION_COMPLETE, Call
 from dragoman.server.request.context import readable
-from dragoman.server.settings import Settings
+from dragoman.server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from dragoman.protocol.tokens import KeyRing
     from dragoman.server.carriers import Http, HttpOptions
-    from dragoman.server.duplex import Connection
+    from dragoman.server.duplex import DuplexConnection
     from dragoman.server.extensions.installed import Extensions, Installed
     from dragoman.server.http.views import Headers, HttpReply
     from dragoman.server.request.http_request import Auth
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from dragoman.transports.http.wsgi import Environ, WsgiApp
 
 
-class Server(Identity, Registration):
+class Server(ServerIdentity, Registration):
     """An MCP server of every protocol version.
 
     Example:
@@ -89,7 +89,7 @@ class Server(Identity, Registration):
         max_message_bytes: int = DEFAULT_LIMITS.message_bytes,
     ) -> None:
         texts = {"title": title, "description": description, "website_url": website_url}
-        Identity.__init__(self, implementation(name, version, icons, **texts))
+        ServerIdentity.__init__(self, implementation(name, version, icons, **texts))
         self.instructions = instructions
         self.server_context: Any = server_context
         self._strict_arguments = strict_arguments
@@ -173,8 +173,8 @@ class Server(Identity, Registration):
         self._configuration = configuration
         self._renew()
 
-    def _put_together(self, configuration: Configuration) -> Settings:
-        return Settings.of(configuration, PROCESS.configuration, strict_arguments=self._strict_arguments)
+    def _put_together(self, configuration: Configuration) -> ServerSettings:
+        return ServerSettings.of(configuration, PROCESS.configuration, strict_arguments=self._strict_arguments)
 
     def _identity_changed(self) -> None:
         self._require_carried_itself(self.settings)
@@ -187,7 +187,7 @@ class Server(Identity, Registration):
         elif isinstance(definition, Tool):
             definition.require_options_known(())
 
-    def _require_carried_itself(self, settings: Settings) -> None:
+    def _require_carried_itself(self, settings: ServerSettings) -> None:
         settings.require_carried(f"The server {self.name!r}", self._info)
         settings.require_carried(f"What the server {self.name!r} declares", self._declaration.given)
         if settings.pinned is not None and self.installed is not None:
@@ -358,7 +358,7 @@ class Server(Identity, Registration):
     def _tell(self, method: str, uri: str | None = None) -> None:
         self._tell_each(method, lambda member: member.tell(method, uri))
 
-    def _tell_each(self, notification: str, tell: Callable[[Listener], None]) -> None:
+    def _tell_each(self, notification: str, tell: Callable[[NotificationListener], None]) -> None:
         for member in self.audience.members():
             try:
                 tell(member)
@@ -381,12 +381,12 @@ class Server(Identity, Registration):
             except BaseException:
                 logger.exception("The exception reporter failed on an error in %s", where)
 
-    def connect(self, send: Callable[[bytes], None] | Sink) -> Connection:
+    def connect(self, send: Callable[[bytes], None] | Sink) -> DuplexConnection:
         """Serve one duplex connection: messages come in by `receive` and go out by `send`, a function or a sink."""
-        from dragoman.server.duplex import Connection
+        from dragoman.server.duplex import DuplexConnection
         from dragoman.transports.contract import FunctionSink
 
-        return Connection(self, FunctionSink(send) if callable(send) else send)
+        return DuplexConnection(self, FunctionSink(send) if callable(send) else send)
 
     @overload
     def run(self, transport: Literal["stdio"] = "stdio") -> None: ...

@@ -15,7 +15,7 @@ from dragoman.protocol.versions import VERSIONS, Version, find_version, version_
 from dragoman.server.define.definition import Definition
 
 
-class Settings(Struct, frozen=True):
+class ServerSettings(Struct, frozen=True):
     """What follows from the configuration of a server and the defaults that it was put over."""
 
     configuration: Configuration
@@ -29,7 +29,7 @@ class Settings(Struct, frozen=True):
     """Whether arguments that a tool does not have are refused."""
 
     @classmethod
-    def of(cls, own: Configuration, defaults: Configuration, *, strict_arguments: bool = False) -> Settings:
+    def of(cls, own: Configuration, defaults: Configuration, *, strict_arguments: bool = False) -> ServerSettings:
         """Put a configuration over the defaults.
 
         Raises:

@@ -15,7 +15,7 @@ MOST_AT_ONCE = 64
 """Messages until others have their turn of the loop, which answers that are there at once would keep from them."""
 
 
-class Connection(Protocol):
+class MemoryConnection(Protocol):
     """The server's end."""
 
     def receive_message(self, data: bytes) -> None:
@@ -28,16 +28,16 @@ class Connection(Protocol):
         """Wait until nothing is served."""
 
 
-class Memory:
+class MemoryTransport:
     """A transport to a server of this process.
 
     Example:
-        transport = Memory(server.connect)
+        transport = MemoryTransport(server.connect)
     """
 
-    def __init__(self, connect: Callable[[Sink], Connection]) -> None:
+    def __init__(self, connect: Callable[[Sink], MemoryConnection]) -> None:
         self._connect = connect
-        self._connection: Connection | None = None
+        self._connection: MemoryConnection | None = None
         self._sent = 0
 
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:  # noqa: ARG002

@@ -18,7 +18,7 @@ from msgspec import Raw, Struct, UnsetType
 
 from dragoman.errors import ValidationError
 from dragoman.types.content import Block, UnknownContent
-from dragoman.types.memo import Kept
+from dragoman.types.memo import Memo
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ def decode(data: bytes | Raw, kind: type[T], dropped: list[Dropped] | None = Non
         raise ValidationError(_unreadable(error)) from None
 
 
-decoders: Kept[Any, msgspec.json.Decoder[Any]] = Kept(msgspec.json.Decoder)
+decoders: Memo[Any, msgspec.json.Decoder[Any]] = Memo(msgspec.json.Decoder)
 """The one strict decoder for each type."""
 
 

@@ -9,11 +9,11 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Kept(dict[K, V]):
+class Memo(dict[K, V]):
     """What a function makes of each key, made when it is first asked for.
 
     Example:
-        decoders = Kept(msgspec.json.Decoder)
+        decoders = Memo(msgspec.json.Decoder)
         decoders[Tool].decode(data)
 
     A look into it takes half the time that `functools.cache` takes.

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import assert_type
 
 from dragoman import AsyncChat, AsyncClient, Chat, Client, Server
-from dragoman.chat import Delta, Media, Message, ModelOptions, Policy, Reply, Step, ToolCall, ToolResult, ToolSpec
+from dragoman.chat import ChatToolResult, Delta, Media, Message, ModelOptions, Policy, Reply, Step, ToolCall, ToolSpec
 from dragoman.client import Approval, Sampling
 from dragoman.testing import ScriptedModel, WirePeer, check_transport, connected
 from dragoman.types import TextContent
@@ -24,7 +24,7 @@ async def approve(call: Approval) -> bool:
     return call.name != "delete"
 
 
-def tell(result: ToolResult) -> None:
+def tell(result: ChatToolResult) -> None:
     print(result)
 
 

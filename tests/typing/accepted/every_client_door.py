@@ -31,7 +31,6 @@ from dragoman.client import (
     ApprovalHandler,
     AsyncBoundTool,
     BoundTool,
-    Call,
     CallResult,
     Cancel,
     Decline,
@@ -40,10 +39,11 @@ from dragoman.client import (
     ElicitationRequest,
     LogMessage,
     Network,
-    Notification,
     Sampling,
     SamplingHandler,
     SamplingRequest,
+    ServerNotification,
+    StartedCall,
     Transport,
     register_transport,
 )
@@ -116,7 +116,7 @@ def hear(message: LogMessage) -> None:
     print(message)
 
 
-async def hear_all(notification: Notification) -> None:
+async def hear_all(notification: ServerNotification) -> None:
     print(notification)
 
 
@@ -152,7 +152,7 @@ def blocking() -> None:
     assert_type(client.call_tool("forecast", result_type=Model).structured, Model)
     assert_type(client.call_tool(tool), CallResult[Any])
     assert_type(client.call_tool(Tool(name="forecast", input_schema={})).structured, Any)
-    assert_type(client.start_call("forecast", {"city": "Oslo"}), Call[CallResult[Any]])
+    assert_type(client.start_call("forecast", {"city": "Oslo"}), StartedCall[CallResult[Any]])
     assert_type(client.start_call("forecast", result_type=Forecast).result().structured, Forecast)
     reading = client.submit(client.read_resource, "logs://today", timeout=5)
     print(reading.result().contents, reading.cancel("Enough"), tool.to_openai(strict=True), tool.annotations)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from dragoman.chat import models
-from dragoman.chat.completions import Answer, Memory, completion_messages, completion_tools
+from dragoman.chat.completions import CompletionReader, ProviderExtras, completion_messages, completion_tools
 from dragoman.chat.messages import Delta, Media, Message, ModelOptions, ToolCall, ToolCallDelta, ToolSpec, Usage
 from dragoman.chat.models import AnyLlm, resolve_model
 from dragoman.errors import ModelError
@@ -26,7 +26,7 @@ def piece(index=None, id=None, name=None, arguments=None, **more):
 
 
 def heard(*chunks):
-    answer = Answer()
+    answer = CompletionReader()
     return [delta for one in chunks for delta in answer.receive(one)] + list(answer.end())
 
 
@@ -113,11 +113,11 @@ def test_a_refusal_is_told_as_text():
 
 
 def test_what_a_provider_wants_to_hear_again_stands_in_its_messages():
-    answer = Answer()
+    answer = CompletionReader()
     extra = {"google": {"thought_signature": "s"}}
     list(answer.receive(chunk(calls=[piece(0, "a", "look", "{}", extra_content=extra)])))
     memories = answer.memories()
-    assert memories == {"a": Memory({}, {"extra_content": extra})}
+    assert memories == {"a": ProviderExtras({}, {"extra_content": extra})}
     [message] = completion_messages([Message.assistant("", [ToolCall("a", "look", {})])], "gemini", memories)
     assert message["tool_calls"][0]["extra_content"] == extra
 
@@ -234,7 +234,7 @@ def test_retry_after_is_seconds_or_a_date(header, seconds):
 def test_memories_have_a_bound():
     model = AnyLlm("openai:x")
     for number in range(models.MOST_MEMORIES + 5):
-        answer = Answer()
+        answer = CompletionReader()
         list(answer.receive(chunk(calls=[piece(0, f"c{number}", "look", "{}", extra_content={"a": 1})])))
         model._remember(answer)
     assert len(model._memories) == models.MOST_MEMORIES

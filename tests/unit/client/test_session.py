@@ -48,7 +48,7 @@ async def test_a_time_out_of_an_authors_function_is_not_that_of_the_call():
         async def answer(*given):
             raise TimeoutError("of somebody else")
 
-        client._core.rounds = answer
+        client._session.rounds = answer
         with pytest.raises(TimeoutError, match="of somebody else") as caught:
             await client.read_resource("memo://a")
         assert not isinstance(caught.value, Timeout)
@@ -64,7 +64,7 @@ async def test_who_followed_is_told_no_more_after_unsubscribing(version):
         server.notify_resource_updated("memo://a")
         assert await asyncio.wait_for(updates.get(), 10) == "memo://a"
         await client.unsubscribe("memo://a")
-        assert client._core.followed == set()
+        assert client._session.subscribed == set()
         server.notify_resource_updated("memo://a")
         await client.read_resource("memo://a")
         assert updates.empty()
@@ -79,11 +79,11 @@ async def test_a_resource_that_the_server_will_not_tell_of_is_not_followed():
         raise RpcError(-32002, "no such resource")
 
     async with AsyncClient(server, mode="handshake") as client:
-        client._core.request = refuse
+        client._session.request = refuse
         with pytest.raises(RpcError, match="no such"):
             await client.subscribe("memo://b", print)
-        assert client._core.followed == set()
-        assert client._core._followers == {}
+        assert client._session.subscribed == set()
+        assert client._session._subscribers == {}
 
 
 @pytest.mark.covers("HEAL-09")
@@ -131,7 +131,7 @@ async def test_the_trace_that_is_under_way_travels_with_each_request(monkeypatch
     propagate.inject = lambda carrier: carrier.update(traceparent="00-1-2-01")
     monkeypatch.setitem(sys.modules, "opentelemetry.propagate", propagate)
     async with AsyncClient(notes(), meta=lambda: {"tenant": 1}) as client:
-        filled = client._core._filled(Options(meta={"mine": 2}))
+        filled = client._session._filled(Options(meta={"mine": 2}))
         assert filled.meta == {"traceparent": "00-1-2-01", "tenant": 1, "mine": 2}
 
 
@@ -141,10 +141,10 @@ async def test_options_are_asked_for_what_the_client_adds_anew_for_each_request(
     turns = iter(range(10))
     async with AsyncClient(notes(), meta=lambda: {"turn": next(turns)}, timeout=7) as client:
         options = Options(meta={"mine": 2})
-        first, second = (client._core._filled(options) for _ in range(2))
+        first, second = (client._session._filled(options) for _ in range(2))
         assert second.meta["turn"] == first.meta["turn"] + 1
         assert (first.timeout, options.meta) == (7, {"mine": 2})
-        assert client._core._filled(Options(timeout=3)).timeout == 3
+        assert client._session._filled(Options(timeout=3)).timeout == 3
 
 
 @scenario
@@ -155,15 +155,15 @@ async def test_a_result_that_is_wanted_as_it_came_is_not_read_even_where_it_asks
         return asks
 
     async with AsyncClient(notes()) as client:
-        client._core.lifeline.latest.request = request
-        assert await client._core.request("notes/count", {}, msgspec.Raw, Options()) is asks
+        client._session.connections.latest.request = request
+        assert await client._session.request("notes/count", {}, msgspec.Raw, Options()) is asks
 
 
 @pytest.mark.covers("CTR-01")
 @scenario
 async def test_a_server_that_did_not_say_what_it_offers_is_asked_for_anything():
     async with AsyncClient(notes()) as client:
-        connection = await client._core.start()
+        connection = await client._session.start()
         assert offers(connection, "resources", "subscribe")
         assert not offers(connection, "completions")
         connection.has_introduced = False

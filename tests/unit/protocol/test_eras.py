@@ -27,7 +27,7 @@ from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.eras import Caller, Offer
 from dragoman.protocol.extensions import ExtensionRow, ProtocolTable
 from dragoman.protocol.fields import wrap
-from dragoman.protocol.headers import RequestHeaders
+from dragoman.protocol.headers import McpHeaders
 from dragoman.protocol.methods import Method
 from dragoman.protocol.versions import (
     V2024_11_05,
@@ -326,7 +326,7 @@ def test_the_version_is_judged_before_the_method() -> None:
         eras.open(stateless("no/such/method", **{types.PROTOCOL_VERSION: "1999-01-01"}), OFFER)
 
 
-MIRRORED = RequestHeaders(protocol_version="2026-07-28", method="tools/call", name="add")
+MIRRORED = McpHeaders(protocol_version="2026-07-28", method="tools/call", name="add")
 
 
 def test_the_headers_of_a_stateless_request_stand_between_its_version_and_its_method() -> None:
@@ -336,7 +336,7 @@ def test_the_headers_of_a_stateless_request_stand_between_its_version_and_its_me
         V2026_07_28
     )
     with pytest.raises(InvalidParams, match="_meta lacks"):
-        eras.open(request("tools/call", {"name": "add"}), OFFER, SESSION, sent=RequestHeaders())
+        eras.open(request("tools/call", {"name": "add"}), OFFER, SESSION, sent=McpHeaders())
     with pytest.raises(HeaderMismatch, match="MCP-Protocol-Version"):
         eras.open(stateless("no/such/method", **{types.PROTOCOL_VERSION: "1999-01-01"}), OFFER, sent=MIRRORED)
     with pytest.raises(HeaderMismatch, match="Mcp-Method"):
@@ -730,7 +730,7 @@ def test_a_client_that_declared_it_is_served_as_its_version_has_the_method() -> 
 
 
 def test_the_name_of_a_request_is_the_parameter_that_its_version_mirrors() -> None:
-    sent = RequestHeaders("2026-07-28", method="prices/get", name="salt")
+    sent = McpHeaders("2026-07-28", method="prices/get", name="salt")
     declared = {types.CLIENT_CAPABILITIES: {"extensions": {PRICES: {}}}}
     with pytest.raises(HeaderMismatch, match="Mcp-Name"):
         eras.open(stateless("prices/get", {"item": "tea"}, **declared), PRICED, sent=sent)

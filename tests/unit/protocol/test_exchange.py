@@ -104,7 +104,7 @@ def test_a_whole_stateless_request_climbs_the_ladder(id: types.RequestId) -> Non
     whole.meta["progressToken"] = "p"
     whole.meta[types.CLIENT_INFO] = {"name": "tester", "version": "1"}
     opened = whole.receive()
-    assert isinstance(opened, eras.Request)
+    assert isinstance(opened, eras.McpRequest)
     assert opened.id == id
     assert opened.method.name == "tools/call"
     assert opened.caller == eras.Caller(V2026_07_28, info=types.Implementation("tester", "1"))
@@ -401,7 +401,7 @@ def test_the_name_header_mirrors_the_name_as_it_is_or_in_base64(
 ) -> None:
     body = message(method, META | {parameter: value})
     opened = post(body, mcp_protocol_version="2026-07-28", mcp_method=method, mcp_name=header)
-    assert isinstance(opened, eras.Request)
+    assert isinstance(opened, eras.McpRequest)
 
 
 @pytest.mark.covers("BEY-03", "BEY-04")
@@ -442,7 +442,7 @@ def test_parameters_without_a_name_and_a_request_without_its_header_are_refused_
 
 
 def test_a_name_header_for_a_method_that_mirrors_none_is_not_looked_at() -> None:
-    assert isinstance(post(LIST, **MODERN, mcp_name="anything"), eras.Request)
+    assert isinstance(post(LIST, **MODERN, mcp_name="anything"), eras.McpRequest)
 
 
 def test_a_method_of_the_servers_own_may_mirror_a_name() -> None:
@@ -450,7 +450,7 @@ def test_a_method_of_the_servers_own_may_mirror_a_name() -> None:
     offer = eras.Offer.of(CAPABILITIES, table=ProtocolTable.of(own=[own]))
     body = message("printer/ignite", META | {"printer": "third floor"})
     sent = {"mcp_protocol_version": "2026-07-28", "mcp_method": "printer/ignite"}
-    assert isinstance(post(body, offer, **sent, mcp_name="third floor"), eras.Request)
+    assert isinstance(post(body, offer, **sent, mcp_name="third floor"), eras.McpRequest)
     assert refused(post(body, offer, **sent, mcp_name="second floor")) == (400, -32020, 7)
 
 
@@ -466,7 +466,7 @@ def test_no_mcp_header_of_a_stateless_request_may_be_repeated_not_even_with_one_
     [{"mcp_session_id": "anything"}, {"last_event_id": "5"}, {"mcp_param_city": "Cairo"}, {"x_other": "y"}],
 )
 def test_a_stateless_request_is_served_whatever_other_headers_say(sent: dict[str, str]) -> None:
-    assert isinstance(post(LIST, **MODERN, **sent), eras.Request)
+    assert isinstance(post(LIST, **MODERN, **sent), eras.McpRequest)
 
 
 PING = message("ping")
@@ -576,7 +576,7 @@ def test_a_handshake_version_that_is_not_served_is_refused_with_those_that_are(v
 
 
 def test_limits_are_those_of_the_server() -> None:
-    sent = headers.RequestHeaders(content_type="application/json")
+    sent = headers.McpHeaders(content_type="application/json")
     assert refused(receive(sent, json.dumps(PING).encode(), OFFER, jsonrpc.Limits(message_bytes=10))) == (
         400,
         -32700,
@@ -635,7 +635,7 @@ def test_a_known_id_is_echoed_in_every_version(version: str | None) -> None:
     ],
 )
 def test_json_is_taken_however_it_is_spelt(content_type: str) -> None:
-    assert isinstance(post(LIST, **MODERN, content_type=content_type), eras.Request)
+    assert isinstance(post(LIST, **MODERN, content_type=content_type), eras.McpRequest)
 
 
 @pytest.mark.parametrize(
@@ -646,7 +646,7 @@ def test_no_other_content_type_is_taken(content_type: str) -> None:
 
 
 def test_a_missing_content_type_is_not_taken_for_json() -> None:
-    assert refused(refuse_media(headers.RequestHeaders())) == (415, -32600, None)
+    assert refused(refuse_media(headers.McpHeaders())) == (415, -32600, None)
 
 
 @pytest.mark.parametrize(
@@ -689,10 +689,10 @@ def test_the_most_specific_range_of_an_accept_header_decides(
     accept: str | None, json_taken: bool, sse_taken: bool
 ) -> None:
     assert acceptable(accept) == Acceptable(json=json_taken, sse=sse_taken)
-    sent = headers.RequestHeaders("2026-07-28", accept=accept, content_type="application/json", method="tools/list")
+    sent = headers.McpHeaders("2026-07-28", accept=accept, content_type="application/json", method="tools/list")
     outcome = refuse_media(sent) or receive(sent, json.dumps(LIST).encode(), OFFER)
     if json_taken or sse_taken:
-        assert isinstance(outcome, eras.Request)
+        assert isinstance(outcome, eras.McpRequest)
     else:
         assert refused(outcome) == (406, -32600, None)
 
@@ -700,7 +700,7 @@ def test_the_most_specific_range_of_an_accept_header_decides(
 def test_several_accept_lines_are_one() -> None:
     whole = call()
     whole.lines["accept"] = ["text/html", "text/event-stream"]
-    assert isinstance(whole.receive(), eras.Request)
+    assert isinstance(whole.receive(), eras.McpRequest)
 
 
 @pytest.mark.parametrize(
@@ -727,7 +727,7 @@ def test_the_status_of_an_error_depends_on_whether_a_handler_raised_it(
 
 def test_a_malformed_meta_that_claims_nothing_is_left_to_the_session() -> None:
     body = rb'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"\u0061","_meta":{"progressToken":[]}}}'
-    sent = headers.RequestHeaders("2025-11-25", "a session", content_type="application/json")
+    sent = headers.McpHeaders("2025-11-25", "a session", content_type="application/json")
     found = receive(sent, body, OFFER)
     assert isinstance(found, InSession)
     assert found.messages == [jsonrpc.decode(body)]

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from dragoman.errors import DefinitionError, HeaderMismatch, ValidationError
 from dragoman.protocol import headers
-from dragoman.protocol.headers import HeaderPlan, RequestHeaders, decode_value, encode_value
+from dragoman.protocol.headers import HeaderPlan, McpHeaders, decode_value, encode_value
 from dragoman.protocol.jsonrpc import Request
 from dragoman.protocol.methods import METHODS, Method
 from dragoman.types import CallToolRequestParams
@@ -176,7 +176,7 @@ def test_the_headers_of_a_request_are_read_by_meaning() -> None:
         (b"mcp-unknown", b"2"),
         (b"x-mcp-param-region", b"3"),
     ]
-    assert headers.read(lines) == RequestHeaders(
+    assert headers.read(lines) == McpHeaders(
         protocol_version="2026-07-28",
         session_id="abc",
         last_event_id="7",
@@ -189,7 +189,7 @@ def test_the_headers_of_a_request_are_read_by_meaning() -> None:
 
 
 def test_a_request_without_headers_says_nothing() -> None:
-    assert headers.read([]) == RequestHeaders()
+    assert headers.read([]) == McpHeaders()
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_lines_of_accept_are_one_list_and_other_headers_keep_their_first_line() 
 
 @pytest.mark.parametrize("sent", [None, "", "2025-11-25", "=?base64?MjAyNi0wNy0yOA==?="])
 def test_a_version_header_that_says_otherwise_than_the_body_is_named_with_both(sent: str | None) -> None:
-    mismatch = headers.version_mismatch(RequestHeaders(protocol_version=sent), "2026-07-28")
+    mismatch = headers.version_mismatch(McpHeaders(protocol_version=sent), "2026-07-28")
     assert str(mismatch) == f"The header MCP-Protocol-Version must be '2026-07-28', as in the body; it is {sent!r}"
 
 
@@ -262,29 +262,29 @@ CALL, LIST = (next(row for row in METHODS if row.name == name) for name in ("too
 def test_headers_that_mirror_a_request_say_what_its_body_says(
     method: Method | None, params: bytes, name: str | None
 ) -> None:
-    headers.check_request(RequestHeaders(method="m", name=name), Request(1, "m", Raw(params)), method, None)
+    headers.check_request(McpHeaders(method="m", name=name), Request(1, "m", Raw(params)), method, None)
 
 
 @pytest.mark.parametrize(
     ("sent", "params", "said"),
     [
-        (RequestHeaders(name="forecast"), b'{"name":"forecast"}', "The header Mcp-Method must be 'tools/call'"),
-        (RequestHeaders(method="tools/list", name="forecast"), b'{"name":"forecast"}', "as in the body; it is 'tools/"),
-        (RequestHeaders(method="tools/call"), b'{"name":"forecast"}', "The header Mcp-Name is missing"),
-        (RequestHeaders(method="tools/call", name="other"), b'{"name":"forecast"}', "Mcp-Name does not match"),
-        (RequestHeaders(method="tools/call", name="x"), b"{}", "Mcp-Name was sent, but the body has no name"),
-        (RequestHeaders(method="tools/call", name="x"), b'{"name":5}', "Mcp-Name was sent, but the body has no name"),
+        (McpHeaders(name="forecast"), b'{"name":"forecast"}', "The header Mcp-Method must be 'tools/call'"),
+        (McpHeaders(method="tools/list", name="forecast"), b'{"name":"forecast"}', "as in the body; it is 'tools/"),
+        (McpHeaders(method="tools/call"), b'{"name":"forecast"}', "The header Mcp-Name is missing"),
+        (McpHeaders(method="tools/call", name="other"), b'{"name":"forecast"}', "Mcp-Name does not match"),
+        (McpHeaders(method="tools/call", name="x"), b"{}", "Mcp-Name was sent, but the body has no name"),
+        (McpHeaders(method="tools/call", name="x"), b'{"name":5}', "Mcp-Name was sent, but the body has no name"),
     ],
 )
 def test_headers_that_mirror_a_request_otherwise_than_its_body_are_refused(
-    sent: RequestHeaders, params: bytes, said: str
+    sent: McpHeaders, params: bytes, said: str
 ) -> None:
     with pytest.raises(HeaderMismatch, match=said):
         headers.check_request(sent, Request(1, "tools/call", Raw(params)), CALL, None)
 
 
 def test_the_name_is_taken_from_the_parameters_where_they_were_decoded() -> None:
-    sent, params = RequestHeaders(method="tools/call", name="forecast"), CallToolRequestParams("forecast")
+    sent, params = McpHeaders(method="tools/call", name="forecast"), CallToolRequestParams("forecast")
     headers.check_request(sent, Request(1, "tools/call", Raw(b"not read")), CALL, params)
 
 

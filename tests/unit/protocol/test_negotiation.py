@@ -23,7 +23,7 @@ from dragoman.protocol.jsonrpc import ErrorResponse, ResultResponse, decode
 from dragoman.protocol.negotiation import (
     Again,
     Handshake,
-    Refused,
+    NoCommonVersion,
     Stateless,
     Verdict,
     agreed,
@@ -175,7 +175,7 @@ def test_without_any_common_version_the_servers_own_refusal_is_surfaced(
     answer: ErrorResponse, spoken: tuple[Version, ...]
 ) -> None:
     verdict = judge(answer, spoken)
-    assert isinstance(verdict, Refused)
+    assert isinstance(verdict, NoCommonVersion)
     assert verdict.error is answer.error
 
 
@@ -183,7 +183,7 @@ def test_a_probe_is_corrected_once_even_by_the_version_it_had_and_not_twice() ->
     answer = unsupported("2026-07-28")
     assert judge(answer) == Again(V2026_07_28)
     verdict = judge(answer, last=True)
-    assert isinstance(verdict, Refused)
+    assert isinstance(verdict, NoCommonVersion)
     assert verdict.error is answer.error
 
 
@@ -203,7 +203,7 @@ def test_the_second_probe_is_otherwise_judged_like_the_first(answer: Any, verdic
 @pytest.mark.parametrize("error", [HeaderMismatch("No"), MissingCapability({"sampling": {}})])
 def test_an_error_that_only_stateless_servers_give_is_surfaced(error: RpcError) -> None:
     verdict = judge(ErrorResponse(1, error))
-    assert isinstance(verdict, Refused)
+    assert isinstance(verdict, NoCommonVersion)
     assert verdict.error is error
 
 
@@ -245,7 +245,7 @@ def test_the_handshake_offers_the_newest_version_that_the_client_speaks(answer: 
 @pytest.mark.parametrize("answer", [None, refusal(-32601), result({}), discovered("2025-11-25")])
 def test_a_stateless_client_is_told_why_it_cannot_talk_to_a_server_of_the_handshake_era(answer: Any) -> None:
     verdict = judge(answer, STATELESS_ONLY)
-    assert isinstance(verdict, Refused)
+    assert isinstance(verdict, NoCommonVersion)
     assert isinstance(verdict.error, UnsupportedVersion)
     assert verdict.error.code == -32022
     assert verdict.error.message.endswith("this client speaks stateless versions only")
@@ -269,8 +269,8 @@ def test_an_internal_error_says_nothing_unless_its_body_is_a_json_rpc_error() ->
 @pytest.mark.parametrize("status", [200, 202, 299, 400, 404, 405, 406, 410, 415, 422, 499])
 def test_the_body_decides_whatever_other_status_it_comes_with(status: int) -> None:
     assert isinstance(judge_http(status, discovered("2026-07-28")), Stateless)
-    assert isinstance(judge_http(status, refusal(-32020)), Refused)
-    assert isinstance(judge_http(status, refusal(-32021)), Refused)
+    assert isinstance(judge_http(status, refusal(-32020)), NoCommonVersion)
+    assert isinstance(judge_http(status, refusal(-32021)), NoCommonVersion)
     assert judge_http(status, unsupported("2026-07-28")) == Again(V2026_07_28)
     assert judge_http(status, unsupported("2025-06-18")) == Handshake(V2025_06_18)
     assert judge_http(status, result({"tools": []})) == Handshake(V2025_11_25)
@@ -285,7 +285,7 @@ def test_an_http_answer_that_is_no_json_rpc_leads_to_the_handshake(status: int) 
 
 def test_an_http_probe_is_judged_for_what_the_client_speaks_and_corrected_once() -> None:
     assert judge_http(405, None, OLDER_ONLY) == Handshake(V2025_03_26)
-    assert isinstance(judge_http(400, unsupported("2026-07-28"), last=True), Refused)
+    assert isinstance(judge_http(400, unsupported("2026-07-28"), last=True), NoCommonVersion)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from msgspec import Raw
 from dragoman.errors import InvalidParams, RpcError, ValidationError
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.jsonrpc import Limits, Notification, Request
-from dragoman.protocol.peer import Answered, Cancelled, Peer, Progressed, Reply, Unmatched
+from dragoman.protocol.peer import Answered, Peer, PeerReply, Progressed, RequestCancelled, Unmatched
 from dragoman.protocol.versions import V2025_03_26, V2025_06_18
 
 
@@ -29,7 +29,7 @@ def only(events):
 
 def replied(events) -> dict:
     reply = only(events)
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, PeerReply)
     return json.loads(reply.data)
 
 
@@ -72,7 +72,7 @@ def test_the_ids_1_and_text_1_are_different(peer):
 
 def test_a_cancelled_request_is_never_answered(peer):
     peer.receive(call(1) + call(2))
-    assert peer.receive(cancelled(1, reason="changed my mind")) == [Cancelled(1, "changed my mind")]
+    assert peer.receive(cancelled(1, reason="changed my mind")) == [RequestCancelled(1, "changed my mind")]
     assert peer.send_result(1, "too late") is None
     assert peer.send_error(2, RpcError(1, "x")) is not None
 
@@ -212,7 +212,7 @@ def test_closing_returns_who_still_waits_and_forgets_the_rest(peer):
 )
 def test_what_is_no_message_is_answered_and_the_next_one_is_served(peer, data, code):
     refusal, request = peer.receive(data + call(1))
-    assert isinstance(refusal, Reply)
+    assert isinstance(refusal, PeerReply)
     assert json.loads(refusal.data)["error"]["code"] == code
     assert isinstance(request, Request)
 

@@ -11,7 +11,7 @@ from contextvars import ContextVar, copy_context
 import pytest
 
 from dragoman.runtime import eager as relay
-from dragoman.runtime.eager import Relay
+from dragoman.runtime.eager import EagerRunner
 
 DEADLINE = 30
 MINE = ContextVar("MINE", default="nobody's")
@@ -29,7 +29,7 @@ class Jobs:
     """Starts coroutines, and notes which task each began and ended in."""
 
     def __init__(self):
-        self.relay = Relay(asyncio.get_running_loop(), as_it_is)
+        self.relay = EagerRunner(asyncio.get_running_loop(), as_it_is)
         self.began = {}
         self.ended = {}
         self.failed = {}
@@ -139,7 +139,7 @@ def test_a_cancellation_before_its_task_has_begun_keeps_its_message(way):
             await wait()
 
         tasks = []
-        Relay(asyncio.get_running_loop(), as_it_is).run(iter((work(),)))
+        EagerRunner(asyncio.get_running_loop(), as_it_is).run(iter((work(),)))
         tasks[0].cancel("not wanted any more")
         await asyncio.wait(tasks)
         assert said == [("not wanted any more",)]
@@ -193,7 +193,7 @@ def test_what_is_brought_by_one_that_was_begun_at_once_waits_for_a_turn_of_the_l
                     await deepen(levels - 1)
                     ended.set_result(None)
 
-                Relay(asyncio.get_running_loop(), as_it_is).run(iter((inner(),)))
+                EagerRunner(asyncio.get_running_loop(), as_it_is).run(iter((inner(),)))
                 await ended
 
         jobs = Jobs()
@@ -227,7 +227,7 @@ def test_one_that_cancels_its_own_task_notices_where_it_waits(when):
 
 def test_nothing_is_started_for_nothing():
     async def scenario():
-        relay = Relay(asyncio.get_running_loop(), as_it_is)
+        relay = EagerRunner(asyncio.get_running_loop(), as_it_is)
         before = asyncio.all_tasks()
         relay.run(iter(()))
         assert not relay.is_pending
@@ -567,7 +567,7 @@ def test_one_that_still_waits_when_its_loop_is_gone_is_closed():
     loop = asyncio.new_event_loop()
 
     async def scenario():
-        Relay(loop, as_it_is).run(iter((wait(),)))
+        EagerRunner(loop, as_it_is).run(iter((wait(),)))
         await pause()
 
     loop.run_until_complete(scenario())
@@ -608,7 +608,7 @@ def test_an_interruption_while_pending_work_is_begun_does_not_keep_what_comes_la
         begun.append(name)
 
     loop = asyncio.new_event_loop()
-    relay = Relay(loop, begin)
+    relay = EagerRunner(loop, begin)
 
     async def bring_while_an_exception_is_handled():
         try:
@@ -643,7 +643,7 @@ def test_what_comes_after_one_that_closes_comes_to_nothing():
             begun.append(name)
             relay.close()
 
-        relay = Relay(asyncio.get_running_loop(), begin)
+        relay = EagerRunner(asyncio.get_running_loop(), begin)
         relay.run(["closes", "later"])
         assert begun == ["closes"]
 
@@ -653,7 +653,7 @@ def test_what_comes_after_one_that_closes_comes_to_nothing():
 def test_what_comes_to_a_closed_one_comes_to_nothing_also_what_was_pending():
     async def scenario():
         begun = []
-        relay = Relay(asyncio.get_running_loop(), begun.append)
+        relay = EagerRunner(asyncio.get_running_loop(), begun.append)
         try:
             {}["nothing"]
         except KeyError:

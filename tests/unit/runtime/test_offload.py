@@ -34,7 +34,7 @@ def workers(monkeypatch):
     """Return a function that replaces the workers of the process."""
 
     def replace(most=256, idle_seconds=10.0):
-        replacement = room._Workers(most, idle_seconds)
+        replacement = room._Threads(most, idle_seconds)
         monkeypatch.setattr(room, "_workers", replacement)
         return replacement
 

@@ -48,7 +48,7 @@ def test_a_change_is_announced_by_its_own_capability(method, declared):
 
 def test_only_who_follows_a_resource_is_told_of_it():
     server, session = Server(capabilities={"resources": {"subscribe": True}}), Session()
-    session.follow("file:///a")
+    session.subscribe("file:///a")
     assert is_told(server, session, RESOURCE_UPDATED, "file:///a")
     assert not is_told(server, session, RESOURCE_UPDATED, "file:///b")
 

@@ -2,7 +2,7 @@ import pytest
 
 from dragoman import Configuration, DefinitionError, tool, types
 from dragoman.protocol.versions import V2025_03_26, VERSIONS
-from dragoman.server.settings import Settings
+from dragoman.server.settings import ServerSettings
 
 
 async def around(data, call_next):
@@ -10,7 +10,7 @@ async def around(data, call_next):
 
 
 def settings_of(**configuration):
-    return Settings.of(Configuration(**configuration), Configuration())
+    return ServerSettings.of(Configuration(**configuration), Configuration())
 
 
 def test_nothing_configured_serves_every_version_validates_arguments_and_observes_nothing():

@@ -169,14 +169,14 @@ def test_a_file_called_like_a_module_that_is_loaded_already_is_found_all_the_sam
 def test_a_transport_is_checked_in_a_plain_test(project):
     project.makepyfile("""
         import pytest
-        from dragoman.transports.memory import Memory
+        from dragoman.transports.memory import MemoryTransport
 
-        class Forgetful(Memory):
+        class Forgetful(MemoryTransport):
             async def send(self, message):
                 pass
 
         def test_good(check_transport, mcp_server):
-            check_transport(lambda: Memory(mcp_server.connect), large=10_000)
+            check_transport(lambda: MemoryTransport(mcp_server.connect), large=10_000)
 
         def test_bad(check_transport, mcp_server):
             with pytest.raises(AssertionError, match="1 messages were sent, and 0 were answered"):

@@ -10,8 +10,8 @@ import pytest
 from dragoman import Server
 from dragoman.errors import ConnectError, TransportError
 from dragoman.testing import check_transport
-from dragoman.transports.memory import Memory
-from dragoman.transports.process.process import Process
+from dragoman.transports.memory import MemoryTransport
+from dragoman.transports.process.process import ProcessTransport
 from scenarios.client_peer import scenario
 
 ECHO = "import sys\nfor line in sys.stdin.buffer: sys.stdout.buffer.write(line); sys.stdout.flush()"
@@ -52,7 +52,7 @@ async def kill(process):
 @scenario
 async def test_our_transports_pass():
     server = Server("x")
-    await check_transport(lambda: Memory(server.connect))
+    await check_transport(lambda: MemoryTransport(server.connect))
     await check_transport(Echo, break_off=Echo.break_off)
 
 
@@ -60,7 +60,7 @@ async def test_our_transports_pass():
 @pytest.mark.parametrize("code", [ECHO, SERVER], ids=["echo", "server"])
 @scenario
 async def test_a_process_passes(code):
-    await check_transport(lambda: Process([sys.executable, "-c", code]), break_off=kill)
+    await check_transport(lambda: ProcessTransport([sys.executable, "-c", code]), break_off=kill)
 
 
 class Forgetful(Echo):

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman import Server
 from dragoman.errors import ConnectError
-from dragoman.transports.memory import Memory
+from dragoman.transports.memory import MemoryTransport
 from scenarios.client_peer import scenario
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -16,7 +16,7 @@ PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 @scenario
 async def test_messages_go_over_and_come_back():
     received = asyncio.Queue()
-    transport = Memory(Server("x").connect)
+    transport = MemoryTransport(Server("x").connect)
     await transport.open(received.put_nowait, print)
     await transport.send(PING)
     assert b'"id":1' in await asyncio.wait_for(received.get(), 10)
@@ -27,7 +27,7 @@ async def test_messages_go_over_and_come_back():
 @scenario
 async def test_nothing_is_received_after_the_end_and_nothing_is_lost_in_silence():
     received = []
-    transport = Memory(Server("x").connect)
+    transport = MemoryTransport(Server("x").connect)
     with pytest.raises(ConnectError):
         await transport.send(PING)
     await transport.open(received.append, print)
@@ -42,7 +42,7 @@ async def test_nothing_is_received_after_the_end_and_nothing_is_lost_in_silence(
 
 @scenario
 async def test_whoever_sends_without_end_lets_others_have_their_turn():
-    transport = Memory(Server("x").connect)
+    transport = MemoryTransport(Server("x").connect)
     await transport.open(lambda _: None, print)
 
     async def send_on():

@@ -1,4 +1,4 @@
-from dragoman.types.memo import Kept
+from dragoman.types.memo import Memo
 
 
 def test_what_is_asked_for_is_made_once():
@@ -8,7 +8,7 @@ def test_what_is_asked_for_is_made_once():
         made.append(key)
         return key.upper()
 
-    kept = Kept(make)
+    kept = Memo(make)
     assert "a" not in kept
     assert [kept["a"], kept["b"], kept["a"]] == ["A", "B", "A"]
     assert made == ["a", "b"]
@@ -16,7 +16,7 @@ def test_what_is_asked_for_is_made_once():
 
 
 def test_what_cannot_be_made_is_not_kept():
-    kept: Kept[int, float] = Kept(lambda key: 1 / key)
+    kept: Memo[int, float] = Memo(lambda key: 1 / key)
     for _ in range(2):
         try:
             kept[0]

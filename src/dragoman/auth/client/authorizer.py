@@ -56,7 +56,7 @@ _STALE_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
 _logger = logging.getLogger("dragoman.auth")
 
 
-class _Attempt(Struct):
+class _RequestAttempt(Struct):
     """What was done for one request."""
 
     sent: str | None = None
@@ -106,7 +106,7 @@ class Authorizer(ABC):
         self._flight: asyncio.Task[Any] | None = None
         self._stepped: dict[frozenset[str], float] = {}
         """Until when a demand is not met again."""
-        self._attempts: WeakKeyDictionary[asyncio.Task[Any], _Attempt] = WeakKeyDictionary()
+        self._attempts: WeakKeyDictionary[asyncio.Task[Any], _RequestAttempt] = WeakKeyDictionary()
         self._renew_after = 0.0
         self._was_login = False
         self._is_renewing = False
@@ -182,12 +182,12 @@ class Authorizer(ABC):
 
     # One request.
 
-    def _known_attempt(self) -> _Attempt | None:
+    def _known_attempt(self) -> _RequestAttempt | None:
         task = asyncio.current_task()
         return None if task is None else self._attempts.get(task)
 
-    def _begin_attempt(self) -> _Attempt:
-        attempt = _Attempt(sent=None if self._tokens is None else self._tokens.access_token)
+    def _begin_attempt(self) -> _RequestAttempt:
+        attempt = _RequestAttempt(sent=None if self._tokens is None else self._tokens.access_token)
         task = asyncio.current_task()
         if task is not None:
             self._attempts[task] = attempt
@@ -199,10 +199,10 @@ class Authorizer(ABC):
             found["DPoP"] = self._proof_key().proof(method, url, tokens.access_token)
         return found
 
-    def _has_news(self, attempt: _Attempt) -> bool:
+    def _has_news(self, attempt: _RequestAttempt) -> bool:
         return self._tokens is not None and self._tokens.access_token != attempt.sent
 
-    async def _meet(self, status: int, headers: Mapping[str, str], url: str, attempt: _Attempt) -> bool:
+    async def _meet(self, status: int, headers: Mapping[str, str], url: str, attempt: _RequestAttempt) -> bool:
         challenge = asked(headers)
         if status == UNAUTHORIZED:
             if self._takes_nonce(headers, url, attempt):
@@ -214,14 +214,14 @@ class Authorizer(ABC):
             return await self._step_up(challenge, attempt)
         return False
 
-    def _takes_nonce(self, headers: Mapping[str, str], url: str, attempt: _Attempt) -> bool:
+    def _takes_nonce(self, headers: Mapping[str, str], url: str, attempt: _RequestAttempt) -> bool:
         nonce = next(iter(values(headers, "dpop-nonce")), None)
         if self._key is None or not self._key.remember_nonce(url, nonce) or not nonce_wanted(headers):
             return False
         attempt.nonces += 1
         return attempt.nonces <= MOST_NONCES
 
-    async def _meet_unauthorized(self, challenge: Challenge | None, attempt: _Attempt) -> bool:
+    async def _meet_unauthorized(self, challenge: Challenge | None, attempt: _RequestAttempt) -> bool:
         if runs_here(self._flight) and not self._has_news(attempt):
             await self._join(None)
         if self._has_news(attempt):
@@ -241,7 +241,7 @@ class Authorizer(ABC):
         attempt.logged_in = self._was_login
         return True
 
-    async def _step_up(self, challenge: Challenge, attempt: _Attempt) -> bool:
+    async def _step_up(self, challenge: Challenge, attempt: _RequestAttempt) -> bool:
         if runs_here(self._flight) and not self._has_news(attempt):
             await self._join(None)
         if self._has_news(attempt):

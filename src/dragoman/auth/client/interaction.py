@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from dragoman.auth.addresses import require_secure
-from dragoman.auth.client.listener import PATH, LoopbackListener, Pages
+from dragoman.auth.client.listener import PATH, LoginPages, LoopbackListener
 from dragoman.auth.client.redirects import AuthorizationResponse
 from dragoman.errors import AuthError, AuthRequired
 from dragoman.protocol.urls import host_of, is_loopback, split
@@ -99,7 +99,7 @@ async def interact(
     callback: CallbackHandler | None,
     *,
     path: str = PATH,
-    pages: Pages | None = None,
+    pages: LoginPages | None = None,
 ) -> Interaction:
     """Return the way in which a person can log in; `preferred` is an address that may be used if it is free.
 
@@ -124,7 +124,7 @@ async def interact(
 
 
 async def _listening(
-    redirect_uri: str | None, preferred: str | None, path: str, pages: Pages | None
+    redirect_uri: str | None, preferred: str | None, path: str, pages: LoginPages | None
 ) -> LoopbackListener:
     if redirect_uri is None and preferred is not None:
         listener = LoopbackListener(preferred, pages=pages)

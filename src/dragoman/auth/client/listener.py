@@ -37,7 +37,7 @@ _FOREIGN = _page("This is not the login that is waited for", "Close this window 
 _MISSING = _page("There is nothing here", "This address only takes the answer to a login.")
 
 
-class Pages(Struct, frozen=True):
+class LoginPages(Struct, frozen=True):
     """What a browser shows after a login: whole HTML documents of the author's own; None for the built-in ones."""
 
     success: str | None = None
@@ -53,8 +53,8 @@ class LoopbackListener:
             response = await listener.answer(is_ours)
     """
 
-    def __init__(self, redirect_uri: str | None = None, *, path: str = PATH, pages: Pages | None = None) -> None:
-        pages = pages or Pages()
+    def __init__(self, redirect_uri: str | None = None, *, path: str = PATH, pages: LoginPages | None = None) -> None:
+        pages = pages or LoginPages()
         self._done = _DONE if pages.success is None else pages.success
         self._denied = _DENIED if pages.error is None else pages.error
         self._wanted = None if redirect_uri is None else urlsplit(redirect_uri)

@@ -13,7 +13,7 @@ from dragoman.auth.addresses import require_client_metadata_url, require_redirec
 from dragoman.auth.client.authorizer import Authorizer, spelled_scope
 from dragoman.auth.client.discovery import require_named
 from dragoman.auth.client.interaction import CallbackHandler, RedirectHandler, interact
-from dragoman.auth.client.listener import PATH, Pages
+from dragoman.auth.client.listener import PATH, LoginPages
 from dragoman.auth.client.records import Authority, ClientInformation, Pending, Tokens
 from dragoman.auth.client.redirects import AuthorizationResponse, checked_code, is_for
 from dragoman.auth.client.registration import Applicant, checked_metadata, identify
@@ -87,7 +87,7 @@ class OAuth(Authorizer):
         )
         self._redirect_handler = redirect_handler
         self._callback_handler = callback_handler
-        self._pages = Pages(success_page, error_page)
+        self._pages = LoginPages(success_page, error_page)
         known_by = self._applicant.client_id or client_id_metadata_document_url or ""
         super().__init__(
             f"OAuth {known_by}",

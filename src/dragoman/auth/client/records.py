@@ -14,10 +14,10 @@ import msgspec
 from msgspec import Struct
 
 MOST_AHEAD = 60.0
-R = TypeVar("R", bound="Record")
+R = TypeVar("R", bound="StoredRecord")
 
 
-class Record(Struct, kw_only=True, omit_defaults=True):
+class StoredRecord(Struct, kw_only=True, omit_defaults=True):
     """Something that is kept."""
 
     @classmethod
@@ -39,7 +39,7 @@ class Record(Struct, kw_only=True, omit_defaults=True):
         return f"{type(self).__name__}(...)"
 
 
-class Authority(Record):
+class Authority(StoredRecord):
     """Who gives out tokens for a server: what its authorization server's metadata says, and for which resource."""
 
     issuer: str
@@ -64,7 +64,7 @@ class Authority(Record):
     has_pkce: bool = False
 
 
-class Tokens(Record):
+class Tokens(StoredRecord):
     """What an authorization server gave: `expires_at` in seconds since the epoch."""
 
     access_token: str
@@ -101,7 +101,7 @@ class Tokens(Record):
         return list(dict.fromkeys(f"{self.requested_scope or ''} {self.scope or ''}".split()))
 
 
-class Pending(Record):
+class Pending(StoredRecord):
     """A login that waits for its answer."""
 
     state: str
@@ -115,7 +115,7 @@ class Pending(Record):
     dpop_key: dict[str, Any] | None = None
 
 
-class ClientInformation(Record):
+class ClientInformation(StoredRecord):
     """What an authorization server knows the client by."""
 
     client_id: str | None = None

@@ -12,7 +12,7 @@ from msgspec import Struct
 from dragoman.auth.challenges import USE_NONCE, values
 from dragoman.auth.client.records import Authority, ClientInformation, Tokens
 from dragoman.auth.client.signing import AssertionSigner, ProofKey
-from dragoman.auth.fetching import CREATED, OK, Fetcher, Reply, client_authorization, text
+from dragoman.auth.fetching import CREATED, OK, FetchedReply, Fetcher, client_authorization, text
 from dragoman.auth.secrecy import Secrets
 from dragoman.errors import TokenRefused
 from dragoman.protocol.urls import redacted
@@ -71,7 +71,7 @@ async def request_tokens(
 
 async def _ask(
     fetch: Fetcher, form: dict[str, str], who: Credential, key: ProofKey | None, authority: Authority
-) -> Reply:
+) -> FetchedReply:
     """Return what the token endpoint answers."""
     url = authority.token_endpoint
     fetch.secrets.add(who.secret)
@@ -102,7 +102,7 @@ def identified(form: Mapping[str, str], who: Credential, audience: str) -> tuple
     return fields, headers
 
 
-def accepted(reply: Reply, url: str, secrets: Secrets) -> dict[str, Any]:
+def accepted(reply: FetchedReply, url: str, secrets: Secrets) -> dict[str, Any]:
     """Return the body of an answer that grants what was asked.
 
     Raises:

@@ -12,7 +12,7 @@ import click
 
 from dragoman.cli.command import listen_to_logs, refuse, reporting
 from dragoman.cli.exits import FAILED, OK
-from dragoman.cli.settings import Settings
+from dragoman.cli.settings import CommandSettings
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import InsecureUrl
 from dragoman.runtime.printable import printable_line
@@ -59,12 +59,12 @@ def command() -> None:
 @click.option("--scope", multiple=True, help="What to ask for; may be given again.")
 @reporting
 @click.pass_obj
-def login(settings: Settings, url: str, scope: tuple[str, ...]) -> None:
+def login(settings: CommandSettings, url: str, scope: tuple[str, ...]) -> None:
     """Log in with a browser, or by pasting an address where there is none."""
     asyncio.run(_login(settings, url, " ".join(scope) or None))
 
 
-async def _login(settings: Settings, url: str, scope: str | None) -> None:
+async def _login(settings: CommandSettings, url: str, scope: str | None) -> None:
     from dragoman.cli.targets import Aim, make_client
     from dragoman.client.client import AsyncClient
 
@@ -85,7 +85,7 @@ async def _login(settings: Settings, url: str, scope: str | None) -> None:
 @click.argument("url")
 @reporting
 @click.pass_obj
-def status(settings: Settings, url: str) -> int:
+def status(settings: CommandSettings, url: str) -> int:
     """Show whether there is a login, from whom and until when; without one the exit code is 1."""
     tokens = asyncio.run(_tokens(url))
     terminal = Terminal(settings)
@@ -134,7 +134,7 @@ def _line(url: str, tokens: Tokens) -> str:
 @click.argument("url")
 @reporting
 @click.pass_obj
-def logout(settings: Settings, url: str) -> None:
+def logout(settings: CommandSettings, url: str) -> None:
     """Forget the login, and what the authorization server knows the command by."""
     was_there = asyncio.run(_forget(url))
     terminal = Terminal(settings)

@@ -9,7 +9,7 @@ import click
 from dragoman.cli.arguments import Arguments, split_words
 from dragoman.cli.command import connecting, raw_option, said_by
 from dragoman.cli.exits import FAILED, OK
-from dragoman.cli.settings import Settings
+from dragoman.cli.settings import CommandSettings
 from dragoman.cli.targets import aim_at, connected
 from dragoman.cli.terminal import Terminal
 
@@ -24,7 +24,7 @@ CRASHED = "Internal error occurred"
 @raw_option
 @connecting
 @click.pass_obj
-def command(settings: Settings, words: tuple[str, ...], json_args: str | None, save_to: str | None) -> int:
+def command(settings: CommandSettings, words: tuple[str, ...], json_args: str | None, save_to: str | None) -> int:
     """Call a tool, with values typed by its schema.
 
     KEY=VALUE is read as the tool's schema says, KEY:=JSON as JSON; @FILE and - (stdin) give a JSON object.
@@ -35,7 +35,9 @@ def command(settings: Settings, words: tuple[str, ...], json_args: str | None, s
     return asyncio.run(_call(settings, target, names[-1], arguments, save_to))
 
 
-async def _call(settings: Settings, target: str | None, name: str, arguments: Arguments, folder: str | None) -> int:
+async def _call(
+    settings: CommandSettings, target: str | None, name: str, arguments: Arguments, folder: str | None
+) -> int:
     from dragoman.cli.content import Display
     from dragoman.cli.progress import ProgressView
     from dragoman.cli.questions import Questions

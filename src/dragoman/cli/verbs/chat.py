@@ -14,7 +14,7 @@ import click
 
 from dragoman.cli.command import connecting, listen_to_logs, refuse
 from dragoman.cli.exits import in_one_line
-from dragoman.cli.settings import Settings
+from dragoman.cli.settings import CommandSettings
 from dragoman.cli.targets import Aim, aim_at, client_options, configuration, make_client, of_entry, with_remedy
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import AuthRequired, DragomanError
@@ -41,7 +41,7 @@ LONGEST_MENTION = 300
 )
 @connecting
 @click.pass_obj
-def command(settings: Settings, /, model: str, targets: tuple[str, ...], **options: Any) -> None:
+def command(settings: CommandSettings, /, model: str, targets: tuple[str, ...], **options: Any) -> None:
     """Talk to a model, as in openai:gpt-4.1, that may use the tools of servers.
 
     /tools shows the tools, /quit ends. Without a terminal, one question is read from stdin and answered.
@@ -121,7 +121,7 @@ def _chat(terminal: Terminal, model: str, options: dict[str, Any]) -> Chat:
             base_url=options["base_url"],
             api_key=options["api_key"],
             policy=Policy() if options["yes"] else Policy(ask=[may_destroy]),
-            on_approval=Approvals(terminal).decide,
+            on_approval=TerminalApproval(terminal).decide,
         )
     except ValueError as error:
         raise refuse(f"{error}.") from error
@@ -134,7 +134,7 @@ def may_destroy(tool: Any, arguments: dict[str, Any]) -> bool:  # noqa: ARG001
     return not (tool.is_trusted and (hints.read_only_hint or hints.destructive_hint is False))
 
 
-class Approvals:
+class TerminalApproval:
     """Asks about tool calls, one after the other, and shows all that would be sent."""
 
     def __init__(self, terminal: Terminal) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import click
 
 from dragoman.cli.command import connecting, pair, refuse
-from dragoman.cli.settings import Settings
+from dragoman.cli.settings import CommandSettings
 from dragoman.cli.targets import aim_at, connected
 from dragoman.cli.terminal import Terminal
 from dragoman.runtime.printable import printable_line
@@ -21,7 +21,7 @@ _LEAST = 4
 @click.option("--context", type=pair("="), multiple=True, metavar="ARG=VALUE", help="An argument that is known.")
 @connecting
 @click.pass_obj
-def command(settings: Settings, words: tuple[str, ...], context: tuple[tuple[str, str], ...]) -> None:
+def command(settings: CommandSettings, words: tuple[str, ...], context: tuple[tuple[str, str], ...]) -> None:
     """Show how an argument of a prompt, or of a resource template (its URI template), may go on."""
     if len(words) not in (_LEAST, _LEAST + 1) or words[-_LEAST] not in ("prompt", "resource"):
         raise refuse("Write: [TARGET] prompt NAME ARG VALUE, or: [TARGET] resource URI_TEMPLATE ARG VALUE.")
@@ -34,7 +34,7 @@ def command(settings: Settings, words: tuple[str, ...], context: tuple[tuple[str
 
 
 async def _complete(
-    settings: Settings, target: str | None, reference: Json, argument: str, value: str, context: dict[str, str]
+    settings: CommandSettings, target: str | None, reference: Json, argument: str, value: str, context: dict[str, str]
 ) -> None:
     terminal = Terminal(settings)
     async with connected(terminal, await aim_at(terminal, target)) as client:

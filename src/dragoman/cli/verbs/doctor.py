@@ -13,7 +13,7 @@ import click
 from dragoman.cli.command import connecting, listen_to_logs
 from dragoman.cli.exits import FAILED, OK, in_one_line
 from dragoman.cli.findings import Findings
-from dragoman.cli.settings import Settings
+from dragoman.cli.settings import CommandSettings
 from dragoman.cli.targets import Aim, aim_at, client_options, configuration, make_client, noting_wait, of_entry
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import AuthRequired, ConfigError, ConnectError, DragomanError, ServerCrashed, Timeout
@@ -31,7 +31,7 @@ _CAPABILITIES = ("tools", "prompts", "resources", "completions", "logging")
 @click.argument("target", required=False)
 @connecting
 @click.pass_obj
-def command(settings: Settings, target: str | None) -> int:
+def command(settings: CommandSettings, target: str | None) -> int:
     """Examine a server step by step; without a target, every server of the configuration file."""
     terminal = Terminal(settings)
     findings = Findings(terminal)

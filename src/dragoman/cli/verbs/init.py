@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from dragoman.cli.command import refuse, reporting
-from dragoman.cli.settings import Settings
+from dragoman.cli.settings import CommandSettings
 from dragoman.cli.terminal import Terminal
 
 KINDS = ("server", "client", "chat")
@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 @click.option("--kind", type=click.Choice(KINDS), default="server", show_default=True, help="What it is.")
 @reporting
 @click.pass_obj
-def command(settings: Settings, name: str | None, kind: str) -> None:
+def command(settings: CommandSettings, name: str | None, kind: str) -> None:
     """Write a small project with a test that passes, into the folder NAME or else into this one.
 
     Nothing that is there is overwritten.

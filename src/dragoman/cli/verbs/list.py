@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli.command import connecting
-from dragoman.cli.settings import Settings
+from dragoman.cli.settings import CommandSettings
 from dragoman.cli.targets import aim_at, connected
 from dragoman.cli.terminal import Terminal
 from dragoman.runtime.printable import printable_line
@@ -35,13 +35,13 @@ _WIRE = {"resource_templates": "resourceTemplates"}
 @click.option("--resources", is_flag=True, help="Resources and resource templates.")
 @connecting
 @click.pass_obj
-def command(settings: Settings, /, target: str | None, **wanted: bool) -> None:
+def command(settings: CommandSettings, /, target: str | None, **wanted: bool) -> None:
     """Show the tools, prompts, resources and resource templates of a server."""
     chosen = [name for name, is_wanted in wanted.items() if is_wanted] or list(_KINDS)
     asyncio.run(_list(settings, target, [kind for name in _KINDS if name in chosen for kind in _KINDS[name]]))
 
 
-async def _list(settings: Settings, target: str | None, kinds: list[str]) -> None:
+async def _list(settings: CommandSettings, target: str | None, kinds: list[str]) -> None:
     from dragoman.cli.questions import Questions
 
     terminal = Terminal(settings)

@@ -8,7 +8,7 @@ import click
 
 from dragoman.cli.arguments import Arguments, split_words
 from dragoman.cli.command import connecting, raw_option
-from dragoman.cli.settings import Settings
+from dragoman.cli.settings import CommandSettings
 from dragoman.cli.targets import aim_at, connected
 from dragoman.cli.terminal import Terminal
 
@@ -19,7 +19,7 @@ from dragoman.cli.terminal import Terminal
 @raw_option
 @connecting
 @click.pass_obj
-def command(settings: Settings, words: tuple[str, ...], save_to: str | None) -> None:
+def command(settings: CommandSettings, words: tuple[str, ...], save_to: str | None) -> None:
     """Show the messages of a prompt."""
     names, rest = split_words(words)
     arguments = Arguments(rest)
@@ -27,7 +27,9 @@ def command(settings: Settings, words: tuple[str, ...], save_to: str | None) -> 
     asyncio.run(_prompt(settings, target, names[-1], arguments, save_to))
 
 
-async def _prompt(settings: Settings, target: str | None, name: str, arguments: Arguments, folder: str | None) -> None:
+async def _prompt(
+    settings: CommandSettings, target: str | None, name: str, arguments: Arguments, folder: str | None
+) -> None:
     from dragoman.cli.content import Display
 
     terminal = Terminal(settings)

@@ -7,7 +7,7 @@ import asyncio
 import click
 
 from dragoman.cli.command import connecting, raw_option, refuse
-from dragoman.cli.settings import Settings
+from dragoman.cli.settings import CommandSettings
 from dragoman.cli.targets import aim_at, connected
 from dragoman.cli.terminal import Terminal
 
@@ -18,14 +18,14 @@ from dragoman.cli.terminal import Terminal
 @raw_option
 @connecting
 @click.pass_obj
-def command(settings: Settings, words: tuple[str, ...], save_to: str | None) -> None:
+def command(settings: CommandSettings, words: tuple[str, ...], save_to: str | None) -> None:
     """Read a resource; what is no text is saved to a file."""
     if len(words) > 2:
         raise refuse(f"{words[2]!r} is too much; give a target and a URI.")
     asyncio.run(_read(settings, words[0] if len(words) > 1 else None, words[-1], save_to))
 
 
-async def _read(settings: Settings, target: str | None, uri: str, folder: str | None) -> None:
+async def _read(settings: CommandSettings, target: str | None, uri: str, folder: str | None) -> None:
     from dragoman.cli.content import Display
 
     terminal = Terminal(settings)

@@ -8,14 +8,14 @@ import click
 
 import dragoman
 from dragoman.cli.command import reporting
-from dragoman.cli.settings import Settings
+from dragoman.cli.settings import CommandSettings
 from dragoman.cli.terminal import Terminal
 
 
 @click.command("version", short_help="Show the version.")
 @reporting
 @click.pass_obj
-def command(settings: Settings) -> None:
+def command(settings: CommandSettings) -> None:
     """Show the version of dragoman, of Python, and of the protocol."""
     from dragoman.protocol.versions import VERSIONS, version_names
 

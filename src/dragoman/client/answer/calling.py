@@ -111,10 +111,10 @@ class Places:
         self._lock = threading.Lock()
 
     @asynccontextmanager
-    async def one(self) -> AsyncIterator[Place]:
+    async def one(self) -> AsyncIterator[RequestSlot]:
         """Wait for a place, and keep it until the end and until every plain function that was called has returned."""
         await self._take()
-        place = Place(self._leave)
+        place = RequestSlot(self._leave)
         try:
             yield place
         finally:
@@ -149,7 +149,7 @@ class Places:
         turn.set_result(None)
 
 
-class Place:
+class RequestSlot:
     """One place, which is free again when nobody keeps it: neither the request nor a function that runs for it."""
 
     def __init__(self, leave: Callable[[], None]) -> None:

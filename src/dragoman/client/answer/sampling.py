@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from dragoman import types
-from dragoman.client.answer.calling import LOGGER, AnsweredBy, Place, Places, handler, name_of
+from dragoman.client.answer.calling import LOGGER, AnsweredBy, Places, RequestSlot, handler, name_of
 from dragoman.errors import InternalError, InvalidParams, Rejected, RpcError, ValidationError
 from dragoman.protocol import jsonrpc
 from dragoman.schema.naming import matches
@@ -199,7 +199,7 @@ class Sampling:
             LOGGER.exception("A sampling handler failed")
             raise InternalError("Error executing sampling request") from None
 
-    async def _answer(self, request: SamplingRequest, place: Place) -> types.CreateMessageResult:
+    async def _answer(self, request: SamplingRequest, place: RequestSlot) -> types.CreateMessageResult:
         if self._guard is not None and not await place.call(self._guard, _Guarded(**msgspec.structs.asdict(request))):
             raise Rejected
         chosen = msgspec.structs.replace(request, model=await self._choose(request, place))
@@ -210,7 +210,7 @@ class Sampling:
         jsonrpc.encode(result)  # what cannot be sent must fail while the request can still be answered
         return result
 
-    async def _choose(self, request: SamplingRequest, place: Place) -> str | None:
+    async def _choose(self, request: SamplingRequest, place: RequestSlot) -> str | None:
         model = await self._preferred(request, place)
         if self._allowed is None:
             return model
@@ -221,7 +221,7 @@ class Sampling:
             raise Rejected(f"{REJECTED}: the model {model!r} is not allowed")
         return model
 
-    async def _preferred(self, request: SamplingRequest, place: Place) -> str | None:
+    async def _preferred(self, request: SamplingRequest, place: RequestSlot) -> str | None:
         if self._model_for is None:
             return self._model_name
         try:

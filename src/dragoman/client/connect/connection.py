@@ -38,7 +38,7 @@ from dragoman.protocol.extensions import ProtocolTable
 from dragoman.protocol.fields import trim
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
-from dragoman.protocol.peer import CANCELLED, Answered, Cancelled, Event, Peer, Progressed, Reply
+from dragoman.protocol.peer import CANCELLED, Answered, Event, Peer, PeerReply, Progressed, RequestCancelled
 from dragoman.protocol.states import Transitions
 from dragoman.protocol.versions import Version
 from dragoman.runtime.tasks import current_task
@@ -96,7 +96,7 @@ class Host(Answers, Protocol):
     def progressed(self, on_progress: OnProgress | None, params: types.ProgressNotificationParams) -> None:
         """Take a sign of progress of a request."""
 
-    def lost(self, connection: Connection, error: Exception) -> None:
+    def lost(self, connection: ServerConnection, error: Exception) -> None:
         """Take note that a connection has ended by itself."""
 
 
@@ -160,7 +160,7 @@ class _Begun(Generator[Any, None, None]):
             del error  # which would hold on to this frame, which would hold on to it
 
 
-class Connection:
+class ServerConnection:
     """A connection, from its opening to its end."""
 
     def __init__(self, link: Link, host: Host, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -382,7 +382,7 @@ class Connection:
                 event.waiter.settle(event.outcome)
             else:
                 self._take(event)
-                if type(event) is Reply:
+                if type(event) is PeerReply:
                     self._fail_unreadable(data)
                 room = self.serving.room
         return room
@@ -407,9 +407,9 @@ class Connection:
             case jsonrpc.Request():
                 if not self.serving.take(event):
                     self._go_on_counting()
-            case Cancelled(id):
+            case RequestCancelled(id):
                 self.serving.cancel(id)
-            case Reply(data):
+            case PeerReply(data):
                 self.serving.send(data)
 
     @contextmanager

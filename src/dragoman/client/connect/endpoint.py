@@ -18,18 +18,18 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from dragoman.client.connect.credentials import Credentials, Headers, auth_required
-from dragoman.client.connect.handshake import Way
+from dragoman.client.connect.handshake import Endpoint
 from dragoman.client.connect.link import DuplexLink, Link, OneMethodLink, SendsRequests
 from dragoman.errors import ConnectError
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.transports.contract import Transport
-from dragoman.transports.memory import Connection
+from dragoman.transports.memory import MemoryConnection
 
 
 class Connects(Protocol):
     """A server of this process."""
 
-    def connect(self, send: Callable[[bytes], None], /) -> Connection:
+    def connect(self, send: Callable[[bytes], None], /) -> MemoryConnection:
         """Serve one connection."""
 
     def handle_json(self, body: bytes, /) -> bytes | None:
@@ -63,7 +63,7 @@ def register_transport(name: str, transport: Callable[..., Transport | SendsRequ
     _registered[name] = transport
 
 
-class Surroundings(Struct):
+class EndpointOptions(Struct):
     """What ways need besides the target."""
 
     credentials: Credentials
@@ -75,7 +75,7 @@ class Surroundings(Struct):
     limits: Limits = DEFAULT_LIMITS
 
 
-def way_to(target: Target, around: Surroundings) -> Way:
+def way_to(target: Target, around: EndpointOptions) -> Endpoint:
     """Return the way to a target.
 
     Raises:
@@ -108,7 +108,7 @@ def _require(kind: str | None, possible: Sequence[str], target: str) -> None:
         raise ValueError(f"There is no transport {kind!r} for {target}; there are {known}")
 
 
-def _way_by_url(url: str, transport: str | None, around: Surroundings) -> Way:
+def _way_by_url(url: str, transport: str | None, around: EndpointOptions) -> Endpoint:
     _require(transport, (*_HTTP_NAMES, "sse"), url)
 
     def streamable() -> Link:
@@ -131,8 +131,8 @@ def _way_by_url(url: str, transport: str | None, around: Surroundings) -> Way:
         raise ValueError(f"There is no transport for {url}; give a URL that begins with http:// or https://")
     key = ("http", address.scheme, address.netloc, address.path)
     if transport == "sse":
-        return Way(key=("sse", *key), link=legacy, is_handshake=True, is_http=True)
-    return Way(key=key, link=streamable, fallback=legacy if transport is None else None, is_http=True)
+        return Endpoint(key=("sse", *key), link=legacy, is_handshake=True, is_http=True)
+    return Endpoint(key=key, link=streamable, fallback=legacy if transport is None else None, is_http=True)
 
 
 _ADDRESS = re.compile(r"(localhost|\[[0-9a-fA-F:]+\]|[\w-]+(\.[\w-]+)+)(:\d+)?(/\S*)?")
@@ -178,34 +178,36 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _way_to_process(command: str | list[str], around: Surroundings) -> Way:
+def _way_to_process(command: str | list[str], around: EndpointOptions) -> Endpoint:
     def link() -> Link:
-        from dragoman.transports.process.process import Process
+        from dragoman.transports.process.process import ProcessTransport
 
         _require_script(command)
         return DuplexLink(
-            Process(command, env=around.env, inherit_env=around.inherit_env, cwd=around.cwd, limits=around.limits)
+            ProcessTransport(
+                command, env=around.env, inherit_env=around.inherit_env, cwd=around.cwd, limits=around.limits
+            )
         )
 
     key = command if isinstance(command, str) else tuple(command)
-    return Way(key=("process", key, str(around.cwd)), link=link)
+    return Endpoint(key=("process", key, str(around.cwd)), link=link)
 
 
-def _way_to_server(server: Any) -> Way:
+def _way_to_server(server: Any) -> Endpoint:
     def link() -> Link:
-        from dragoman.transports.memory import Memory
+        from dragoman.transports.memory import MemoryTransport
 
-        return DuplexLink(Memory(server.connect))
+        return DuplexLink(MemoryTransport(server.connect))
 
-    return Way(key=None, link=link)
+    return Endpoint(key=None, link=link)
 
 
-def _way_over(transport: Any) -> Way:
+def _way_over(transport: Any) -> Endpoint:
     """Return the way over a transport that is there already: of the full contract, or with one method."""
     return _way_over_made(lambda: transport, transport)
 
 
-def _way_over_made(make: Callable[[], Any], sample: Any = None) -> Way:
+def _way_over_made(make: Callable[[], Any], sample: Any = None) -> Endpoint:
     made = make() if sample is None else sample
     full = all(hasattr(made, name) for name in ("open", "send", "close"))
     if not full and not hasattr(made, "send_request"):
@@ -219,10 +221,10 @@ def _way_over_made(make: Callable[[], Any], sample: Any = None) -> Way:
         transport = first.pop() if first else make()
         return DuplexLink(transport) if full else OneMethodLink(transport)
 
-    return Way(key=None, link=link, introduces=full)
+    return Endpoint(key=None, link=link, introduces=full)
 
 
-def _way_of_entry(entry: Mapping[str, Any], around: Surroundings) -> Way:
+def _way_of_entry(entry: Mapping[str, Any], around: EndpointOptions) -> Endpoint:
     """Return the way of an entry of a configuration file: `command` and `args`, or `url`.
 
     What the client itself was told comes before what the entry says.
@@ -257,4 +259,4 @@ def _over(headers: Headers | None, credentials: Credentials) -> Credentials:
     return Credentials(merged, credentials.authorization)
 
 
-__all__ = ["Surroundings", "Target", "register_transport", "way_to"]
+__all__ = ["EndpointOptions", "Target", "register_transport", "way_to"]

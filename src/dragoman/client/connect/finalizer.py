@@ -14,24 +14,24 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from dragoman.client.session import Core
+from dragoman.client.session import ClientSession
 
 T = TypeVar("T")
 _waiting: set[asyncio.Task[None]] = set()
 
 
-class Ending:
+class Finalizer:
     """Ends what nobody ended."""
 
     def __init__(self, owner: Any) -> None:
         self._owner = weakref.ref(owner)
-        self._core: Core | None = None
+        self._session: ClientSession | None = None
         self._task: asyncio.Task[None] | None = None
         self._released: asyncio.Future[None] | None = None
 
-    def watch(self, core: Core) -> None:
+    def watch(self, session: ClientSession) -> None:
         """Say what is to be ended."""
-        self._core = core
+        self._session = session
 
     def guarded(self, make: Callable[[], T]) -> Callable[[], T]:
         """Return a maker of connections with which the wait for the end begins."""
@@ -48,17 +48,17 @@ class Ending:
     def _begin(self) -> None:
         loop = asyncio.get_running_loop()
         owner = self._owner()
-        if owner is None or self._core is None or (self._task is not None and self._task.get_loop() is loop):
+        if owner is None or self._session is None or (self._task is not None and self._task.get_loop() is loop):
             return
         self._released = loop.create_future()
-        self._task = task = loop.create_task(_end_in_time(self._core, self._released))
+        self._task = task = loop.create_task(_end_in_time(self._session, self._released))
         _waiting.add(task)
         task.add_done_callback(self._ended)
         weakref.finalize(owner, _cancel, loop, task, os.getpid()).atexit = False
 
     def _tried(self, _: asyncio.Task[Any]) -> None:
         """Wait for nothing where no connection came about."""
-        if self._core is not None and self._core.lifeline.status == "failed":
+        if self._session is not None and self._session.connections.status == "failed":
             self._release()
 
     def _release(self) -> None:
@@ -79,26 +79,26 @@ class Ending:
             await asyncio.wait([task])
 
 
-async def _end_in_time(core: Core, released: asyncio.Future[None]) -> None:
+async def _end_in_time(session: ClientSession, released: asyncio.Future[None]) -> None:
     try:
         await released
     except asyncio.CancelledError:
-        if core.lifeline.status != "stopped":
-            await _end(core)
+        if session.connections.status != "stopped":
+            await _end(session)
         raise
 
 
-async def _end(core: Core) -> None:
-    connection = core.lifeline.current
+async def _end(session: ClientSession) -> None:
+    connection = session.connections.current
     try:
-        await core.stop()
+        await session.stop()
     except asyncio.CancelledError:
         # A client was dropped just before its loop ended, which cancels this task again.
         if connection is not None:
             await connection.close()
         raise
     finally:
-        core.lifeline.restart()
+        session.connections.restart()
 
 
 def _cancel(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None], process: int) -> None:

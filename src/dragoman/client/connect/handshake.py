@@ -30,7 +30,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
-from dragoman.client.connect.connection import Connection, Host, Options
+from dragoman.client.connect.connection import Host, Options, ServerConnection
 from dragoman.client.connect.link import Link
 from dragoman.errors import (
     AuthError,
@@ -48,7 +48,7 @@ from dragoman.protocol.jsonrpc import ErrorResponse, Limits, ResultResponse
 from dragoman.protocol.negotiation import (
     Again,
     Handshake,
-    Refused,
+    NoCommonVersion,
     Stateless,
     Verdict,
     agreed,
@@ -77,7 +77,7 @@ _handshakers: dict[Hashable, Version] = {}
 """The servers that are known to want a handshake, and the version that they were offered; for the whole process."""
 
 
-class Way(Struct, kw_only=True):
+class Endpoint(Struct, kw_only=True):
     """How to reach a server."""
 
     key: Hashable | None
@@ -92,13 +92,13 @@ class Way(Struct, kw_only=True):
     is_http: bool = False
 
 
-class Speech(Struct, kw_only=True, frozen=True):
+class OfferedVersions(Struct, kw_only=True, frozen=True):
     """What a client is willing to speak."""
 
     versions: tuple[Version, ...]
 
     @classmethod
-    def of(cls, mode: Mode = "auto", protocol_version: str | None = None) -> Speech:
+    def of(cls, mode: Mode = "auto", protocol_version: str | None = None) -> OfferedVersions:
         """Return what a mode and a pinned version leave.
 
         Raises:
@@ -122,10 +122,10 @@ class Speech(Struct, kw_only=True, frozen=True):
         return cls(versions=(pinned,))
 
 
-class Opening:
+class Connector:
     """Opens connections to one server."""
 
-    def __init__(self, way: Way, host: Host, speech: Speech, limits: Limits, *, timeout: float) -> None:
+    def __init__(self, way: Endpoint, host: Host, speech: OfferedVersions, limits: Limits, *, timeout: float) -> None:
         self.way = way
         self.host = host
         self.speech = speech
@@ -134,7 +134,7 @@ class Opening:
         """Seconds that all steps together may take."""
         self._known: dict[Hashable, Version] = {} if way.key is None else _handshakers
 
-    async def connect(self) -> Connection:
+    async def connect(self) -> ServerConnection:
         """Return a connection on which both sides know each other.
 
         Raises:
@@ -144,7 +144,7 @@ class Opening:
             RpcError: it refuses.
         """
         clock = asyncio.timeout(self.timeout)
-        attempt = _Attempt(self, _Standstill(clock))
+        attempt = _ConnectAttempt(self, _Standstill(clock))
         try:
             async with clock:
                 return await attempt.connect()
@@ -220,10 +220,10 @@ class _Standstill:
             self._left = None
 
 
-class _Attempt:
+class _ConnectAttempt:
     """One attempt to connect: one connection at a time, of which the last is the one that is used."""
 
-    def __init__(self, opening: Opening, standstill: _Standstill) -> None:
+    def __init__(self, opening: Connector, standstill: _Standstill) -> None:
         self._opening = opening
         self._standstill = standstill
         self._awaited: str | None = None
@@ -231,11 +231,11 @@ class _Attempt:
         self._awaited_id: types.RequestId | None = None
         self._way = opening.way
         self._spoken = opening.speech.versions
-        self._opened: Connection | None = None
+        self._opened: ServerConnection | None = None
         self._unanswered: asyncio.Task[Raw] | None = None
         """A probe that the server has not answered in time, and may answer later."""
 
-    async def connect(self) -> Connection:
+    async def connect(self) -> ServerConnection:
         await self._open(self._way.link)
         if self._way.introduces:
             await self._introduce()
@@ -276,7 +276,7 @@ class _Attempt:
             await end(probe)
 
     @property
-    def _connection(self) -> Connection:
+    def _connection(self) -> ServerConnection:
         assert self._opened is not None
         return self._opened
 
@@ -284,7 +284,7 @@ class _Attempt:
         await self.close()
         self._standstill(False)  # noqa: FBT003
         opening = self._opening
-        self._opened = Connection(link(), opening.host, opening.limits)
+        self._opened = ServerConnection(link(), opening.host, opening.limits)
         self._opened.on_standstill = self._standstill
         self._awaited = None
         await self._opened.open()
@@ -294,7 +294,7 @@ class _Attempt:
         if known is not None and await self._greet_as_known(known):
             return
         verdict = await self._probe()
-        if isinstance(verdict, Refused):
+        if isinstance(verdict, NoCommonVersion):
             raise verdict.error
         if isinstance(verdict, Stateless):
             self._adopt(verdict)
@@ -376,7 +376,7 @@ class _Attempt:
         handshakes = handshake_versions(self._spoken)
         if not self._asks and not handshakes:
             message = "This transport is of versions with a handshake, and this client speaks stateless versions only"
-            return Refused(RpcError.of(UnsupportedVersion.CODE, message))
+            return NoCommonVersion(RpcError.of(UnsupportedVersion.CODE, message))
         if not self._asks:
             return Handshake(handshakes[0])
         verdict = await self._probe_with(stateless_versions(self._spoken)[0], last=False)
@@ -432,7 +432,7 @@ class _Attempt:
             verdict = judge_http(error.status, message, self._spoken, last=last)
             if verdict is None:
                 raise
-            if isinstance(verdict, Refused):
+            if isinstance(verdict, NoCommonVersion):
                 raise RpcError.of(UnsupportedVersion.CODE, f"{verdict.error}: {error}") from error
             return verdict
         except TransportError as error:
@@ -521,7 +521,7 @@ class _Attempt:
             ) from None
 
 
-def _assumed(speech: Speech) -> Version:
+def _assumed(speech: OfferedVersions) -> Version:
     return LATEST_HANDSHAKE if LATEST_HANDSHAKE in speech.versions else speech.versions[0]
 
 

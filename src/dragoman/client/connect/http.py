@@ -33,8 +33,8 @@ from dragoman.transports.web.http import (
     JSON,
     SERVER_FAILED,
     SSE,
-    Answer,
     HttpClient,
+    HttpResponse,
     pause,
 )
 
@@ -124,7 +124,7 @@ class HttpLink:
         elif answered is not None and not answered():
             raise self._unanswered(message, answer)
 
-    async def _is_authorized_now(self, message: Outgoing, answer: Answer) -> bool:
+    async def _is_authorized_now(self, message: Outgoing, answer: HttpResponse) -> bool:
         """Let whoever authorizes the requests get what the server asks for, and tell whether to send again."""
         authorization = self._credentials.authorization
         if authorization is None:
@@ -199,7 +199,7 @@ class HttpLink:
 
     # What comes back.
 
-    def _begin(self, answer: Answer) -> None:
+    def _begin(self, answer: HttpResponse) -> None:
         if answer.status < FAILED:
             id = answer.headers.get(SESSION) or None
             # MUST (2025-03-26): "only contain visible ASCII characters (ranging from 0x21 to 0x7E)".
@@ -207,7 +207,7 @@ class HttpLink:
                 raise TransportError(f"{self.url} gave a session id that no header can carry")
             self.session_id = id
 
-    def _refused(self, message: Outgoing, answer: Answer, sent: Mapping[str, str]) -> None:
+    def _refused(self, message: Outgoing, answer: HttpResponse, sent: Mapping[str, str]) -> None:
         status = answer.status
         said = None if status >= SERVER_FAILED else jsonrpc.decode(answer.body, self._limits)
         refusal = said if isinstance(said, jsonrpc.ErrorResponse) else None
@@ -226,7 +226,7 @@ class HttpLink:
             cause += "; is the path right?" + ("" if self.url.endswith("/mcp") else " It is often /mcp")
         raise HttpError(cause, status, answer.body)
 
-    def _unanswered(self, message: Outgoing, answer: Answer) -> TransportError:
+    def _unanswered(self, message: Outgoing, answer: HttpResponse) -> TransportError:
         said = jsonrpc.decode(answer.body, self._limits)
         what = "nothing else"
         if answer.body:
@@ -278,7 +278,7 @@ class HttpLink:
             decoder.finish()
             await asyncio.sleep(backoff(failures - 1, pause(decoder), LONGEST_PAUSE))
 
-    async def _listen_once(self, opened: asyncio.Event, decoder: EventDecoder) -> Answer | None:
+    async def _listen_once(self, opened: asyncio.Event, decoder: EventDecoder) -> HttpResponse | None:
         sent = await self._stream_headers(decoder.last_event_id)
         try:
             return await self._http.listen(sent, self._receive, opened=opened.set, decoder=decoder)
@@ -313,7 +313,7 @@ class HttpLink:
             _logger.info("The session of %s could not be ended: %s", self.url, error)
 
 
-def _quoted(answer: Answer) -> str:
+def _quoted(answer: HttpResponse) -> str:
     """Return the beginning of what a refusal says; of a page, its title."""
     text = answer.body.decode("utf-8", "replace").strip()
     if text.startswith("<"):
@@ -336,7 +336,7 @@ def _is_about_session(message: Outgoing, status: int, refusal: jsonrpc.ErrorResp
     )
 
 
-async def _acknowledged(posting: Coroutine[Any, Any, Answer]) -> Answer:
+async def _acknowledged(posting: Coroutine[Any, Any, HttpResponse]) -> HttpResponse:
     """Return the response to what is not answered, unless the server keeps it back."""
     try:
         async with asyncio.timeout(ACKNOWLEDGE_SECONDS):

@@ -25,7 +25,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dragoman.client.connect.connection import Connection, broken
+from dragoman.client.connect.connection import ServerConnection, broken
 from dragoman.errors import AuthError, ConnectError, HttpError, SessionExpired, Timeout, TransportError
 from dragoman.protocol.states import Transitions
 from dragoman.runtime.backoff import backoff
@@ -60,7 +60,7 @@ class Failures(Struct):
     """It may have."""
 
 
-class Lifeline:
+class Connections:
     """The one connection of a client.
 
     `connect` makes a connection; `welcome` is awaited with each new one before it is used, and told whether it replaces
@@ -69,27 +69,27 @@ class Lifeline:
 
     def __init__(
         self,
-        connect: Callable[[], Awaitable[Connection]],
-        welcome: Callable[[Connection, bool], Awaitable[None]],
+        connect: Callable[[], Awaitable[ServerConnection]],
+        welcome: Callable[[ServerConnection, bool], Awaitable[None]],
     ) -> None:
         self.status: Status = "new"
         self.patience: float | None = None
         """Seconds that a request waits for a connection, which is made on in the background; None for its end."""
         self._connect = connect
         self._welcome = welcome
-        self.latest: Connection | None = None
+        self.latest: ServerConnection | None = None
         """The connection that was made last, which may be over."""
-        self._connecting: asyncio.Task[Connection] | None = None
+        self._connecting: asyncio.Task[ServerConnection] | None = None
         self._retiring: set[asyncio.Task[None]] = set()
         self._had_one = False
 
     @property
-    def current(self) -> Connection | None:
+    def current(self) -> ServerConnection | None:
         """The connection, if it lives."""
         connection = self.latest
         return connection if connection is not None and connection.is_alive else None
 
-    async def connection(self, *, is_patient: bool = False) -> Connection:
+    async def connection(self, *, is_patient: bool = False) -> ServerConnection:
         """Return the connection, made now if there is none; who is patient waits for it to its end.
 
         Raises:
@@ -119,13 +119,13 @@ class Lifeline:
                 raise ConnectError("The client was stopped while it connected") from None
             raise
 
-    def _connected(self, task: asyncio.Task[Connection]) -> None:
+    def _connected(self, task: asyncio.Task[ServerConnection]) -> None:
         if self._connecting is task:
             self._connecting = None
         if not task.cancelled():
             task.exception()
 
-    async def _reconnect(self) -> Connection:
+    async def _reconnect(self) -> ServerConnection:
         self.status = RECONNECTION[self.status, "connect"]
         try:
             if self.latest is not None:
@@ -141,7 +141,7 @@ class Lifeline:
         self.status = RECONNECTION[self.status, "succeed"]
         return connection
 
-    async def _part(self, lost: Connection) -> None:
+    async def _part(self, lost: ServerConnection) -> None:
         if not lost.link.is_http:
             await lost.close()
             return
@@ -149,7 +149,7 @@ class Lifeline:
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
 
-    async def _attempt(self, most: int) -> Connection:
+    async def _attempt(self, most: int) -> ServerConnection:
         for attempt in range(1, most + 1):
             try:
                 return await self._connect_once()
@@ -162,7 +162,7 @@ class Lifeline:
             await pause(attempt)
         raise AssertionError("an attempt returns or raises")
 
-    async def _connect_once(self) -> Connection:
+    async def _connect_once(self) -> ServerConnection:
         connection = await self._connect()
         try:
             await self._welcome(connection, self._had_one)
@@ -175,7 +175,7 @@ class Lifeline:
         return connection
 
     async def may_repeat(
-        self, error: TransportError, connection: Connection, failures: Failures, *, is_safe: bool
+        self, error: TransportError, connection: ServerConnection, failures: Failures, *, is_safe: bool
     ) -> bool:
         """Tell whether a request that failed is to be made again, after a pause if it would fail at once.
 
@@ -198,7 +198,7 @@ class Lifeline:
             await pause(failures.unsent + failures.lost)
         return may_repeat
 
-    def lost(self, connection: Connection) -> bool:
+    def lost(self, connection: ServerConnection) -> bool:
         """Note that a connection has ended by itself; return whether it was the one in use."""
         if connection is not self.latest or self.status != "ready":
             return False
@@ -239,7 +239,7 @@ async def pause(attempt: int, longest: float = LONGEST_PAUSE) -> None:
     await asyncio.sleep(backoff(attempt, FIRST_PAUSE, longest))
 
 
-async def _retire(lost: Connection) -> None:
+async def _retire(lost: ServerConnection) -> None:
     try:
         await lost.drained()
     finally:

@@ -15,13 +15,13 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
-from dragoman.client.connect.connection import Connection, Options
+from dragoman.client.connect.connection import Options, ServerConnection
 from dragoman.protocol.extensions import ExtensionRow
 from dragoman.protocol.listen import SubscriptionField as SubscriptionField
 from dragoman.protocol.methods import Method as Method
 
 if TYPE_CHECKING:
-    from dragoman.client.session import Core
+    from dragoman.client.session import ClientSession
 
 ExtensionHandler = Callable[[Any], Any]
 """A function, plain or async, of the parameters: of the type that the row has for them, else a dict."""
@@ -103,14 +103,19 @@ class ExtendedRequest:
     """A request of the core which an extension adds parameters to, or whose result it finishes."""
 
     def __init__(
-        self, core: Core, connection: Connection, method: str, params: Mapping[str, Any], options: Options
+        self,
+        session: ClientSession,
+        connection: ServerConnection,
+        method: str,
+        params: Mapping[str, Any],
+        options: Options,
     ) -> None:
         self.method = method
         self.params = params
         """As they are sent."""
         self.options = options
         """The call's time-outs, headers and `_meta`, and its `on_progress`."""
-        self._core = core
+        self._session = session
         self._connection = connection
 
     def __repr__(self) -> str:
@@ -129,7 +134,7 @@ class ExtendedRequest:
     @property
     def tool(self) -> types.Tool | None:
         """The tool that is called, if it was listed."""
-        known = self._core.catalog.tools.get(str(self.params.get("name"))) if self.method == "tools/call" else None
+        known = self._session.catalog.tools.get(str(self.params.get("name"))) if self.method == "tools/call" else None
         return None if known is None else known.tool
 
     async def send(self, method: str, params: Mapping[str, Any] | None = None) -> types.Json:
@@ -141,17 +146,17 @@ class ExtendedRequest:
             TransportError: the connection was lost.
         """
         options = msgspec.structs.replace(self.options, progress_token=None, mirrored=None, is_safe=None)
-        raw = await self._core.rounds(method, dict(params or {}), Raw, options)
+        raw = await self._session.rounds(method, dict(params or {}), Raw, options)
         return msgspec.json.decode(raw, type=types.Json)
 
     def send_later(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a request whose result nobody waits for, such as one that says that the call was cancelled."""
-        self._core.send_quietly(partial(self.send, method, params))
+        self._session.send_quietly(partial(self.send, method, params))
 
     def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Tell whoever made the call of progress."""
         said = types.ProgressNotificationParams(self.options.progress_token or 0, progress, total, message)
-        self._core.progressed(self.options.on_progress, said)
+        self._session.progressed(self.options.on_progress, said)
 
     async def answer(self, asked: Mapping[str, types.InputRequest]) -> dict[str, Any]:
         """Let the client's handlers answer questions of the server.
@@ -159,8 +164,8 @@ class ExtendedRequest:
         Raises:
             InputNeeded: nobody here answers one of them.
         """
-        return await self._core.answers(self.method, types.InputRequiredResult(dict(asked)))
+        return await self._session.answers(self.method, types.InputRequiredResult(dict(asked)))
 
     async def listen(self, **fields: bool | Sequence[str] | None) -> types.SubscriptionFilter:
         """Subscribe to notifications of the extension, as the client's `listen` does."""
-        return await self._core.listen(**fields)
+        return await self._session.listen(**fields)

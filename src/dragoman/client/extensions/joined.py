@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from dragoman import types
 from dragoman.client.answer.calling import handler
-from dragoman.client.connect.connection import Connection, Options
+from dragoman.client.connect.connection import Options, ServerConnection
 from dragoman.client.extensions.contract import ClientExtension, ExtendedRequest, ExtensionHandler
 from dragoman.client.results import FurtherResult, read
 from dragoman.config import PROCESS
@@ -145,7 +145,7 @@ class Extensions:
         self._last_token += 1
         return msgspec.structs.replace(options, progress_token=f"call-{self._last_token}")
 
-    def with_params(self, request: ExtendedRequest, connection: Connection) -> dict[str, Any]:
+    def with_params(self, request: ExtendedRequest, connection: ServerConnection) -> dict[str, Any]:
         """Return the parameters of a request, and those that extensions add to it where it does not have them."""
         params: dict[str, Any] = {}
         for row in self.table.extensions:
@@ -168,7 +168,9 @@ class Extensions:
                         return FurtherResult(result_type, raw)
         return None
 
-    async def finish(self, connection: Connection, request: ExtendedRequest, came: FurtherResult, kind: Any) -> Any:
+    async def finish(
+        self, connection: ServerConnection, request: ExtendedRequest, came: FurtherResult, kind: Any
+    ) -> Any:
         """Return the ordinary result of a request, after one of a further type came.
 
         Raises:
@@ -203,7 +205,7 @@ class Extensions:
 
     # What the server sends.
 
-    def require_served(self, method: str, connection: Connection) -> None:
+    def require_served(self, method: str, connection: ServerConnection) -> None:
         """See that the server of a connection may send a request of an extension.
 
         Raises:

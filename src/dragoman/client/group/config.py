@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from dragoman.client.group.expansion import Inputs, Place
+from dragoman.client.group.expansion import EntryPlace, Inputs
 from dragoman.client.group.jsonc import plain_json
 from dragoman.client.group.login_entry import NAMES, authorization, is_for_program, is_on, login_of
 from dragoman.errors import ConfigError
@@ -120,7 +120,7 @@ def load(
             carries its error.
     """
     if isinstance(source, Mapping):
-        return list(_entries(source, Place(declared=source.get("inputs"), given=inputs)))
+        return list(_entries(source, EntryPlace(declared=source.get("inputs"), given=inputs)))
     path = find() if source is None else _from_home(os.fspath(source), "the path")
     if path is None:
         _logger.warning("There is no configuration file: neither %s nor one of the user's", ", ".join(FILES))
@@ -135,7 +135,7 @@ def parse(text: str, path: Path, *, inputs: Inputs | None = None) -> list[Server
         ConfigError: it is no configuration.
     """
     document = _document(text, path)
-    return list(_entries(document, Place(path, declared=document.get("inputs"), given=inputs)))
+    return list(_entries(document, EntryPlace(path, declared=document.get("inputs"), given=inputs)))
 
 
 def raw_servers(text: str, path: Path) -> Json:
@@ -144,7 +144,7 @@ def raw_servers(text: str, path: Path) -> Json:
     Raises:
         ConfigError: it is no configuration.
     """
-    return _servers(_document(text, path), Place(path))
+    return _servers(_document(text, path), EntryPlace(path))
 
 
 def raw_inputs(text: str, path: Path) -> Any:
@@ -244,12 +244,12 @@ def _from_yaml(text: str, file: str) -> Any:
         raise ConfigError("the file is no YAML", file) from None
 
 
-def _entries(document: Mapping[str, Any], place: Place) -> Iterator[ServerEntry]:
+def _entries(document: Mapping[str, Any], place: EntryPlace) -> Iterator[ServerEntry]:
     for name, raw in _servers(document, place).items():
         yield read_entry(str(name), raw, place)
 
 
-def _servers(document: Mapping[str, Any], place: Place) -> Json:
+def _servers(document: Mapping[str, Any], place: EntryPlace) -> Json:
     nested = document.get("mcp")  # where VS Code's settings.json has them
     holders = [document, nested] if isinstance(nested, Mapping) else [document]
     found = [(key, holder[key]) for holder in holders for key in _SERVERS if key in holder]
@@ -272,7 +272,7 @@ def _is_entry(value: Any) -> bool:
 # Entries.
 
 
-def read_entry(name: str, raw: Any, place: Place) -> ServerEntry:
+def read_entry(name: str, raw: Any, place: EntryPlace) -> ServerEntry:
     """Return one server as an entry describes it; one that cannot be used carries its error."""
     entry = ServerEntry(name=name, file=place.file)
     if not isinstance(raw, Mapping):
@@ -286,18 +286,18 @@ def read_entry(name: str, raw: Any, place: Place) -> ServerEntry:
     _names(rest, _APPROVED_KEYS)  # what other hosts ask about is their business
     entry.prefix = _prefix(name, rest)
     try:
-        _Reading(entry, rest, place, any(key in raw for key in _APPROVED_KEYS)).read()
+        _EntryReader(entry, rest, place, any(key in raw for key in _APPROVED_KEYS)).read()
     except ConfigError as error:
         entry.error = error
     return entry
 
 
-class _Reading(Struct):
+class _EntryReader(Struct):
     """One entry while it is read: each step takes the keys that it knows out of `rest`."""
 
     _entry: ServerEntry
     _rest: Json
-    _place: Place
+    _place: EntryPlace
     _is_of_cline: bool
 
     def read(self) -> None:

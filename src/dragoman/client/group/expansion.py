@@ -22,7 +22,7 @@ _REFERENCE = re.compile(
 )
 
 
-class Place:
+class EntryPlace:
     """Where an entry stands: its file, the folder that paths start from, and what references stand for."""
 
     def __init__(

@@ -26,7 +26,7 @@ from dragoman.client.client import AsyncClient, ToolLike
 from dragoman.client.connect.endpoint import Target
 from dragoman.client.group.config import load
 from dragoman.client.group.expansion import Inputs
-from dragoman.client.group.members import F, Member, Members, Servers, ServerStatus
+from dragoman.client.group.members import F, GroupMember, Members, Servers, ServerStatus
 from dragoman.client.options import CallOptions, ClientOptions
 from dragoman.client.properties import Blocks
 from dragoman.client.results import CallResult, Structured
@@ -142,7 +142,7 @@ class AsyncClients(Group[AsyncClient]):
 
     def _begin(self, members: Members[Any]) -> None:
         self._members = members
-        self._routes: dict[str, tuple[Member[Any], str]] = {}
+        self._routes: dict[str, tuple[GroupMember[Any], str]] = {}
         self._state = "new"
 
     @classmethod
@@ -190,16 +190,16 @@ class AsyncClients(Group[AsyncClient]):
             raise
         return self
 
-    def _require(self, members: Iterable[Member[Any]]) -> None:
+    def _require(self, members: Iterable[GroupMember[Any]]) -> None:
         for member in members:
             if member.required and member.status not in ("ready", "disabled"):
                 raise _needed(member)
 
-    async def _connect_all(self, members: Iterable[Member[Any]]) -> None:
+    async def _connect_all(self, members: Iterable[GroupMember[Any]]) -> None:
         waits = [asyncio.ensure_future(self._connect_in_time(member)) for member in members]
         await asyncio.gather(*waits)
 
-    async def _connect_in_time(self, member: Member[Any]) -> None:
+    async def _connect_in_time(self, member: GroupMember[Any]) -> None:
         connecting = member.connecting
         if not runs_here(connecting):
             connecting = member.connecting = asyncio.get_running_loop().create_task(self._connect(member))
@@ -209,7 +209,7 @@ class AsyncClients(Group[AsyncClient]):
             member.connect_error = Timeout(text)
             _logger.warning("%s", text)
 
-    async def _connect(self, member: Member[Any]) -> None:
+    async def _connect(self, member: GroupMember[Any]) -> None:
         try:
             await member.client._start_patiently()
         except Exception as error:
@@ -360,7 +360,7 @@ class AsyncClients(Group[AsyncClient]):
         """Return the resource templates of every server that is ready."""
         return [template for _, template in await self._listed("resource_templates", refresh=refresh)]
 
-    async def _listed(self, kind: Kind, *, refresh: bool = False) -> list[tuple[Member[Any], Any]]:
+    async def _listed(self, kind: Kind, *, refresh: bool = False) -> list[tuple[GroupMember[Any], Any]]:
         if self._state == "stopped":
             raise ConnectError("The clients were stopped; start() them again")
         if self._state == "new":
@@ -389,7 +389,7 @@ class AsyncClients(Group[AsyncClient]):
             for name, (member, tool) in zip(names, found, strict=True)
         ]
 
-    async def _route(self, name: str) -> tuple[Member[Any], str]:
+    async def _route(self, name: str) -> tuple[GroupMember[Any], str]:
         if self._state != "stopped" and name in self._routes:
             return self._routes[name]
         await self._found(name)
@@ -421,7 +421,7 @@ class AsyncClients(Group[AsyncClient]):
         return NotFound("tool", name, same or get_close_matches(name, [tool.qualified_name for tool in tools]))
 
 
-async def _list(member: Member[Any], kind: Kind, *, refresh: bool) -> list[Any]:
+async def _list(member: GroupMember[Any], kind: Kind, *, refresh: bool) -> list[Any]:
     try:
         items: list[Any] = await getattr(member.client, kind)(refresh=refresh)
     except Exception as error:
@@ -432,7 +432,7 @@ async def _list(member: Member[Any], kind: Kind, *, refresh: bool) -> list[Any]:
     return items
 
 
-async def _stop(member: Member[Any]) -> None:
+async def _stop(member: GroupMember[Any]) -> None:
     connecting, member.connecting = member.connecting, None
     is_here = connecting is not None and connecting.get_loop() is asyncio.get_running_loop()
     if connecting is not None and is_here:  # else it might start after the stop
@@ -443,7 +443,7 @@ async def _stop(member: Member[Any]) -> None:
     member.connect_error = member.list_error = None
 
 
-def _needed(member: Member[Any]) -> DragomanError:
+def _needed(member: GroupMember[Any]) -> DragomanError:
     """Return the error of a required server, which says that it is."""
     error = member.error
     if isinstance(error, ConfigError):
@@ -462,7 +462,7 @@ def _patterns(given: str | Iterable[str] | None) -> list[str] | None:
     return given if given is None else [given] if isinstance(given, str) else list(given)
 
 
-def _prefixed(member: Member[Any], name: str) -> str:
+def _prefixed(member: GroupMember[Any], name: str) -> str:
     return name if member.prefix is None else f"{member.prefix}__{name}"
 
 

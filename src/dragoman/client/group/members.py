@@ -14,14 +14,14 @@ from dragoman.client.client import AsyncClient
 from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.endpoint import Target
 from dragoman.client.group.config import ServerEntry, read_entry
-from dragoman.client.group.expansion import Place
+from dragoman.client.group.expansion import EntryPlace
 from dragoman.client.options import check, kept
-from dragoman.client.properties import Face
+from dragoman.client.properties import ClientProperties
 from dragoman.client.session import CONNECT_SECONDS, seconds
 from dragoman.errors import AuthError, ConfigError
 from dragoman.schema.naming import matches
 
-F = TypeVar("F", bound=Face)
+F = TypeVar("F", bound=ClientProperties)
 Servers = Mapping[str, Target | ServerEntry | F] | Sequence[F | ServerEntry]
 """The servers of a group: what each is pointed at by its name, or clients."""
 BACKGROUND_SECONDS = 300.0
@@ -29,7 +29,7 @@ BACKGROUND_SECONDS = 300.0
 ServerStatus = Literal["new", "connecting", "ready", "lost", "failed", "needs_auth", "disabled", "stopped"]
 
 
-class Member(Generic[F]):
+class GroupMember(Generic[F]):
     """One server of a group."""
 
     def __init__(self, name: str, face: F, *, patience: float | None = None, entry: ServerEntry | None = None) -> None:
@@ -84,20 +84,20 @@ class Members(Generic[F]):
         check(options)
         self._kind = kind
         self._options = kept(options)
-        self._members: dict[str, Member[F]] = {}
+        self._members: dict[str, GroupMember[F]] = {}
         for name, target in _named(servers):
             self.add(name, target, {})
         for name in required:
             self[name].required = True
 
-    def __getitem__(self, name: str) -> Member[F]:
+    def __getitem__(self, name: str) -> GroupMember[F]:
         try:
             return self._members[name]
         except KeyError:
             known = ", ".join(self._members) or "none"
             raise KeyError(f"There is no server {name!r}; there are: {known}") from None
 
-    def __iter__(self) -> Iterator[Member[F]]:
+    def __iter__(self) -> Iterator[GroupMember[F]]:
         return iter(list(self._members.values()))
 
     def __len__(self) -> int:
@@ -108,7 +108,7 @@ class Members(Generic[F]):
         """The names of the servers."""
         return list(self._members)
 
-    def add(self, name: str, target: Any, options: Mapping[str, Any]) -> Member[F]:
+    def add(self, name: str, target: Any, options: Mapping[str, Any]) -> GroupMember[F]:
         """Take a server in."""
         if name in self._members:
             raise ValueError(f"There is a server {name!r} already; give this one another name, or remove() that one")
@@ -116,26 +116,26 @@ class Members(Generic[F]):
         member = self._members[name] = self._made(name, target, options)
         return member
 
-    def remove(self, name: str) -> Member[F]:
+    def remove(self, name: str) -> GroupMember[F]:
         """Let a server go."""
         member = self[name]
         del self._members[name]
         return member
 
-    def _made(self, name: str, target: Any, options: Mapping[str, Any]) -> Member[F]:
-        if isinstance(target, Face):
-            return Member(name, self._own(name, target))
+    def _made(self, name: str, target: Any, options: Mapping[str, Any]) -> GroupMember[F]:
+        if isinstance(target, ClientProperties):
+            return GroupMember(name, self._own(name, target))
         if isinstance(target, Mapping):
-            target = read_entry(name, target, Place())
+            target = read_entry(name, target, EntryPlace())
         entry = target if isinstance(target, ServerEntry) else None
         merged = {"server_name": name, **(self._options if entry is None else _over(self._options, entry)), **options}
         patience = seconds(merged.get("connect_timeout"), "DRAGOMAN_CONNECT_TIMEOUT", CONNECT_SECONDS)
         merged["connect_timeout"] = max(patience, BACKGROUND_SECONDS)
         face = self._kind(target, **merged) if entry is None else self._of_entry(entry, merged)
-        face._inside().lifeline.patience = patience
-        return Member(name, face, patience=patience, entry=entry)
+        face._inside().connections.patience = patience
+        return GroupMember(name, face, patience=patience, entry=entry)
 
-    def _own(self, name: str, client: Face) -> F:
+    def _own(self, name: str, client: ClientProperties) -> F:
         wanted = cast("type[F]", self._kind)
         if not isinstance(client, wanted):
             raise TypeError(f"{name!r} is a {type(client).__name__}; here each must be a {wanted.__name__}")
@@ -215,7 +215,7 @@ def _named(servers: Servers[Any]) -> Iterator[tuple[str, Any]]:
     for number, server in enumerate(servers, 1):
         if isinstance(server, ServerEntry):
             yield server.name, server
-        elif isinstance(server, Face):
+        elif isinstance(server, ClientProperties):
             name = server._inside().info.name
             yield (f"server{number}" if name == "dragoman" else name), server
         else:

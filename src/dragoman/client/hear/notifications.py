@@ -71,7 +71,7 @@ class LogMessage(Struct, frozen=True):
     logger: str | None = None
 
 
-class Notification(Struct, frozen=True):
+class ServerNotification(Struct, frozen=True):
     """Any notification of a server: its method, and its parameters as they came."""
 
     method: str
@@ -143,7 +143,7 @@ class _Lane:
             self.reach_marks()
 
 
-class _Batch:
+class _ThreadBatch:
     """Calls of a plain function that are made in a thread."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -253,7 +253,7 @@ class Deliveries:
 
     async def _call_in_thread(self, lane: _Lane) -> None:
         """Make the calls that are due before the next mark, or many of them."""
-        batch, size = _Batch(lane.function), 0
+        batch, size = _ThreadBatch(lane.function), 0
         while lane.has_call() and len(batch.calls) < MOST_AT_ONCE and size < AT_ONCE_BYTES:
             due = lane.take()
             batch.calls.append(due.given)

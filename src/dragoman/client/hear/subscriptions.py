@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from dragoman import types
-from dragoman.client.connect.connection import Connection, Options
+from dragoman.client.connect.connection import Options, ServerConnection
 from dragoman.client.connect.reconnect import pause
 from dragoman.errors import AuthError, DragomanError, HttpError, RpcError, Timeout, TransportError
 
@@ -43,21 +43,21 @@ class Listening:
         """Whether there is anything to hear of."""
         return self.wanted != self.kind()
 
-    def want(self, connection: Connection, **changes: Any) -> None:
+    def want(self, connection: ServerConnection, **changes: Any) -> None:
         """Want to hear of more, or of less."""
         wanted = msgspec.structs.replace(self.wanted, **changes)
         if wanted != self.wanted or self._task is None:
             self.wanted = wanted
             self.begin(connection)
 
-    def begin(self, connection: Connection) -> None:
+    def begin(self, connection: ServerConnection) -> None:
         """Listen on a connection to all that is wanted."""
         self._stop()
         if connection.version.stateless and self.wants_any:
             params = {"notifications": msgspec.to_builtins(self.wanted)}
             self._task = asyncio.get_running_loop().create_task(self._listen(connection, params))
 
-    async def _listen(self, connection: Connection, params: types.Json) -> None:
+    async def _listen(self, connection: ServerConnection, params: types.Json) -> None:
         attempt = 0
         loop = asyncio.get_running_loop()
         while True:

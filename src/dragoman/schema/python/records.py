@@ -28,7 +28,7 @@ from dragoman.types import Json
 _PLAIN_FACTORIES = (list, dict, set, frozenset, tuple)
 
 
-class Member(Struct, frozen=True):
+class RecordField(Struct, frozen=True):
     """A field: the author's name for it, JSON's, and what it holds when it is left out, if that can be said."""
 
     name: str
@@ -38,10 +38,10 @@ class Member(Struct, frozen=True):
     default: Any = UNSET
 
 
-class Record(Struct, frozen=True):
+class FieldClass(Struct, frozen=True):
     """A class of fields."""
 
-    members: list[Member]
+    members: list[RecordField]
     build: Callable[..., Any]
     options: Mapping[str, Any] = {}
     """How the stand-in is configured: a tag, an array, no unknown fields."""
@@ -49,7 +49,7 @@ class Record(Struct, frozen=True):
     """Whether msgspec would refuse or misread the class as it stands."""
 
 
-Reader = Callable[[Any, dict[str, Any]], Record]
+Reader = Callable[[Any, dict[str, Any]], FieldClass]
 
 
 def reader_for(origin: type, *, for_output: bool = False) -> Reader | None:
@@ -65,16 +65,16 @@ def reader_for(origin: type, *, for_output: bool = False) -> Reader | None:
     return None
 
 
-def _read_struct(origin: Any, hints: dict[str, Any]) -> Record:
+def _read_struct(origin: Any, hints: dict[str, Any]) -> FieldClass:
     config = origin.__struct_config__
     names, keys, defaults = origin.__struct_fields__, origin.__struct_encode_fields__, origin.__struct_defaults__
     padded = (NODEFAULT,) * (len(names) - len(defaults)) + defaults
     members = [
-        Member(name, key, hints[name], default is NODEFAULT, _struct_default(default))
+        RecordField(name, key, hints[name], default is NODEFAULT, _struct_default(default))
         for name, key, default in zip(names, keys, padded, strict=True)
     ]
     options = {name: getattr(config, name) for name in ("tag", "tag_field", "array_like", "forbid_unknown_fields")}
-    return Record(members, origin, options)
+    return FieldClass(members, origin, options)
 
 
 def _struct_default(default: Any) -> Any:
@@ -84,9 +84,9 @@ def _struct_default(default: Any) -> Any:
     return UNSET if default is NODEFAULT else default
 
 
-def _read_dataclass(origin: Any, hints: dict[str, Any]) -> Record:
+def _read_dataclass(origin: Any, hints: dict[str, Any]) -> FieldClass:
     fields = sys.modules["dataclasses"]
-    members: list[Member] = []
+    members: list[RecordField] = []
     awkward = False
     for field in origin.__dataclass_fields__.values():
         hint = hints[field.name]
@@ -102,19 +102,19 @@ def _read_dataclass(origin: Any, hints: dict[str, Any]) -> Record:
             default = field.default if has_default else UNSET
             if field.default_factory in _PLAIN_FACTORIES:
                 default = field.default_factory()
-            members.append(Member(field.name, field.name, hint.type if initial_only else hint, required, default))
-    return Record(members, origin, awkward=awkward)
+            members.append(RecordField(field.name, field.name, hint.type if initial_only else hint, required, default))
+    return FieldClass(members, origin, awkward=awkward)
 
 
-def _read_sent_dataclass(origin: Any, hints: dict[str, Any]) -> Record:
+def _read_sent_dataclass(origin: Any, hints: dict[str, Any]) -> FieldClass:
     """Read what a dataclass holds: not what only its constructor takes, but all that it computes."""
     fields = sys.modules["dataclasses"].fields(origin)
     taken = {member.name: member for member in _read_dataclass(origin, hints).members}
-    computed = {field.name: Member(field.name, field.name, hints[field.name], required=False) for field in fields}
-    return Record([taken.get(name, member) for name, member in computed.items()], origin)
+    computed = {field.name: RecordField(field.name, field.name, hints[field.name], required=False) for field in fields}
+    return FieldClass([taken.get(name, member) for name, member in computed.items()], origin)
 
 
-def _read_typed_dict(origin: Any, hints: dict[str, Any]) -> Record:
+def _read_typed_dict(origin: Any, hints: dict[str, Any]) -> FieldClass:
     members = []
     for name, hint in hints.items():
         # Under `from __future__ import annotations` Python 3.11 counts NotRequired keys as required.
@@ -122,23 +122,23 @@ def _read_typed_dict(origin: Any, hints: dict[str, Any]) -> Record:
         while get_origin(hint) is not None and getattr(get_origin(hint), "_name", "") in _QUALIFIERS:
             required = {Required: True, NotRequired: False}.get(get_origin(hint), required)
             hint = get_args(hint)[0]
-        members.append(Member(name, name, hint, required))
-    return Record(members, dict)
+        members.append(RecordField(name, name, hint, required))
+    return FieldClass(members, dict)
 
 
 _QUALIFIERS = ("Required", "NotRequired", "ReadOnly")
 
 
-def _read_named_tuple(origin: Any, hints: dict[str, Any]) -> Record:
+def _read_named_tuple(origin: Any, hints: dict[str, Any]) -> FieldClass:
     defaults = origin._field_defaults
     members = [
-        Member(name, name, hints.get(name, Any), name not in defaults, defaults.get(name, UNSET))
+        RecordField(name, name, hints.get(name, Any), name not in defaults, defaults.get(name, UNSET))
         for name in origin._fields
     ]
-    return Record(members, origin, {"array_like": True})
+    return FieldClass(members, origin, {"array_like": True})
 
 
-def stand_in(name: str, record: Record, shapes: list[Shape]) -> Callable[[Any], Any]:
+def stand_in(name: str, record: FieldClass, shapes: list[Shape]) -> Callable[[Any], Any]:
     """Return a conversion for a record that msgspec cannot decode by itself: through a Struct of the fields' shapes."""
     optional = msgspec.field(default=UNSET)
     pairs = enumerate(zip(record.members, shapes, strict=True))
@@ -159,7 +159,7 @@ def stand_in(name: str, record: Record, shapes: list[Shape]) -> Callable[[Any], 
     return convert
 
 
-def document(origin: Any, record: Record, properties: list[Json]) -> Json:
+def document(origin: Any, record: FieldClass, properties: list[Json]) -> Json:
     """Return the schema of a record whose fields have these schemas."""
     about = parse(_own_documentation(origin))
     described = [
@@ -173,7 +173,7 @@ def document(origin: Any, record: Record, properties: list[Json]) -> Json:
     return head | _object_document(record, described, required)
 
 
-def _object_document(record: Record, properties: list[Json], required: list[str]) -> Json:
+def _object_document(record: FieldClass, properties: list[Json], required: list[str]) -> Json:
     tag = record.options.get("tag")
     tagged = {record.options["tag_field"]: _constant(tag)} if tag is not None else {}
     by_key = {member.key: schema for member, schema in zip(record.members, properties, strict=True)}
@@ -185,7 +185,7 @@ def _object_document(record: Record, properties: list[Json], required: list[str]
     return schema
 
 
-def _array_document(head: Json, record: Record, places: list[Json], required: int) -> Json:
+def _array_document(head: Json, record: FieldClass, places: list[Json], required: int) -> Json:
     """Return the schema of an array whose places have names, which only descriptions can tell."""
     tag = record.options.get("tag")
     first = [_constant(tag)] if tag is not None else []

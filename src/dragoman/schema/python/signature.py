@@ -113,7 +113,7 @@ class Injected(Struct, frozen=True):
     position: int | None
 
 
-class _Slot(Struct, frozen=True):
+class _ParameterSlot(Struct, frozen=True):
     """A parameter as it is decoded: Python's name and JSON's, its default, and how the function takes it."""
 
     name: str
@@ -304,7 +304,7 @@ class _Inspection:
         self.is_async = any(inspect.iscoroutinefunction(layer) for layer in layers)
         self.documentation = docstrings.parse(_documentation(layers))
         self.parameters: list[Parameter] = []
-        self.slots: list[_Slot] = []
+        self.slots: list[_ParameterSlot] = []
         self.injected: list[Injected] = []
         self.extra: Shape | None = None
         self._source_of = source_of
@@ -366,7 +366,9 @@ class _Inspection:
             annotation = union_of(annotation, None)
             shape = self._shape(parameter, annotation)
         key = facts.alias or parameter.name
-        self.slots.append(_Slot(parameter.name, key, shape, annotation, default, self._passed_by_keyword(parameter)))
+        self.slots.append(
+            _ParameterSlot(parameter.name, key, shape, annotation, default, self._passed_by_keyword(parameter))
+        )
         described = self.documentation.parameters.get(parameter.name)
         schema = shape.schema if default is _EMPTY else with_default(shape.schema, default)
         if described is not None and "description" not in schema:

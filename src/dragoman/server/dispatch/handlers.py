@@ -217,19 +217,19 @@ def _completers(server: Server, ref: types.PromptReference | types.ResourceTempl
     return Completers()
 
 
-async def follow(server: Server, call: Call) -> Any:
+async def subscribe(server: Server, call: Call) -> Any:
     """Tell this client of a resource's changes from now on; the author's own function may do more."""
     if call.channel.is_mute:
         raise MethodNotFound("resources/subscribe is not served here: there is no stream to tell of changes")
     result = await _told(call, server.subscriber)
-    call.session.follow(call.request.params.uri)
+    call.session.subscribe(call.request.params.uri)
     return result
 
 
-async def unfollow(server: Server, call: Call) -> Any:
+async def unsubscribe(server: Server, call: Call) -> Any:
     """Tell this client of a resource's changes no more."""
     result = await _told(call, server.unsubscriber)
-    call.session.unfollow(call.request.params.uri)
+    call.session.unsubscribe(call.request.params.uri)
     return result
 
 
@@ -263,8 +263,8 @@ HANDLERS: dict[str, Handler] = {
     "resources/list": list_resources,
     "resources/templates/list": list_page,
     "resources/read": read_resource,
-    "resources/subscribe": follow,
-    "resources/unsubscribe": unfollow,
+    "resources/subscribe": subscribe,
+    "resources/unsubscribe": unsubscribe,
     "completion/complete": complete,
     "subscriptions/listen": listen,
 }

@@ -39,7 +39,7 @@ from dragoman.types.decoding import decoders
 
 if TYPE_CHECKING:
     from dragoman.config import Configuration
-    from dragoman.server.settings import Settings
+    from dragoman.server.settings import ServerSettings
 
 CallNext = Callable[[], Awaitable[object]]
 """Serves the request: returns its result as an object of `dragoman.types`, or raises the RpcError that is answered.
@@ -54,7 +54,7 @@ UNSUPPORTED = "unsupported_method"
 """Stands for the name of a method that is not part of the protocol, nor the server's own."""
 
 
-def composed(middlewares: tuple[Middleware, ...], settings: Settings) -> Around | None:
+def composed(middlewares: tuple[Middleware, ...], settings: ServerSettings) -> Around | None:
     """Return what serves a request with the middleware and the hooks around it; None if there are none."""
     if not middlewares and not settings.is_observed:
         return None

@@ -339,7 +339,7 @@ def _encoded_error(
 
 def opened_notification(
     server: Server, message: jsonrpc.Notification, caller: eras.Caller | None
-) -> eras.Request | None:
+) -> eras.McpRequest | None:
     """Return what a notification asks of a method of the server's own or of an extension; None if it asks nothing.
 
     A notification that cannot be opened is reported, because nobody is answered.

@@ -19,10 +19,10 @@ MOST_KEPT = 512
 LONGEST_KEPT = 4096
 
 
-class Admission(Struct, frozen=True):
+class RequestHead(Struct, frozen=True):
     """What the headers of a request come to."""
 
-    sent: headers.RequestHeaders
+    sent: headers.McpHeaders
     taken: Acceptable
     barred: Rejection | None
     unreadable: Rejection | None
@@ -32,14 +32,14 @@ class Admission(Struct, frozen=True):
     """The fingerprint of the page's origin; empty if it is no page that asks."""
 
 
-class Entrance:
+class HeadReader:
     """Reads the headers of requests."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        self._kept: dict[object, Admission] = {}
+        self._kept: dict[object, RequestHead] = {}
 
-    def admit(self, exchange: Exchange) -> Admission:
+    def admit(self, exchange: Exchange) -> RequestHead:
         """Return what the headers of an exchange come to."""
         given = exchange.given_headers = tuple(exchange.given_headers)
         key = (exchange.bound_to, exchange.http_version, given)
@@ -56,16 +56,16 @@ class Entrance:
                 self._kept[key] = found
         return found
 
-    def _read(self, given: tuple[Header, ...], exchange: Exchange) -> Admission:
+    def _read(self, given: tuple[Header, ...], exchange: Exchange) -> RequestHead:
         lines = [(name.lower(), value) for name, value in given]
         sent = headers.read(lines)
         barred = self._guard.refuse(lines, exchange.bound_to, exchange.http_version)
         grants = self._guard.grants(lines) if barred is None else ()
         origin = next((value for name, value in lines if name == b"origin"), None)
         page = digest(None if origin is None else origin.decode("latin-1").strip().lower())
-        return Admission(sent, acceptable(sent.accept), barred, refuse_media(sent), grants, page)
+        return RequestHead(sent, acceptable(sent.accept), barred, refuse_media(sent), grants, page)
 
 
-def caller_of(sent: headers.RequestHeaders) -> eras.Caller:
+def caller_of(sent: headers.McpHeaders) -> eras.Caller:
     """Return who sends a message that stands alone, as far as its headers say."""
     return eras.Caller(find_version(sent.protocol_version) or ASSUMED_OVER_HTTP)

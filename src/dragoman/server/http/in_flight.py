@@ -14,7 +14,7 @@ STOP_SECONDS = 1.0
 STOPPED = InternalError("The server was stopped before the request was done; it may have run in part")
 
 
-class Served(set[Call]):
+class CallsInFlight(set[Call]):
     """The requests that are served now."""
 
     async def finish(self, seconds: float) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.exchange import ACCEPTED
 from dragoman.server.dispatch.runner import opened_notification, run_notification
-from dragoman.server.http.in_flight import Served
+from dragoman.server.http.in_flight import CallsInFlight
 from dragoman.server.request.call import SILENCE, Call, Channel, Session
 from dragoman.transports.http.exchange import Exchange
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 MOST_AHEAD = 1000
 """While so many messages are served, a notification is accepted only after it was served."""
-MakeCall = Callable[[eras.Request, Session, Exchange, Channel], Call]
+MakeCall = Callable[[eras.McpRequest, Session, Exchange, Channel], Call]
 
 
 class HttpNotices:
     """Serves the notifications that come to one service."""
 
-    def __init__(self, server: Server, serving: Served, make_call: MakeCall) -> None:
+    def __init__(self, server: Server, serving: CallsInFlight, make_call: MakeCall) -> None:
         self._server = server
         self._serving = serving
         self._make_call = make_call

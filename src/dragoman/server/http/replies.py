@@ -17,14 +17,14 @@ from dragoman.server.request.call import Session
 from dragoman.transports.http.exchange import JSON_HEADERS, Exchange, Header
 
 
-class Refused(DragomanError):
+class HttpRefusal(DragomanError):
     """What is not served: an HTTP status, the reason, further headers, and the request, if it is one."""
 
     def __init__(
         self,
         status: int,
         error: Exception,
-        request: eras.Request | jsonrpc.Request | None = None,
+        request: eras.McpRequest | jsonrpc.Request | None = None,
         *,
         id: types.RequestId | None = None,
         session: Session | None = None,
@@ -46,7 +46,7 @@ class Refused(DragomanError):
         """Where the server itself failed, if it did: the reason is reported and not said."""
 
     @classmethod
-    def of(cls, rejection: Rejection) -> Refused:
+    def of(cls, rejection: Rejection) -> HttpRefusal:
         """Return what the protocol rejects."""
         status, error, id, null_id, request = astuple(rejection)
         return cls(status, error, request, id=id, null_id=null_id)
@@ -65,9 +65,9 @@ def refuse_repeated(header: str) -> NoReturn:
     """Refuse a header that must come once.
 
     Raises:
-        Refused: always.
+        HttpRefusal: always.
     """
-    raise Refused(BAD_REQUEST, InvalidRequest(f"The header {header} is repeated; send it once"))
+    raise HttpRefusal(BAD_REQUEST, InvalidRequest(f"The header {header} is repeated; send it once"))
 
 
 def challenge(denial: Denial) -> Header:

@@ -31,12 +31,12 @@ class PostChannel:
 
     _waiting: deque[bytes] | None = None
     _flushing: asyncio.Task[None] | None = None
-    _listener: Listener | None = None
+    _listener: ListenStream | None = None
 
     def __init__(
         self,
         server: Server,
-        listeners: set[Listener],
+        listeners: set[ListenStream],
         exchange: Exchange,
         *,
         can_stream: bool,
@@ -99,7 +99,7 @@ class PostChannel:
 
     async def listen(self, subscription: Subscription) -> None:
         """Serve a subscription until the application ends."""
-        self._listener = listener = Listener(subscription, self._exchange)
+        self._listener = listener = ListenStream(subscription, self._exchange)
         self.was_used = True
         self._listeners.add(listener)
         self._server.audience.add(listener)
@@ -117,7 +117,7 @@ class PostChannel:
         self._server.notify_resource_updated(uri)
 
 
-class Listener:
+class ListenStream:
     """One subscription on its event stream."""
 
     def __init__(self, subscription: Subscription, exchange: Exchange) -> None:

@@ -195,7 +195,7 @@ def run_http(app: AsgiApp, *, host: str, port: int, workers: int = 1) -> None:
         with config.bind_socket() as shared:
             # asyncio sets it for sockets whose protocol it knows, which uvicorn leaves open.
             shared.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            _Workers(config, app, shared, workers).run()
+            _WorkerProcesses(config, app, shared, workers).run()
 
 
 def _http_protocol() -> Any:
@@ -208,7 +208,7 @@ def _http_protocol() -> Any:
     return EndingConnection
 
 
-class _Workers:
+class _WorkerProcesses:
     """The processes that serve one socket, seen from the one that started them."""
 
     def __init__(self, config: uvicorn.Config, app: AsgiApp, shared: socket.socket, count: int) -> None:

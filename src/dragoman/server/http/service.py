@@ -42,16 +42,16 @@ from dragoman.protocol.exchange import (
     handler_status,
     receive,
 )
-from dragoman.protocol.peer import Event, Reply
+from dragoman.protocol.peer import Event, PeerReply
 from dragoman.protocol.versions import find_version, version_names
 from dragoman.runtime.tasks import OwnTask, uncancelled
 from dragoman.server.dispatch.runner import refusal, run, run_refused, stopped, whole_answer
 from dragoman.server.http.guard import Guard
-from dragoman.server.http.head import Admission, Entrance, caller_of
-from dragoman.server.http.in_flight import STOPPED, Served, answer_stopped
+from dragoman.server.http.head import HeadReader, RequestHead, caller_of
+from dragoman.server.http.in_flight import STOPPED, CallsInFlight, answer_stopped
 from dragoman.server.http.notices import HttpNotices
-from dragoman.server.http.replies import Refused, answer, challenge, refuse_repeated, settle
-from dragoman.server.http.response import Listener, PostChannel
+from dragoman.server.http.replies import HttpRefusal, answer, challenge, refuse_repeated, settle
+from dragoman.server.http.response import ListenStream, PostChannel
 from dragoman.server.http.session import HttpSession, SessionAside, SessionChannel, SharedSession
 from dragoman.server.http.sessions import Sessions
 from dragoman.server.http.streams import part
@@ -98,7 +98,7 @@ class HttpService:
         max_subscriptions: int | None = None,
     ) -> None:
         self._server = server
-        self._entrance = Entrance(guard or Guard())
+        self._entrance = HeadReader(guard or Guard())
         self._workers = workers or (Workers(server) if sessions is None else sessions.workers)
         self._sessions = sessions
         self._auth = auth
@@ -106,8 +106,8 @@ class HttpService:
         self._max_subscriptions = max_subscriptions
         self._json_response = json_response
         self._limits = server.limits
-        self._listeners: set[Listener] = set()
-        self._serving = Served()
+        self._listeners: set[ListenStream] = set()
+        self._serving = CallsInFlight()
         self._notices = HttpNotices(server, self._serving, self._call)
 
     async def serve(self, exchange: Exchange) -> None:
@@ -122,22 +122,22 @@ class HttpService:
             request = await self._receive_post(exchange, admission)
             if request is not None:
                 await self._serve_request(exchange, request, admission.taken)
-        except Refused as refused:
+        except HttpRefusal as refused:
             await self._reject(exchange, refused, admission.taken)
         except Gone:
             raise
         except Exception as error:
-            failed = Refused(INTERNAL_ERROR, error, place="a service of HTTP")
+            failed = HttpRefusal(INTERNAL_ERROR, error, place="a service of HTTP")
             await self._reject(exchange, failed, admission.taken)
 
-    async def _let_in(self, exchange: Exchange, admission: Admission) -> bool:
+    async def _let_in(self, exchange: Exchange, admission: RequestHead) -> bool:
         """Tell whether there is a POST to read; what is none is served before this returns.
 
         Raises:
-            Refused: the client, or the page that it is, may not come in.
+            HttpRefusal: the client, or the page that it is, may not come in.
         """
         if admission.barred is not None:
-            raise Refused.of(admission.barred)
+            raise HttpRefusal.of(admission.barred)
         if admission.grants and exchange.method == "OPTIONS":
             await exchange.reply(NO_CONTENT)
             return False
@@ -150,7 +150,7 @@ class HttpService:
         await self._serve_other(exchange, admission)
         return False
 
-    async def _serve_other(self, exchange: Exchange, admission: Admission) -> None:
+    async def _serve_other(self, exchange: Exchange, admission: RequestHead) -> None:
         match exchange.method, self._sessions:
             case "GET", Sessions() as sessions:
                 await self._serve_stream(
@@ -163,20 +163,20 @@ class HttpService:
             case _:
                 allowed = b"POST" if self._sessions is None else b"GET, POST, DELETE"
                 error = InvalidRequest(f"{exchange.method} is not served here{self._lacks}")
-                raise Refused(METHOD_NOT_ALLOWED, error, headers=((b"allow", allowed),))
+                raise HttpRefusal(METHOD_NOT_ALLOWED, error, headers=((b"allow", allowed),))
 
-    async def _session_of(self, exchange: Exchange, sessions: Sessions, admission: Admission) -> HttpSession:
+    async def _session_of(self, exchange: Exchange, sessions: Sessions, admission: RequestHead) -> HttpSession:
         """Return the session of what has no body.
 
         Raises:
-            Refused: its headers cannot be served, or name no session of this client.
+            HttpRefusal: its headers cannot be served, or name no session of this client.
         """
         sent = admission.sent
         if sent.repeated is not None:
             refuse_repeated(sent.repeated)
         versions = self._server.offer.versions
         if sent.protocol_version is not None and find_version(sent.protocol_version) not in versions:
-            raise Refused(BAD_REQUEST, UnsupportedVersion(sent.protocol_version, version_names(versions)))
+            raise HttpRefusal(BAD_REQUEST, UnsupportedVersion(sent.protocol_version, version_names(versions)))
         session = await sessions.find(sent.session_id, exchange.principal, exchange.address)
         session.require_origin(admission.origin)
         return session
@@ -185,37 +185,37 @@ class HttpService:
         """Find out by the author's check who a client is; the body is not read before.
 
         Raises:
-            Refused: it does not let the client in, or failed.
+            HttpRefusal: it does not let the client in, or failed.
         """
         try:
             found = await verify(auth, exchange.scope, self._path)
         except Exception as error:
-            raise Refused(INTERNAL_ERROR, error, place="auth") from None
+            raise HttpRefusal(INTERNAL_ERROR, error, place="auth") from None
         if isinstance(found, Denial):
-            raise Refused(found.status, InvalidRequest(found.reason), headers=(challenge(found),))
+            raise HttpRefusal(found.status, InvalidRequest(found.reason), headers=(challenge(found),))
         exchange.principal, exchange.identity = found.principal, found
 
-    async def _receive_post(self, exchange: Exchange, admission: Admission) -> eras.Request | None:
+    async def _receive_post(self, exchange: Exchange, admission: RequestHead) -> eras.McpRequest | None:
         """Return a request that stands alone; what is none is served before this returns.
 
         Raises:
-            Refused: it cannot be served.
+            HttpRefusal: it cannot be served.
         """
         if admission.unreadable is not None:
-            raise Refused.of(admission.unreadable)
+            raise HttpRefusal.of(admission.unreadable)
         limit = self._limits.message_bytes
         try:
             body = exchange.at_hand(limit) or await exchange.read(limit)
         except TooLarge:
-            raise Refused(TOO_LARGE, ParseError(f"A message must not have more than {limit} bytes")) from None
+            raise HttpRefusal(TOO_LARGE, ParseError(f"A message must not have more than {limit} bytes")) from None
         except TooSlow as error:
-            raise Refused(REQUEST_TIMEOUT, ParseError(str(error)), headers=(_CLOSE,)) from None
+            raise HttpRefusal(REQUEST_TIMEOUT, ParseError(str(error)), headers=(_CLOSE,)) from None
         received = receive(admission.sent, body, self._server.offer, self._limits)
-        if isinstance(received, eras.Request):
+        if isinstance(received, eras.McpRequest):
             self._require_callable(exchange, received, admission.sent)
             return received
         if isinstance(received, Rejection):
-            raise Refused.of(received)
+            raise HttpRefusal.of(received)
         if isinstance(received, InSession):
             await self._serve_in_session(exchange, admission, received)
         else:
@@ -223,14 +223,14 @@ class HttpService:
             await self._notices.serve(exchange, received, data)
         return None
 
-    async def _reject(self, exchange: Exchange, refused: Refused, taken: Acceptable) -> None:
+    async def _reject(self, exchange: Exchange, refused: HttpRefusal, taken: Acceptable) -> None:
         status, data = await self._refusal(exchange, refused)
         if status == refused.status:
             exchange.extra_headers += refused.headers
         # An error of the protocol's own comes as any other answer does; one of HTTP has a body.
         await answer(exchange, taken if status == OK else _JSON, status, data)
 
-    async def _refusal(self, exchange: Exchange, refused: Refused) -> tuple[int, Any]:
+    async def _refusal(self, exchange: Exchange, refused: HttpRefusal) -> tuple[int, Any]:
         """Return the status and the answer of what is refused before it is served; middleware may answer otherwise."""
         server, request, error = self._server, refused.request, refused.error
         if request is None or server.around is None:
@@ -248,21 +248,21 @@ class HttpService:
         is_same = call.refusal is not None and call.refusal is call.refused
         return refused.status if is_same else OK if call.refusal is None else handler_status(call.refusal), data
 
-    def _open(self, message: jsonrpc.Request, session: Session) -> eras.Request:
+    def _open(self, message: jsonrpc.Request, session: Session) -> eras.McpRequest:
         """Return a request of the handshake era.
 
         Raises:
-            Refused: it cannot be served.
+            HttpRefusal: it cannot be served.
         """
         try:
             return eras.open(message, self._server.offer, session.caller)
         except RpcError as error:
-            raise Refused(OK, error, message, session=session) from None
+            raise HttpRefusal(OK, error, message, session=session) from None
 
-    async def _serve_stream(self, exchange: Exchange, session: HttpSession, sent: headers.RequestHeaders) -> None:
+    async def _serve_stream(self, exchange: Exchange, session: HttpSession, sent: headers.McpHeaders) -> None:
         """Let a client read what belongs to no request, or take up a stream that broke."""
         if not acceptable(sent.accept).sse:
-            raise Refused(NOT_ACCEPTABLE, InvalidRequest("The Accept header must admit text/event-stream"))
+            raise HttpRefusal(NOT_ACCEPTABLE, InvalidRequest("The Accept header must admit text/event-stream"))
         if sent.last_event_id is None:
             stream, after = session.standalone(), None
         else:
@@ -278,21 +278,21 @@ class HttpService:
     def _require_callable(
         self,
         exchange: Exchange,
-        request: eras.Request,
-        sent: headers.RequestHeaders | None = None,
+        request: eras.McpRequest,
+        sent: headers.McpHeaders | None = None,
         session: Session | None = None,
     ) -> None:
         """Refuse a tool call before anything else is done for it.
 
         Raises:
-            Refused: whoever asks lacks a scope of the tool, or an `Mcp-Param-*` header differs from its argument.
+            HttpRefusal: whoever asks lacks a scope of the tool, or an `Mcp-Param-*` header differs from its argument.
         """
         tool = self._server.registry.tools.get(request.params.name) if request.method.name == "tools/call" else None
         if tool is None:
             return
         if exchange.identity is not None and not exchange.identity.scopes.issuperset(tool.scopes):
             challenged = (self._challenge(exchange, tool.scopes),)
-            raise Refused(FORBIDDEN, InsufficientScope(tool.scopes), request, session=session, headers=challenged)
+            raise HttpRefusal(FORBIDDEN, InsufficientScope(tool.scopes), request, session=session, headers=challenged)
         if sent is None or not tool.mirrored.params:
             return
         raw = request.params.arguments
@@ -301,18 +301,18 @@ class HttpService:
         except msgspec.DecodeError:
             return  # arguments that are no object are refused by the tool
         except HeaderMismatch as error:
-            raise Refused(BAD_REQUEST, error, request) from None
+            raise HttpRefusal(BAD_REQUEST, error, request) from None
 
     def _challenge(self, exchange: Exchange, scopes: Iterable[str]) -> Header:
         return challenge(insufficient(self._auth, scopes, exchange.scope, self._path))
 
     async def _serve_alone(
-        self, exchange: Exchange, sent: headers.RequestHeaders, messages: InSession, taken: Acceptable
+        self, exchange: Exchange, sent: headers.McpHeaders, messages: InSession, taken: Acceptable
     ) -> None:
         """Serve a message of the handshake era that has no session to belong to."""
         message = messages.messages[0]
         if messages.batch:
-            raise Refused(BAD_REQUEST, InvalidRequest("Batches need a session, and this server keeps none"))
+            raise HttpRefusal(BAD_REQUEST, InvalidRequest("Batches need a session, and this server keeps none"))
         if not isinstance(message, jsonrpc.Request):
             await self._notices.serve(exchange, message, Session(caller_of(sent), principal=exchange.principal))
             return
@@ -320,7 +320,7 @@ class HttpService:
         self._require_callable(exchange, request)
         await self._serve_request(exchange, request, taken)
 
-    async def _serve_in_session(self, exchange: Exchange, admission: Admission, messages: InSession) -> None:
+    async def _serve_in_session(self, exchange: Exchange, admission: RequestHead, messages: InSession) -> None:
         sessions, sent, taken = self._sessions, admission.sent, admission.taken
         if sessions is None:
             await self._serve_alone(exchange, sent, messages, taken)
@@ -338,7 +338,7 @@ class HttpService:
                 session = await sessions.find(sent.session_id, principal, exchange.address)
             if admission.origin:
                 session.require_origin(admission.origin)
-        except Refused as refused:
+        except HttpRefusal as refused:
             if isinstance(message, jsonrpc.Request) and not messages.batch:
                 refused.id, refused.request = message.id, message
                 refused.session = Session(caller_of(sent), principal=principal)
@@ -352,7 +352,7 @@ class HttpService:
             await self._notices.serve(exchange, message, session.data, SessionAside(session))
 
     async def _begin_session(
-        self, exchange: Exchange, sessions: Sessions, message: jsonrpc.Request, admission: Admission
+        self, exchange: Exchange, sessions: Sessions, message: jsonrpc.Request, admission: RequestHead
     ) -> None:
         data = SharedSession(principal=exchange.principal)
         data.origin = admission.origin
@@ -366,7 +366,7 @@ class HttpService:
     ) -> None:
         """Serve a batch (2025-03-26): its requests at once, answered by one JSON array."""
         if session.data.caller is None or not session.data.caller.version.batches:
-            raise Refused(BAD_REQUEST, InvalidRequest("This protocol version has no batches"))
+            raise HttpRefusal(BAD_REQUEST, InvalidRequest("This protocol version has no batches"))
         events = session.peer.accept_batch(messages)
         answers = await asyncio.gather(*(self._serve_in_batch(exchange, session, event) for event in events))
         await self._share(session.data)
@@ -387,7 +387,7 @@ class HttpService:
             call = self._notices.begin(exchange, event, session.data, SessionAside(session))
             if call is not None:
                 await self._notices.run(call)
-        return event.data if isinstance(event, Reply) else None
+        return event.data if isinstance(event, PeerReply) else None
 
     async def _serve_session_request(
         self,
@@ -398,7 +398,7 @@ class HttpService:
         taken: Acceptable,
     ) -> None:
         if (in_use := session.peer.refuse_id(message.id)) is not None:
-            raise Refused(CONFLICT, in_use, id=message.id)
+            raise HttpRefusal(CONFLICT, in_use, id=message.id)
         request = self._open(message, session.data)
         self._require_callable(exchange, request, session=session.data)
         exchange.may_stream = taken.sse and not self._json_response
@@ -459,7 +459,7 @@ class HttpService:
             except Exception as error:
                 self._server.report(error, None, {"place": "telling other workers"})
 
-    def _call(self, request: eras.Request, data: Session, exchange: Exchange, channel: Channel = SILENCE) -> Call:
+    def _call(self, request: eras.McpRequest, data: Session, exchange: Exchange, channel: Channel = SILENCE) -> Call:
         server, loop, identity = self._server, asyncio.get_running_loop(), exchange.identity
         call = Call(request, data, channel, server, server.server_context, loop, data.principal)
         call.headers = exchange.given_headers
@@ -467,7 +467,7 @@ class HttpService:
             call.scopes, call.claims = identity.scopes, identity.claims
         return call
 
-    async def _serve_request(self, exchange: Exchange, request: eras.Request, taken: Acceptable) -> None:
+    async def _serve_request(self, exchange: Exchange, request: eras.McpRequest, taken: Acceptable) -> None:
         listens = request.method.name == "subscriptions/listen"
         streams = taken.sse and (request.caller.version.stateless or not self._json_response)
         if listens:
@@ -508,12 +508,12 @@ class HttpService:
             if channel.was_used:
                 await channel.close()
 
-    def _require_listening(self, request: eras.Request, *, streams: bool) -> None:
+    def _require_listening(self, request: eras.McpRequest, *, streams: bool) -> None:
         if not streams:
-            raise Refused(NOT_ACCEPTABLE, InvalidRequest("The Accept header must admit text/event-stream"), request)
+            raise HttpRefusal(NOT_ACCEPTABLE, InvalidRequest("The Accept header must admit text/event-stream"), request)
         if self._max_subscriptions is not None and len(self._listeners) >= self._max_subscriptions:
             error = InternalError("There are too many subscriptions; try again later")
-            raise Refused(UNAVAILABLE, error, request)
+            raise HttpRefusal(UNAVAILABLE, error, request)
 
     async def _answer_alone(
         self, exchange: Exchange, message: jsonrpc.Request, data: Session, running: dict[types.RequestId, Call]
@@ -521,7 +521,7 @@ class HttpService:
         """Answer a request that has no stream of its own."""
         try:
             call = self._call(self._open(message, data), data, exchange)
-        except Refused as refused:
+        except HttpRefusal as refused:
             _, refusing = await self._refusal(exchange, refused)
             return refusing  # type: ignore[no-any-return]
         call.task = asyncio.current_task(call.loop)

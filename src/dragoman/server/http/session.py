@@ -27,14 +27,14 @@ from dragoman.errors import DragomanError, InternalError, InvalidRequest, RpcErr
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.exchange import ACCEPTED, BAD_REQUEST, OK
 from dragoman.protocol.listen import RESOURCE_UPDATED, Subscription
-from dragoman.protocol.peer import Answered, Cancelled, Event, Peer, Unmatched
+from dragoman.protocol.peer import Answered, Event, Peer, RequestCancelled, Unmatched
 from dragoman.protocol.sse import EventId
 from dragoman.protocol.states import Transitions
 from dragoman.server.audience import change_params, is_told, is_wanted, log_params
-from dragoman.server.http.replies import Refused
+from dragoman.server.http.replies import HttpRefusal
 from dragoman.server.http.retention import Retention, SessionStreams
 from dragoman.server.http.streams import EventStream, part
-from dragoman.server.http.workers import Changed, Read, Said, Sent, Workers
+from dragoman.server.http.workers import Changed, Said, Sent, StandaloneStreamOpened, Workers
 from dragoman.server.request.call import ELICITATION_COMPLETE, Call, Session, Silence
 from dragoman.server.request.waiting import ask, settle
 from dragoman.transports.http.exchange import JSON_HEADERS, Exchange
@@ -53,7 +53,7 @@ SESSION_LIFE: Transitions[SessionLife, Literal["use", "end"]] = Transitions(
 )
 
 
-class SessionRefused(Refused):
+class SessionRefused(HttpRefusal):
     """A message that names no session which can be served."""
 
 
@@ -73,15 +73,15 @@ class SharedSession(Session):
         super().set_level(level)
         self._share(Changed("", log_level=level))
 
-    def follow(self, uri: str) -> None:
+    def subscribe(self, uri: str) -> None:
         """Note that the client wants to be told when a resource changes."""
-        super().follow(uri)
-        self._share(Changed("", followed=uri))
+        super().subscribe(uri)
+        self._share(Changed("", subscribed=uri))
 
-    def unfollow(self, uri: str) -> None:
+    def unsubscribe(self, uri: str) -> None:
         """Note that it wants so no longer."""
-        super().unfollow(uri)
-        self._share(Changed("", unfollowed=uri))
+        super().unsubscribe(uri)
+        self._share(Changed("", unsubscribed=uri))
 
     def _share(self, change: Changed) -> None:
         if self.id is not None:
@@ -91,10 +91,10 @@ class SharedSession(Session):
     def take(self, changed: Changed) -> None:
         """Note what another process was told."""
         self.log_level = changed.log_level or self.log_level
-        if changed.followed is not None:
-            self.followed.add(changed.followed)
-        if changed.unfollowed is not None:
-            self.followed.discard(changed.unfollowed)
+        if changed.subscribed is not None:
+            self.subscribed.add(changed.subscribed)
+        if changed.unsubscribed is not None:
+            self.subscribed.discard(changed.unsubscribed)
 
 
 class HttpSession:
@@ -161,7 +161,7 @@ class HttpSession:
         if self._standalone is None:
             self._standalone = self.open_stream()
         assert self.data.id is not None
-        self._workers.send(Read(self.data.id))
+        self._workers.send(StandaloneStreamOpened(self.data.id))
         return self._standalone
 
     async def ask(self, stream: EventStream, method: str, params: Any, timeout: float) -> Raw:
@@ -175,7 +175,7 @@ class HttpSession:
         match event:
             case Answered(waiter, outcome):
                 settle(waiter, outcome)
-            case Cancelled(id, reason) if id in self.running:
+            case RequestCancelled(id, reason) if id in self.running:
                 self.running[id].give_up(reason)
             case Unmatched(message):
                 self._send_on(message)

@@ -19,7 +19,7 @@ from dragoman.protocol.tokens import SessionTokens
 from dragoman.server.http.holders import Holders, holder_name
 from dragoman.server.http.retention import MOST_BYTES, Retention
 from dragoman.server.http.session import SESSION_LIFE, HttpSession, SessionRefused, SharedSession
-from dragoman.server.http.workers import Changed, Ended, Read, Remembered, Said, Sent, Sought, Workers
+from dragoman.server.http.workers import Changed, Ended, Remembered, Said, Sent, Sought, StandaloneStreamOpened, Workers
 from dragoman.stores import State
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Sessions:
         self.workers.on(Sought, self._recall)
         self.workers.on(Ended, lambda ended: self._forget(ended.session, was_ended=True))
         self.workers.on(Changed, self._take_change)
-        self.workers.on(Read, lambda read: self._in(read.session, HttpSession.read_elsewhere))
+        self.workers.on(StandaloneStreamOpened, lambda read: self._in(read.session, HttpSession.read_elsewhere))
         self.workers.on(Said, lambda said: self._in(said.session, HttpSession.say_here, said.message))
         self.workers.on(Sent, lambda sent: self._in(sent.session, HttpSession.take_here, sent.message))
 
@@ -187,7 +187,7 @@ class Sessions:
         data.origin = opened.origin
         for memory in living:
             data.log_level = memory.log_level or data.log_level
-            data.followed.update(memory.followed)
+            data.subscribed.update(memory.subscribed)
         for change in missed:
             data.take(change)
         self._keep(id, data, address, opened.expires_at)
@@ -198,7 +198,7 @@ class Sessions:
         session = self._known.get(sought.session)
         data = self._set_aside.get(sought.session) if session is None else session.data
         if data is not None:
-            return Remembered(is_over=False, log_level=data.log_level, followed=list(data.followed))
+            return Remembered(is_over=False, log_level=data.log_level, subscribed=list(data.subscribed))
         over = self._over.get(sought.session)
         return None if over is None else Remembered(is_over=True, was_ended=over is ENDED)
 
@@ -247,8 +247,8 @@ class Sessions:
         assert data.id is not None
         self._remove(data.id)
         if session.state != "new":
-            if sum(map(len, data.followed)) > LONGEST_SET_ASIDE:
-                data.followed.clear()
+            if sum(map(len, data.subscribed)) > LONGEST_SET_ASIDE:
+                data.subscribed.clear()
             _remember(self._set_aside, data.id, data, MOST_SET_ASIDE)
 
     def _remove(self, id: str) -> None:

@@ -17,7 +17,7 @@ from dragoman.protocol.exchange import JSON, NOT_ACCEPTABLE, NOT_FOUND, Acceptab
 from dragoman.runtime.portal import run_blocking
 from dragoman.server.dispatch.runner import refusal
 from dragoman.server.http.guard import Guard
-from dragoman.server.http.replies import Refused
+from dragoman.server.http.replies import HttpRefusal
 from dragoman.server.http.service import HttpService
 from dragoman.server.request.call import Call
 from dragoman.transports.http.asgi import AsgiExchange, Message
@@ -51,7 +51,7 @@ class HttpReply(Struct, frozen=True):
         return f"<HttpReply {self.status}: {len(self.body)} bytes>"
 
 
-class View(HttpService):
+class ViewService(HttpService):
     """Serves exchanges that cannot stream, with a context of their own."""
 
     _serves_listeners = False
@@ -67,13 +67,13 @@ class View(HttpService):
             call.server_context = self._server_context
         return call
 
-    async def _serve_request(self, exchange: Exchange, request: eras.Request, taken: Acceptable) -> None:
+    async def _serve_request(self, exchange: Exchange, request: eras.McpRequest, taken: Acceptable) -> None:
         if request.method.name == "subscriptions/listen":
             error = MethodNotFound(f"subscriptions/listen is not served here: there are no streams; {_REMEDY}")
-            raise Refused(NOT_FOUND, error, request)
+            raise HttpRefusal(NOT_FOUND, error, request)
         if not taken.json:
             refused = InvalidRequest(f"The Accept header must admit {JSON} here: there are no streams; {_REMEDY}")
-            raise Refused(NOT_ACCEPTABLE, refused, request)
+            raise HttpRefusal(NOT_ACCEPTABLE, refused, request)
         await super()._serve_request(exchange, request, _JSON_ONLY)
 
 
@@ -97,7 +97,7 @@ class _Memory:
 
 
 async def answer_request(
-    view: View, method: str, headers: Headers, body: bytes | str, bound_to: str | None = None
+    view: ViewService, method: str, headers: Headers, body: bytes | str, bound_to: str | None = None
 ) -> HttpReply:
     """Return the answer to one request."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
@@ -117,7 +117,7 @@ async def answer_view(
     server: Server, method: str, headers: Headers, body: bytes | str, server_context: Any = None
 ) -> HttpReply:
     """Return the answer to one request of a framework, which itself knows the hosts that it serves."""
-    view = View(server, guard=Guard(allowed_hosts=("*",)), server_context=server_context)
+    view = ViewService(server, guard=Guard(allowed_hosts=("*",)), server_context=server_context)
     return await answer_request(view, method, headers, body)
 
 
@@ -141,7 +141,7 @@ class _WsgiService:
         except Exception as error:
             place = "the server_context of a WSGI application"
             return _failure(INTERNAL_ERROR, refusal(self._server, error, place=place))
-        view = View(self._server, guard=self._guard, server_context=context)
+        view = ViewService(self._server, guard=self._guard, server_context=context)
         reply = run_blocking(answer_request(view, request.method, request.headers, body, request.bound_to))
         return WsgiReply(reply.status, reply.headers, reply.body)
 

@@ -55,8 +55,8 @@ class Changed(Struct, tag=4, array_like=True):
 
     session: str
     log_level: types.LoggingLevel | None = None
-    followed: str | None = None
-    unfollowed: str | None = None
+    subscribed: str | None = None
+    unsubscribed: str | None = None
 
 
 class Ended(Struct, tag=5, array_like=True):
@@ -65,7 +65,7 @@ class Ended(Struct, tag=5, array_like=True):
     session: str
 
 
-class Read(Struct, tag=6, array_like=True):
+class StandaloneStreamOpened(Struct, tag=6, array_like=True):
     """A session whose client now reads elsewhere what belongs to no request."""
 
     session: str
@@ -98,11 +98,11 @@ class Remembered(Struct, array_like=True):
     """It was ended, or was not used for too long."""
     was_ended: bool = False
     log_level: types.LoggingLevel | None = None
-    followed: list[str] = []
+    subscribed: list[str] = []
 
 
-Message = Told | Logged | Sought | Changed | Ended | Read | Said | Sent | Completed
-M = TypeVar("M", Told, Logged, Sought, Changed, Ended, Read, Said, Sent, Completed)
+Message = Told | Logged | Sought | Changed | Ended | StandaloneStreamOpened | Said | Sent | Completed
+M = TypeVar("M", Told, Logged, Sought, Changed, Ended, StandaloneStreamOpened, Said, Sent, Completed)
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Message)
 _remembered = msgspec.msgpack.Decoder(Remembered)

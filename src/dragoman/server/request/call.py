@@ -27,7 +27,7 @@ _NO_CLAIMS: Mapping[str, Any] = MappingProxyType({})
 class Session:
     """What a connection, or a session of the handshake era, remembers: data, not a task."""
 
-    __slots__ = ("caller", "elicitations", "followed", "id", "log_level", "principal")
+    __slots__ = ("caller", "elicitations", "id", "log_level", "principal", "subscribed")
 
     def __init__(self, caller: eras.Caller | None = None, id: str | None = None, principal: str | None = None) -> None:
         self.caller = caller
@@ -35,7 +35,7 @@ class Session:
         self.principal = principal
         """Who the client proved to be, where that is verified."""
         self.log_level: types.LoggingLevel | None = None
-        self.followed: set[str] = set()
+        self.subscribed: set[str] = set()
         """The resources that the client asked to be told of."""
         self.elicitations: dict[str, None] | None = None
         """The pages that its user was sent to and that it was not told the end of, by their elicitation ids."""
@@ -65,13 +65,13 @@ class Session:
         """Note from which level on the client wants log messages."""
         self.log_level = level
 
-    def follow(self, uri: str) -> None:
+    def subscribe(self, uri: str) -> None:
         """Note that the client wants to be told when a resource changes."""
-        self.followed.add(uri)
+        self.subscribed.add(uri)
 
-    def unfollow(self, uri: str) -> None:
+    def unsubscribe(self, uri: str) -> None:
         """Note that it wants so no longer."""
-        self.followed.discard(uri)
+        self.subscribed.discard(uri)
 
 
 class Channel(Protocol):
@@ -146,7 +146,7 @@ SILENCE = Silence()
 class Call(Struct, eq=False):
     """A request that is being served."""
 
-    request: eras.Request
+    request: eras.McpRequest
     session: Session
     channel: Channel = SILENCE
     server: Any = None

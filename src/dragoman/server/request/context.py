@@ -99,9 +99,9 @@ class RequestFacts:
         """The headers of the HTTP request, by name in whatever case; empty where there is no HTTP."""
         if not self._call.headers:
             return _NOTHING
-        from dragoman.server.request.http_request import RequestHeaders
+        from dragoman.server.request.http_request import HeaderMapping
 
-        return RequestHeaders(self._call.headers)
+        return HeaderMapping(self._call.headers)
 
     @property
     def values(self) -> dict[str, Any]:

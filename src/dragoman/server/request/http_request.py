@@ -13,7 +13,7 @@ from dragoman.auth.server.identity import Denial, Identity
 from dragoman.runtime.callables import invoke
 
 
-class RequestHeaders(Mapping[str, str]):
+class HeaderMapping(Mapping[str, str]):
     """Headers by name, in whatever case; one that is repeated has its values joined by commas."""
 
     def __init__(self, lines: Iterable[tuple[bytes, bytes]]) -> None:
@@ -54,7 +54,7 @@ class HttpRequest(Struct, frozen=True, eq=False):
     @staticmethod
     def of(scope: Mapping[str, Any]) -> HttpRequest:
         """Return the request of an ASGI scope."""
-        return HttpRequest(scope["method"], scope["path"], RequestHeaders(scope["headers"]), scope)
+        return HttpRequest(scope["method"], scope["path"], HeaderMapping(scope["headers"]), scope)
 
 
 Found = str | Identity | None

@@ -21,10 +21,10 @@ from dragoman.transports.http.exchange import (
     DEFAULT_PACE,
     UNTIMED_BYTES,
     Exchange,
+    ExchangeService,
     Gone,
     Header,
     Pace,
-    Service,
     Site,
 )
 
@@ -222,7 +222,7 @@ class AsgiApp:
 
     def __init__(
         self,
-        service: Service,
+        service: ExchangeService,
         *,
         path: str = "/mcp",
         pace: Pace = DEFAULT_PACE,

@@ -203,7 +203,7 @@ class Exchange(ABC):
         return TooSlow(f"The body did not come within {self._pace.read:g} seconds")
 
 
-class Service(Protocol):
+class ExchangeService(Protocol):
     """What serves exchanges."""
 
     async def serve(self, exchange: Exchange) -> None:
@@ -221,7 +221,7 @@ class Site:
 
     def __init__(
         self,
-        service: Service,
+        service: ExchangeService,
         *,
         path: str = "/mcp",
         pace: Pace = DEFAULT_PACE,

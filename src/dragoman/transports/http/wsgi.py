@@ -96,7 +96,7 @@ def _read(stream: Any, most: int) -> bytes:
     return b"".join(chunks)
 
 
-class Service(Protocol):
+class WsgiService(Protocol):
     """What answers requests."""
 
     def answer(self, request: WsgiRequest) -> WsgiReply:
@@ -106,7 +106,7 @@ class Service(Protocol):
 class WsgiApp:
     """A WSGI application that serves one path, alone or mounted."""
 
-    def __init__(self, service: Service, *, path: str = "/mcp") -> None:
+    def __init__(self, service: WsgiService, *, path: str = "/mcp") -> None:
         self._service = service
         self._path = "/" + path.strip("/")
 

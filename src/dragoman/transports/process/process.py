@@ -58,11 +58,11 @@ _stderr_logger = logging.getLogger("dragoman.client.stderr")
 _containers = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
 
 
-class Process:
+class ProcessTransport:
     """A transport that starts a server and speaks to it over stdio.
 
     Example:
-        transport = Process("npx -y @acme/files /srv", env={"ACME_KEY": key})
+        transport = ProcessTransport("npx -y @acme/files /srv", env={"ACME_KEY": key})
         await transport.open(receive, closed)
         await transport.send(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}')
         await transport.close()
@@ -486,7 +486,7 @@ def _name(command: Sequence[str]) -> str:
     return f"{program} {first}" if first and len(first.split()) == 1 else program
 
 
-def _open_writer(descriptor: int, process: Process) -> Writer:
+def _open_writer(descriptor: int, process: ProcessTransport) -> Writer:
     return _DirectWriter(descriptor, process) if os.name == "posix" else open_writer(descriptor, process)
 
 

@@ -29,7 +29,7 @@ from typing import Protocol
 from msgspec import Raw
 
 from dragoman.protocol import lines
-from dragoman.transports.stdio.pages import MOST_BEFORE, Pages, widen
+from dragoman.transports.stdio.pages import MOST_BEFORE, SplicedPages, widen
 
 CHUNK_BYTES = 64 * 1024
 CONGESTED_BYTES = 1024 * 1024
@@ -340,7 +340,7 @@ class _WatchingWriter(Writer):
         self._rest = memoryview(b"")
         self._following: list[Segment] = []
         """The segments after that of which a rest is unwritten."""
-        self._pages = Pages(descriptor)
+        self._pages = SplicedPages(descriptor)
         self._watching = False
         self._is_wide = False
         self._was_blocking = os.get_blocking(descriptor)

@@ -20,16 +20,16 @@ from msgspec import Raw
 MOST_BEFORE = 4096
 """How much may come before the part to be copied into our own pipe."""
 _ROOM_BYTES = 4 * MOST_BEFORE
-"""Pages that are not full take as much room as those that are."""
+"""SplicedPages that are not full take as much room as those that are."""
 MOST_BYTES = 1024 * 1024 - _ROOM_BYTES
 """What a pipe can hold without privileges."""
 
 
-class Pages:
+class SplicedPages:
     """The part that a pipe was sent last, with its tail.
 
     Example:
-        pages = Pages(pipe)
+        pages = SplicedPages(pipe)
         pages.keep(part, b"}")
         if pages.part is not None and pages.load(memoryview(b"before")):
             while pages.held:

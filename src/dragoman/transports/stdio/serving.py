@@ -19,12 +19,12 @@ from dragoman.transports.contract import Sink
 from dragoman.transports.stdio.descriptors import open_reader, open_writer
 from dragoman.transports.stdio.streams import Streams, claim
 
-__all__ = ["Connection", "Service", "Streams", "claim", "run_stdio", "serve_stdio"]
+__all__ = ["StdioConnection", "StdioService", "Streams", "claim", "run_stdio", "serve_stdio"]
 
 _logger = logging.getLogger(__name__)
 
 
-class Connection(Protocol):
+class StdioConnection(Protocol):
     """The conversation with one client."""
 
     def receive(self, chunk: bytes) -> None:
@@ -40,14 +40,14 @@ class Connection(Protocol):
         """Cancel what is left."""
 
 
-class Service(Protocol):
+class StdioService(Protocol):
     """What can be served."""
 
-    def connect(self, sink: Sink, /) -> Connection:
+    def connect(self, sink: Sink, /) -> StdioConnection:
         """Return the conversation with a client that has just come."""
 
 
-def run_stdio(service: Service, *, streams: Streams | None = None, grace: float = GRACE_SECONDS) -> None:
+def run_stdio(service: StdioService, *, streams: Streams | None = None, grace: float = GRACE_SECONDS) -> None:
     """Serve until the input ends, the client is gone, or SIGINT or SIGTERM arrives; then return.
 
     Example:
@@ -64,7 +64,7 @@ def run_stdio(service: Service, *, streams: Streams | None = None, grace: float 
     run(serve_stdio(service, streams=streams, grace=grace), grace=grace)
 
 
-async def serve_stdio(service: Service, *, streams: Streams | None = None, grace: float = GRACE_SECONDS) -> None:
+async def serve_stdio(service: StdioService, *, streams: Streams | None = None, grace: float = GRACE_SECONDS) -> None:
     """Serve in the running loop until the input ends or the client is gone.
 
     Example:
@@ -85,9 +85,9 @@ class _Conversation:
         self._broken: asyncio.Future[None] = loop.create_future()
         self._outgoing = open_writer(streams.output, self)
         self._incoming = open_reader(streams.input, self._receive, self._receive_end)
-        self._connection: Connection
+        self._connection: StdioConnection
 
-    async def serve(self, service: Service, grace: float) -> None:
+    async def serve(self, service: StdioService, grace: float) -> None:
         with closing(self._outgoing), closing(self._incoming):
             self._connection = service.connect(self._outgoing)
             try:

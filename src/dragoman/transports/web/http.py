@@ -72,7 +72,7 @@ def _timeout(network: Network, idle: float | None = None) -> aiohttp.ClientTimeo
     return aiohttp.ClientTimeout(total=None, connect=network.connect_timeout, sock_read=idle)
 
 
-class Answer(Struct, frozen=True):
+class HttpResponse(Struct, frozen=True):
     """A response, without the messages that were received from it."""
 
     status: int
@@ -153,8 +153,8 @@ class HttpClient:
         *,
         answered: Answered,
         resume: Resume | None = None,
-        heard: Callable[[Answer], None] | None = None,
-    ) -> Answer:
+        heard: Callable[[HttpResponse], None] | None = None,
+    ) -> HttpResponse:
         """Post a message, and give each message that comes back to `receive`, until it is `answered`.
 
         `heard` is told the head of the response before any of it is received.
@@ -168,15 +168,15 @@ class HttpClient:
         status = response.status
         ended = False
         try:
-            answer = Answer(status, response.headers)
+            answer = HttpResponse(status, response.headers)
             if heard is not None:
                 heard(answer)
             if status >= FAILED:
-                answer = Answer(status, response.headers, await self._read_refusal(response))
+                answer = HttpResponse(status, response.headers, await self._read_refusal(response))
             elif status not in _NO_ANSWER and not answered():
                 said = await self._read(response, receive, answered, resume)
                 if not answered():
-                    answer = Answer(status, response.headers, said)
+                    answer = HttpResponse(status, response.headers, said)
             ended = True
         except _BROKEN as error:
             raise self._broken(error) from error
@@ -205,7 +205,7 @@ class HttpClient:
 
     async def listen(
         self, headers: Headers, receive: Receive, *, opened: Callable[[], None], decoder: EventDecoder
-    ) -> Answer:
+    ) -> HttpResponse:
         """Get an event stream and receive from it until it ends; `opened` is called if it is one.
 
         Raises:
@@ -215,10 +215,10 @@ class HttpClient:
         response = await self.send("GET", headers, idle=LISTEN_SECONDS)
         try:
             if not is_stream(response):
-                return Answer(response.status, response.headers, await self._read_refusal(response))
+                return HttpResponse(response.status, response.headers, await self._read_refusal(response))
             opened()
             await self._receive_events(response, receive, _never, decoder)
-            return Answer(response.status, response.headers)
+            return HttpResponse(response.status, response.headers)
         except _BROKEN as error:
             raise self._broken(error) from error
         finally:

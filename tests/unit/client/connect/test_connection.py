@@ -12,7 +12,7 @@ from msgspec import Raw
 from budgets.test_garbage import left_by
 from dragoman import types
 from dragoman.client.connect import connection as connections
-from dragoman.client.connect.connection import Connection, Options, broken
+from dragoman.client.connect.connection import Options, ServerConnection, broken
 from dragoman.errors import (
     ConnectError,
     InternalError,
@@ -91,7 +91,7 @@ class Host:
 
 async def opened(**options):
     link, host = Link(**options), Host()
-    connection = Connection(link, host)
+    connection = ServerConnection(link, host)
     await connection.open()
     connection.speak(LATEST_HANDSHAKE)
     return connection, link, host
@@ -298,7 +298,7 @@ class Slow(Link):
 async def slow(**attributes):
     link = Slow()
     vars(link).update(attributes)
-    connection = Connection(link, Host())
+    connection = ServerConnection(link, Host())
     await connection.open()
     return connection, link
 

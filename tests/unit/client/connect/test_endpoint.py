@@ -7,23 +7,23 @@ import pytest
 
 from dragoman import Server
 from dragoman.client.connect.credentials import Credentials
-from dragoman.client.connect.endpoint import Surroundings, way_to
+from dragoman.client.connect.endpoint import EndpointOptions, way_to
 from dragoman.client.connect.http import HttpLink
 from dragoman.client.connect.link import DuplexLink, OneMethodLink
-from dragoman.transports.memory import Memory
-from dragoman.transports.process.process import Process
+from dragoman.transports.memory import MemoryTransport
+from dragoman.transports.process.process import ProcessTransport
 from dragoman.transports.web.legacy_sse import LegacySse
 
 URL = "https://example.com/mcp"
 
 
 def way(target, **options):
-    return way_to(target, Surroundings(Credentials(), **options))
+    return way_to(target, EndpointOptions(Credentials(), **options))
 
 
 def process(target, **options):
     transport = way(target, **options).link().transport
-    assert isinstance(transport, Process)
+    assert isinstance(transport, ProcessTransport)
     return transport
 
 
@@ -87,7 +87,7 @@ def test_an_entry_is_a_command_with_arguments_and_the_client_comes_before_it(tmp
 @pytest.mark.covers("LTR-06")
 def test_headers_of_an_entry_lie_below_those_of_the_client():
     async def sent():
-        around = Surroundings(Credentials({"Authorization": "mine"}))
+        around = EndpointOptions(Credentials({"Authorization": "mine"}))
         way_to({"url": URL, "headers": {"Authorization": "theirs", "X-Team": "a"}}, around)
         return await around.credentials.own_headers()
 
@@ -97,8 +97,8 @@ def test_headers_of_an_entry_lie_below_those_of_the_client():
 @pytest.mark.covers("LTR-06")
 def test_servers_and_transports_are_taken_as_they_are():
     server = Server("x")
-    assert isinstance(way(server).link().transport, Memory)
-    transport = Memory(server.connect)
+    assert isinstance(way(server).link().transport, MemoryTransport)
+    transport = MemoryTransport(server.connect)
     found = way(transport)
     assert found.link().transport is found.link().transport is transport
     assert isinstance(found.link(), DuplexLink)

@@ -7,7 +7,7 @@ import pytest
 
 from dragoman import types
 from dragoman.client.connect import handshake as openings
-from dragoman.client.connect.handshake import Opening, Speech, Way
+from dragoman.client.connect.handshake import Connector, Endpoint, OfferedVersions
 from dragoman.errors import AuthRequired, ConnectError, HttpError, ServerCrashed, Timeout, TransportError
 from dragoman.protocol.extensions import CORE
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS
@@ -71,8 +71,8 @@ class Server:
         return self.react(link, message)
 
     def opening(self, *, fallback=None, key="server", speech=None, timeout=5, **way):
-        made = Way(key=key, link=self.link, fallback=fallback, **way)
-        return Opening(made, Host(), speech or Speech.of(), DEFAULT_LIMITS, timeout=timeout)
+        made = Endpoint(key=key, link=self.link, fallback=fallback, **way)
+        return Connector(made, Host(), speech or OfferedVersions.of(), DEFAULT_LIMITS, timeout=timeout)
 
 
 def greets(link, message):
@@ -83,14 +83,14 @@ def greets(link, message):
 
 @pytest.mark.covers("CLF-02")
 def test_modes_and_pins_leave_versions():
-    assert Speech.of().versions == VERSIONS
-    assert Speech.of("stateless").versions == (LATEST_STATELESS,)
-    assert LATEST_STATELESS not in Speech.of("handshake").versions
-    assert Speech.of("auto", OLDER).versions[0].name == OLDER
-    assert Speech.of("handshake", NEWEST).versions == (LATEST_HANDSHAKE,)
+    assert OfferedVersions.of().versions == VERSIONS
+    assert OfferedVersions.of("stateless").versions == (LATEST_STATELESS,)
+    assert LATEST_STATELESS not in OfferedVersions.of("handshake").versions
+    assert OfferedVersions.of("auto", OLDER).versions[0].name == OLDER
+    assert OfferedVersions.of("handshake", NEWEST).versions == (LATEST_HANDSHAKE,)
     for mode, version in [("handshake", STATELESS), ("stateless", OLDER), ("auto", "x"), ("none", None)]:
         with pytest.raises(ValueError, match=r"mode must be|cannot be had"):
-            Speech.of(mode, version)
+            OfferedVersions.of(mode, version)
 
 
 @pytest.mark.covers("CLF-10")
@@ -121,7 +121,7 @@ async def test_who_has_no_name_is_remembered_by_its_own_client():
 async def test_what_is_remembered_does_not_bind_who_speaks_something_else():
     server = Server(greets)
     await (await server.opening().connect()).close()
-    pinned = server.opening(speech=Speech.of("handshake", OLDER))
+    pinned = server.opening(speech=OfferedVersions.of("handshake", OLDER))
     connection = await pinned.connect()
     assert connection.version.name == OLDER
     await connection.close()
@@ -227,7 +227,11 @@ async def test_a_stateless_server_says_who_it_is():
 @pytest.mark.covers("CTR-01")
 @pytest.mark.parametrize(
     ("speech", "version"),
-    [(Speech.of(), NEWEST), (Speech.of("stateless"), STATELESS), (Speech.of("auto", OLDER), OLDER)],
+    [
+        (OfferedVersions.of(), NEWEST),
+        (OfferedVersions.of("stateless"), STATELESS),
+        (OfferedVersions.of("auto", OLDER), OLDER),
+    ],
 )
 @scenario
 async def test_where_nothing_is_said_first_a_version_is_assumed(speech, version):

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from dragoman.client.connect import reconnect as lifeline
-from dragoman.client.connect.reconnect import MOST_ATTEMPTS, MOST_REPETITIONS, Failures, Lifeline
+from dragoman.client.connect import reconnect
+from dragoman.client.connect.reconnect import MOST_ATTEMPTS, MOST_REPETITIONS, Connections, Failures
 from dragoman.errors import (
     AuthRequired,
     ConnectError,
@@ -63,13 +63,13 @@ class Maker:
     async def welcome(self, connection, again):
         self.welcomed.append(again)
 
-    def lifeline(self):
-        return Lifeline(self.connect, self.welcome)
+    def connections(self):
+        return Connections(self.connect, self.welcome)
 
 
 @pytest.fixture(autouse=True)
 def brisk(monkeypatch):
-    monkeypatch.setattr(lifeline, "FIRST_PAUSE", 0.0001)
+    monkeypatch.setattr(reconnect, "FIRST_PAUSE", 0.0001)
 
 
 def raising(*errors):
@@ -99,7 +99,7 @@ async def repeated(line, work, *, is_safe):
 @scenario
 async def test_many_who_ask_get_one_connection():
     maker = Maker()
-    line = maker.lifeline()
+    line = maker.connections()
     assert (line.status, line.current) == ("new", None)
     found = await asyncio.gather(*(line.connection() for _ in range(50)))
     assert set(found) == {maker.made[0]}
@@ -120,7 +120,7 @@ async def test_many_who_ask_get_one_connection():
 @scenario
 async def test_the_first_connection_is_tried_once_and_a_lost_one_a_few_times():
     maker = Maker(ConnectError("no"))
-    line = maker.lifeline()
+    line = maker.connections()
     with pytest.raises(ConnectError):
         await line.connection()
     assert line.status == "failed"
@@ -142,7 +142,7 @@ async def test_the_first_connection_is_tried_once_and_a_lost_one_a_few_times():
 @scenario
 async def test_what_will_not_pass_is_not_tried_again(error):
     maker = Maker()
-    line = maker.lifeline()
+    line = maker.connections()
     (await line.connection()).error = TransportError("gone")
     maker.outcomes = [error, None]
     with pytest.raises(type(error)):
@@ -155,7 +155,7 @@ async def test_what_will_not_pass_is_not_tried_again(error):
 @scenario
 async def test_a_connection_that_cannot_be_welcomed_or_dies_of_it_is_closed():
     maker = Maker()
-    line = maker.lifeline()
+    line = maker.connections()
     (await line.connection()).error = TransportError("gone")
     outcomes = [TransportError("no"), None]
 
@@ -176,7 +176,7 @@ async def test_a_connection_that_cannot_be_welcomed_or_dies_of_it_is_closed():
 @pytest.mark.parametrize("error", [ConnectError("no"), SessionExpired("old")])
 @scenario
 async def test_what_the_server_did_not_serve_is_done_again_whatever_it_is(error):
-    line = Maker().lifeline()
+    line = Maker().connections()
     work, left = raising(error)
     assert await repeated(line, work, is_safe=False)
     assert left == []
@@ -199,7 +199,7 @@ async def test_what_the_server_did_not_serve_is_done_again_whatever_it_is(error)
 )
 @scenario
 async def test_what_may_be_done_twice_is_repeated_a_bounded_number_of_times(error, times):
-    line = Maker().lifeline()
+    line = Maker().connections()
     work, left = raising(*[error] * 20)
     with pytest.raises(type(error)):
         await repeated(line, work, is_safe=True)
@@ -210,7 +210,7 @@ async def test_what_may_be_done_twice_is_repeated_a_bounded_number_of_times(erro
 @pytest.mark.covers("HEAL-03")
 @scenario
 async def test_what_must_not_be_done_twice_says_that_it_may_have_been_done():
-    line = Maker().lifeline()
+    line = Maker().connections()
     error = ServerCrashed("died", 3, "tail")
     work, left = raising(error, error)
     with pytest.raises(ServerCrashed, match=r"^The request may have been served.*: died$") as caught:
@@ -226,7 +226,7 @@ async def test_what_must_not_be_done_twice_says_that_it_may_have_been_done():
 @scenario
 async def test_requests_over_http_that_are_under_way_keep_their_old_connection():
     maker = Maker(is_http=True)
-    line = maker.lifeline()
+    line = maker.connections()
     first = await line.connection()
     first.error = SessionExpired("old")
     second = await line.connection()
@@ -246,7 +246,7 @@ async def test_requests_over_http_that_are_under_way_keep_their_old_connection()
 @scenario
 async def test_a_stopped_line_connects_no_more_until_it_is_restarted():
     maker = Maker()
-    line = maker.lifeline()
+    line = maker.connections()
     await line.connection()
     await asyncio.gather(line.stop(), line.stop())
     assert (line.status, line.current) == ("stopped", None)
@@ -262,7 +262,7 @@ async def test_a_stopped_line_connects_no_more_until_it_is_restarted():
 @pytest.mark.covers("HEAL-07")
 @scenario
 async def test_work_that_fails_because_the_line_was_stopped_is_not_repeated():
-    line = Maker().lifeline()
+    line = Maker().connections()
 
     async def work(connection):
         await line.stop()
@@ -276,7 +276,7 @@ async def test_work_that_fails_because_the_line_was_stopped_is_not_repeated():
 @scenario
 async def test_what_is_abandoned_is_forgotten_and_not_closed():
     maker = Maker()
-    line = maker.lifeline()
+    line = maker.connections()
     first = await line.connection()
     line.abandon()
     assert (line.status, line.current, first.closed) == ("new", None, 0)
@@ -294,10 +294,10 @@ async def test_pauses_grow_and_have_a_bound(monkeypatch):
     async def sleep(seconds):
         slept.append(seconds)
 
-    monkeypatch.setattr(lifeline.asyncio, "sleep", sleep)
-    monkeypatch.setattr(lifeline, "FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(reconnect.asyncio, "sleep", sleep)
+    monkeypatch.setattr(reconnect, "FIRST_PAUSE", 0.05)
     monkeypatch.setattr("dragoman.runtime.backoff.random.uniform", lambda low, high: 1)
     for attempt in (1, 2, 3, 100_000):
-        await lifeline.pause(attempt)
+        await reconnect.pause(attempt)
     assert slept == [0.1, 0.2, 0.4, 2.0]
     monkeypatch.undo()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dragoman import ConfigError, DragomanError
 from dragoman.auth import ClientCredentials, OAuth
 from dragoman.client.group.config import FILES, ServerEntry, load, read_variables
-from dragoman.client.group.expansion import Place
+from dragoman.client.group.expansion import EntryPlace
 from dragoman.client.group.jsonc import plain_json
 
 SECRET = "hunter2-do-not-print"
@@ -501,9 +501,9 @@ def test_an_unset_variable_is_an_error_of_that_server_with_file_and_field(tmp_pa
 def test_ruby_in_yaml_is_not_run_and_the_error_says_what_to_write():
     text = "Bearer <%= ENV['TOKEN'] %>"
     with pytest.raises(ConfigError, match=r"write \$\{VAR\}") as caught:
-        Place(Path("mcps.yml")).expand({"A": text}, "one", "headers")
+        EntryPlace(Path("mcps.yml")).expand({"A": text}, "one", "headers")
     assert caught.value.field == "headers.A"
-    assert Place(Path("mcp.json")).expand(text, "one", "url") == text
+    assert EntryPlace(Path("mcp.json")).expand(text, "one", "url") == text
 
 
 def test_the_folder_of_the_file_and_the_home_have_names(tmp_path):

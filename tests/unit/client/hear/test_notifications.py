@@ -9,7 +9,7 @@ import time
 import pytest
 
 from dragoman import AsyncClient, Client, Context, Server
-from dragoman.client import LogMessage, Notification
+from dragoman.client import LogMessage, ServerNotification
 from dragoman.client.hear import notifications
 from dragoman.client.hear.notifications import LEVELS, Deliveries, log_here
 from scenarios.http_peer import scenario
@@ -220,8 +220,8 @@ async def test_every_notification_can_be_heard():
         server.say("notifications/prompts/list_changed")
         await client.call_tool("t")
     assert heard == [
-        Notification("notifications/acme", {"a": 1}),
-        Notification("notifications/prompts/list_changed", {}),
+        ServerNotification("notifications/acme", {"a": 1}),
+        ServerNotification("notifications/prompts/list_changed", {}),
     ]
 
 

@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, field
 
 from dragoman.errors import ValidationError
 from dragoman.schema.python.annotations import Codec
-from dragoman.schema.python.records import Member, hints_of, reader_for, substituted
+from dragoman.schema.python.records import RecordField, hints_of, reader_for, substituted
 from dragoman.schema.python.shapes import to_builtins
 
 T = TypeVar("T")
@@ -33,10 +33,10 @@ def test_dataclasses_have_the_members_of_their_constructor():
         inner: int = dataclasses.field(init=False)
 
     assert members_of(Data) == [
-        Member("needed", "needed", int),
-        Member("given", "given", str, False, "x"),
-        Member("made", "made", list[int], False, []),
-        Member("computed", "computed", dict[str, int], False, UNSET),
+        RecordField("needed", "needed", int),
+        RecordField("given", "given", str, False, "x"),
+        RecordField("made", "made", list[int], False, []),
+        RecordField("computed", "computed", dict[str, int], False, UNSET),
     ]
 
 
@@ -72,10 +72,10 @@ def test_structs_have_the_members_of_their_json():
         computed: dict[str, int] = field(default_factory=lambda: {"a": 1})
 
     assert members_of(Data) == [
-        Member("given_name", "givenName", str, False, "x"),
-        Member("needed", "needed", int),
-        Member("made", "made", list[int], False, []),
-        Member("computed", "computed", dict[str, int], False, UNSET),
+        RecordField("given_name", "givenName", str, False, "x"),
+        RecordField("needed", "needed", int),
+        RecordField("made", "made", list[int], False, []),
+        RecordField("computed", "computed", dict[str, int], False, UNSET),
     ]
 
 
@@ -111,8 +111,8 @@ def test_named_tuples_may_be_without_annotations():
         a: int
         b: str = "x"
 
-    assert members_of(Typed) == [Member("a", "a", int), Member("b", "b", str, False, "x")]
-    assert members_of(namedtuple("Untyped", "a b")) == [Member("a", "a", Any), Member("b", "b", Any)]
+    assert members_of(Typed) == [RecordField("a", "a", int), RecordField("b", "b", str, False, "x")]
+    assert members_of(namedtuple("Untyped", "a b")) == [RecordField("a", "a", Any), RecordField("b", "b", Any)]
 
 
 def test_other_classes_are_no_records():

@@ -144,12 +144,12 @@ async def test_what_is_set_aside_of_sessions_is_bounded(monkeypatch):
         ids.append(house.begin())
         data = (await house.sessions.find(ids[-1])).data
         data.set_level("error")
-        data.follow("file:///" + "a" * (room.LONGEST_SET_ASIDE * (number % 2)))
+        data.subscribe("file:///" + "a" * (room.LONGEST_SET_ASIDE * (number % 2)))
     aside = house.sessions._set_aside
     assert list(aside) == ids[1:3]
-    assert [(len(data.followed), data.log_level) for data in aside.values()] == [(0, "error"), (1, "error")]
+    assert [(len(data.subscribed), data.log_level) for data in aside.values()] == [(0, "error"), (1, "error")]
     again = await house.sessions.find(ids[2])
-    assert again.data.followed == {"file:///"}
+    assert again.data.subscribed == {"file:///"}
     assert list(aside) == ids[3:]
 
 

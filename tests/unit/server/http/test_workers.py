@@ -242,15 +242,15 @@ async def test_what_a_session_comes_to_remember_while_it_is_taken_up_is_not_lost
     id = await both.begin()
     first = await both.sessions[0].find(id)
     first.data.set_level("debug")
-    first.data.follow("file:///old")
+    first.data.subscribe("file:///old")
     changes = [
         Changed(id, log_level="error"),
-        Changed(id, followed="file:///new"),
-        Changed(id, unfollowed="file:///old"),
+        Changed(id, subscribed="file:///new"),
+        Changed(id, unsubscribed="file:///old"),
     ]
     both.interfere(lambda: [both.sessions[1].workers._takers[Changed](change) for change in changes])
     second = await both.sessions[1].find(id)
-    assert (second.data.log_level, second.data.followed) == ("error", {"file:///new"})
+    assert (second.data.log_level, second.data.subscribed) == ("error", {"file:///new"})
     assert not both.sessions[1]._adopting
     await both.close()
 

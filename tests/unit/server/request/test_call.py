@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman import Cancelled, DragomanError
-from dragoman.protocol.eras import Caller, Request
+from dragoman.protocol.eras import Caller, McpRequest
 from dragoman.protocol.methods import METHODS
 from dragoman.protocol.versions import LATEST_HANDSHAKE
 from dragoman.server.request.call import SILENCE, Call, Session
@@ -16,7 +16,7 @@ DEADLINE = 30
 
 
 def call() -> Call:
-    return Call(Request(7, METHODS[0], None, Caller(LATEST_HANDSHAKE)), Session())
+    return Call(McpRequest(7, METHODS[0], None, Caller(LATEST_HANDSHAKE)), Session())
 
 
 def run(work: Any) -> Any:
@@ -37,7 +37,7 @@ def test_without_a_way_back_nothing_is_sent_and_nothing_waits():
 
 def test_a_session_begins_with_nothing():
     session = Session()
-    assert (session.caller, session.id, session.log_level, session.followed) == (None, None, None, set())
+    assert (session.caller, session.id, session.log_level, session.subscribed) == (None, None, None, set())
 
 
 def test_giving_up_cancels_the_task_after_its_first_step_and_what_threads_wait_for():

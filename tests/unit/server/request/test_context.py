@@ -9,7 +9,7 @@ import pytest
 from msgspec import UNSET, Raw
 
 from dragoman import BlockingContext, Cancelled, Context, Server, types
-from dragoman.protocol.eras import Caller, Request
+from dragoman.protocol.eras import Caller, McpRequest
 from dragoman.protocol.methods import METHODS
 from dragoman.protocol.versions import LATEST_HANDSHAKE
 from dragoman.server.request.call import Call, Session
@@ -19,7 +19,7 @@ KINDS = pytest.mark.parametrize("kind", [Context, BlockingContext])
 
 
 def call(meta: Any = UNSET, **options: Any) -> Call:
-    return Call(Request(7, METHODS[0], None, Caller(LATEST_HANDSHAKE), meta=meta), Session(), **options)
+    return Call(McpRequest(7, METHODS[0], None, Caller(LATEST_HANDSHAKE), meta=meta), Session(), **options)
 
 
 @KINDS
@@ -85,7 +85,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 def congested_call(*, token: int | None = 1, level: types.LoggingLevel | None = "info") -> Call:
     session = Session()
     session.log_level = level
-    request = Request(7, METHODS[0], None, Caller(LATEST_HANDSHAKE), progress_token=token)
+    request = McpRequest(7, METHODS[0], None, Caller(LATEST_HANDSHAKE), progress_token=token)
     served = Call(request, session, Congested(), server=Server())
     served.loop = asyncio.get_running_loop()
     return served

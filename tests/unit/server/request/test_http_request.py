@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from dragoman.server.request.http_request import HttpRequest, RequestHeaders, verify
+from dragoman.server.request.http_request import HeaderMapping, HttpRequest, verify
 
 SCOPE = {"method": "POST", "path": "/mcp", "headers": [(b"x-user", b"ann")], "user": "ann"}
 
 
 def test_headers_are_found_in_whatever_case_and_repeated_ones_are_joined():
-    headers = RequestHeaders([(b"X-One", b"1"), (b"x-two", b"2"), (b"x-one", b"\xe9")])
+    headers = HeaderMapping([(b"X-One", b"1"), (b"x-two", b"2"), (b"x-one", b"\xe9")])
     assert (headers["x-ONE"], headers["X-Two"]) == ("1, \u00e9", "2")
     assert (list(headers), len(headers)) == (["x-one", "x-two"], 2)
     assert headers.get("x-three") is None

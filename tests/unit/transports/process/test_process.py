@@ -18,7 +18,7 @@ import uvloop
 from dragoman.errors import ConnectError, ServerCrashed, TransportError
 from dragoman.protocol.jsonrpc import Limits
 from dragoman.transports.process import child as children
-from dragoman.transports.process.process import TAIL_BYTES, Process
+from dragoman.transports.process.process import TAIL_BYTES, ProcessTransport
 
 DEADLINE = 30
 ECHO = "import sys\nfor line in sys.stdin.buffer: sys.stdout.buffer.write(line); sys.stdout.flush()"
@@ -65,7 +65,7 @@ class Heard:
 
 
 def python(code, **options):
-    return Process([sys.executable, "-c", code], **options)
+    return ProcessTransport([sys.executable, "-c", code], **options)
 
 
 @asynccontextmanager
@@ -114,7 +114,9 @@ def test_messages_go_to_a_child_and_come_back_one_by_one(run):
 def test_a_string_is_a_command_line_and_no_shell_reads_it(run):
     async def scenario():
         heard = Heard()
-        process = Process(f"""{sys.executable} -c 'import json, sys; print(json.dumps(sys.argv[1:]))' "a b" $HOME ;""")
+        process = ProcessTransport(
+            f"""{sys.executable} -c 'import json, sys; print(json.dumps(sys.argv[1:]))' "a b" $HOME ;"""
+        )
         await process.open(heard.receive, heard.closed)
         assert await heard.message() == b'["a b", "$HOME", ";"]'
         await process.close()
@@ -126,7 +128,9 @@ def test_a_string_is_a_command_line_and_no_shell_reads_it(run):
 def test_arguments_are_passed_on_as_they_are(run):
     async def scenario():
         heard = Heard()
-        process = Process(sys.executable, ["-c", "import json, sys; print(json.dumps(sys.argv[1:]))", "x y", ""])
+        process = ProcessTransport(
+            sys.executable, ["-c", "import json, sys; print(json.dumps(sys.argv[1:]))", "x y", ""]
+        )
         await process.open(heard.receive, heard.closed)
         assert await heard.message() == b'["x y", ""]'
         await process.close()
@@ -137,12 +141,12 @@ def test_arguments_are_passed_on_as_they_are(run):
 @pytest.mark.parametrize("command", ["", "  ", [], [""]])
 def test_no_command_is_refused_when_the_transport_is_made(command):
     with pytest.raises(ValueError, match="no command"):
-        Process(command)
+        ProcessTransport(command)
 
 
 def test_a_command_line_whose_quotes_do_not_match_is_refused():
     with pytest.raises(ValueError, match="quotation"):
-        Process("python 'server.py")
+        ProcessTransport("python 'server.py")
 
 
 @pytest.mark.parametrize(
@@ -155,8 +159,8 @@ def test_a_command_line_whose_quotes_do_not_match_is_refused():
     ],
 )
 def test_a_server_is_named_for_what_it_runs(command, name):
-    assert Process(command).name == name
-    assert Process(command, name="files").name == "files"
+    assert ProcessTransport(command).name == name
+    assert ProcessTransport(command, name="files").name == "files"
 
 
 SHOW_VARIABLES = "import json, os; print(json.dumps(dict(os.environ)))"
@@ -203,7 +207,7 @@ def test_a_child_runs_in_the_directory_that_is_given(run, tmp_path):
 
 @pytest.mark.covers("CST-04")
 def test_a_command_that_is_not_in_the_path_is_named_with_the_path(run, tmp_path):
-    text = run(refused(Process("no-such-server --x", env={"PATH": str(tmp_path)})))
+    text = run(refused(ProcessTransport("no-such-server --x", env={"PATH": str(tmp_path)})))
     assert text.startswith("Cannot start 'no-such-server': it is not in PATH")
     assert str(tmp_path) in text
 
@@ -214,7 +218,7 @@ def test_the_path_of_the_child_is_searched_and_not_ours(run, tmp_path):
 
     async def scenario():
         heard = Heard()
-        process = Process("the-server", env={"PATH": str(tmp_path)})
+        process = ProcessTransport("the-server", env={"PATH": str(tmp_path)})
         await process.open(heard.receive, heard.closed)
         await process.send(PING)
         assert await heard.message() == PING
@@ -225,13 +229,13 @@ def test_the_path_of_the_child_is_searched_and_not_ours(run, tmp_path):
 
 @pytest.mark.covers("CST-04")
 def test_a_file_that_is_not_there_is_named(run, tmp_path):
-    assert "there is no such file" in run(refused(Process([str(tmp_path / "absent")])))
+    assert "there is no such file" in run(refused(ProcessTransport([str(tmp_path / "absent")])))
 
 
 @pytest.mark.covers("CST-04")
 def test_a_file_that_is_not_executable_is_named_with_the_remedy(run, tmp_path):
     (tmp_path / "server.py").write_text("print(1)")
-    assert "chmod +x" in run(refused(Process([str(tmp_path / "server.py")])))
+    assert "chmod +x" in run(refused(ProcessTransport([str(tmp_path / "server.py")])))
 
 
 @pytest.mark.covers("CST-04")
@@ -239,9 +243,9 @@ def test_a_script_without_an_interpreter_is_named_with_the_remedy(run, tmp_path)
     script = tmp_path / "server"
     script.write_text("print(1)")
     script.chmod(0o755)
-    assert "name its interpreter" in run(refused(Process([str(script)])))
+    assert "name its interpreter" in run(refused(ProcessTransport([str(script)])))
     script.write_text("#!/no/such/interpreter\n")
-    assert "the interpreter in its first line" in run(refused(Process([str(script)])))
+    assert "the interpreter in its first line" in run(refused(ProcessTransport([str(script)])))
 
 
 @pytest.mark.covers("CST-04")
@@ -253,8 +257,8 @@ def test_a_working_directory_that_is_not_there_is_named(run, tmp_path):
 
 @pytest.mark.covers("CST-04")
 def test_what_the_system_refuses_for_other_reasons_is_told(run):
-    assert "null byte" in run(refused(Process(["python\0"])))
-    assert "too long" in run(refused(Process([sys.executable, "x" * 10_000_000]))).lower()
+    assert "null byte" in run(refused(ProcessTransport(["python\0"])))
+    assert "too long" in run(refused(ProcessTransport([sys.executable, "x" * 10_000_000]))).lower()
 
 
 @pytest.mark.covers("CST-04")
@@ -453,7 +457,7 @@ def test_a_crashed_server_can_be_started_again(run):
 @pytest.mark.covers("CST-08")
 def test_a_start_that_fails_leaves_a_transport_that_can_be_closed_and_started(run, tmp_path):
     async def scenario():
-        process, heard = Process([str(tmp_path / "server")]), Heard()
+        process, heard = ProcessTransport([str(tmp_path / "server")]), Heard()
         assert "no such file" in await refused(process)
         await process.close()
         (tmp_path / "server").symlink_to("/bin/cat")
@@ -550,7 +554,7 @@ def test_children_of_two_hundred_openings_leave_nothing_behind(run):
             pass
         descriptors, threads, _ = open_now()
         for _ in range(20):
-            processes = [Process(["/bin/cat"]) for _ in range(10)]
+            processes = [ProcessTransport(["/bin/cat"]) for _ in range(10)]
             await asyncio.gather(*(process.open(print, print) for process in processes))
             await asyncio.gather(*(process.send(b"x") for process in processes))
             await asyncio.gather(*(process.close() for process in processes))
