@@ -2,6 +2,8 @@
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -10,26 +12,29 @@ from scenarios.http_carriers import CARRIERS, carrier
 # A run that was started in the background inherits an ignored SIGINT, and so would the servers under test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-CARRIED = frozenset(
-    {
-        *("test_http_auth", "test_http_bearer", "test_http_close_stream", "test_http_params", "test_http_per_request"),
-        *("test_http_security", "test_http_session_streams", "test_http_sessions", "test_http_stateless"),
-        *("test_http_workers",),
-    }
-)
+SPECIAL_CARRIERS = frozenset({"http/test_processes", "http/test_uvicorn", "http/test_views"})
+"""The scenarios of HTTP that choose what carries their exchanges."""
 
 
 KEEPING = frozenset(
     {
-        *("test_auth_client", "test_auth_issuer", "test_auth_programs", "test_auth_secrecy", "test_http_bearer"),
-        *("test_client_negotiation", "test_wild"),
+        *("auth/test_client", "auth/test_issuer", "auth/test_programs", "auth/test_secrecy", "http/test_bearer"),
+        *("client/test_negotiation", "wild/test_wild"),
     }
 )
+"""The scenarios whose programs keep something in the user's state folder."""
+
+
+def place(module: ModuleType) -> str:
+    """Return where a test file stands, as `folder/name`."""
+    path = Path(str(module.__file__))
+    return f"{path.parent.name}/{path.stem}"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run what is said over HTTP by everything that carries it."""
-    is_carried = metafunc.module.__name__.rpartition(".")[2] in CARRIED
+    where = place(metafunc.module)
+    is_carried = "scenarios/http" in str(metafunc.definition.path) and where not in SPECIAL_CARRIERS
     if is_carried and not any(metafunc.definition.iter_markers("by_asgi")):
         metafunc.parametrize("carried_by", CARRIERS, indirect=True)
 
@@ -45,6 +50,6 @@ def carried_by(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def own_state_folder(request: pytest.FixtureRequest) -> None:
     """Let programs that remember where they were let in remember it for one test."""
-    if request.module.__name__.rpartition(".")[2] in KEEPING:
+    if place(request.module) in KEEPING:
         folder = request.getfixturevalue("tmp_path_factory").mktemp("state")
         request.getfixturevalue("monkeypatch").setenv("XDG_STATE_HOME", str(folder))

@@ -14,9 +14,9 @@ import uvicorn
 from dragoman import Server
 from dragoman.transports.http.exchange import Pace
 from dragoman.transports.http.http1 import MOST_DROPPED_BYTES, MOST_HEAD_BYTES, Http1Connection
+from scenarios.http.test_uvicorn import running, stateless
 from scenarios.http_crew import RUN, SERVER, crew
 from scenarios.http_peer import BRISK, DEADLINE, SECRET, scenario, serve
-from scenarios.test_http_uvicorn import running, stateless
 
 MEBIBYTE = 1024 * 1024
 HEAD = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

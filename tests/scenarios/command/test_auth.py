@@ -14,7 +14,7 @@ from scenarios.command_line import dragoman
 from scenarios.http_peer import scenario
 from scenarios.raw_http import answering, reply
 
-BROWSER = f"{sys.executable} {Path(__file__).resolve().parents[1] / 'auth' / 'consenting_browser.py'} %s"
+BROWSER = f"{sys.executable} {Path(__file__).resolve().parents[2] / 'auth' / 'consenting_browser.py'} %s"
 
 server = Server("guarded")
 

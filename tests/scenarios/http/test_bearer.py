@@ -15,9 +15,9 @@ from dragoman.errors import AuthRequired, InsufficientScope
 from dragoman.server import HttpRequest
 from dragoman.stores import Memory
 from dragoman.transports.http.asgi import AsgiApp
+from scenarios.http.test_uvicorn import running, stateless
 from scenarios.http_peer import BATCHING, NEWEST, SECRET, STATELESS, Exchange, HttpPeer, live, scenario
 from scenarios.http_travels import City, text
-from scenarios.test_http_uvicorn import running, stateless
 
 METADATA = "https://api.example.com/.well-known/oauth-protected-resource/mcp"
 LOGIN = "https://login.example.com"

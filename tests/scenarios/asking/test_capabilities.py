@@ -18,7 +18,17 @@ from dragoman import (
 )
 from dragoman.errors import MissingCapability
 from dragoman.testing.wire import WirePeer
-from scenarios.test_asking import CAPABILITIES, DEADLINE, Name, User, converse, every_era, outcome, scenario, text
+from scenarios.asking.test_asking import (
+    CAPABILITIES,
+    DEADLINE,
+    Name,
+    User,
+    converse,
+    every_era,
+    outcome,
+    scenario,
+    text,
+)
 
 # What the client cannot do.
 

@@ -16,7 +16,7 @@ from dragoman import AsyncClient
 from faults.stdio_process import Process
 from scenarios.client_peer import DEADLINE, scenario, until
 
-SERVER = Path(__file__).resolve().parents[1] / "conformance" / "server.py"
+SERVER = Path(__file__).resolve().parents[2] / "conformance" / "server.py"
 COMMAND = [sys.executable, "-m", "dragoman", "run", str(SERVER)]
 VERSIONS = {"handshake": "2025-11-25", "stateless": "2026-07-28"}
 ERAS = pytest.mark.parametrize("era", VERSIONS)

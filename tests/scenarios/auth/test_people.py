@@ -17,7 +17,7 @@ from dragoman.auth import FileStorage, MemoryStorage, OAuth
 from dragoman.errors import AuthError, AuthRequired
 from scenarios.http_peer import scenario
 
-TESTS = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parents[2]
 PERSON = str(TESTS / "auth" / "person.py")
 DEADLINE = 30
 WEB = "https://app.example.com/callback"

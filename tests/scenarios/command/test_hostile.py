@@ -13,9 +13,9 @@ from scenarios.command_line import AtTerminal, dragoman
 from scenarios.hostile_server import BAD
 from scenarios.http_peer import scenario
 
-HOSTILE = Path(__file__).with_name("hostile_server.py")
+HOSTILE = Path(__file__).parents[1] / "hostile_server.py"
 UNSEEN = [character for character in dict.fromkeys(BAD) if not character.isprintable() and character != "\n"]
-BROWSER = f"{sys.executable} {Path(__file__).resolve().parents[1] / 'auth' / 'consenting_browser.py'} %s"
+BROWSER = f"{sys.executable} {Path(__file__).resolve().parents[2] / 'auth' / 'consenting_browser.py'} %s"
 
 
 def target(how):

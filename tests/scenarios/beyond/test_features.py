@@ -17,7 +17,7 @@ from scenarios.client_peer import DEADLINE, scenario, until
 from scenarios.http_peer import serve
 from scenarios.raw_http import answering, modern, reply, result, serving
 
-SERVER = Path(__file__).with_name("beyond_server.py")
+SERVER = Path(__file__).parents[1] / "beyond_server.py"
 COMMAND = [sys.executable, "-m", "dragoman", "run", str(SERVER)]
 ERAS = pytest.mark.parametrize("era", ["handshake", "stateless"])
 WIRES = pytest.mark.parametrize("over", ["stdio", "http"])

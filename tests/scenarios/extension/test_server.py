@@ -21,7 +21,7 @@ from dragoman.testing import WirePeer
 from scenarios.http_crew import RUN, Client, Crew, Stream, crew
 from scenarios.http_peer import NEWEST, STATELESS, HttpPeer, serve
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/extensions.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs/extensions.md"
 SOURCE = re.search(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)[1]
 MODULE = SOURCE.partition("\nif __name__")[0] + "\nimport sys\n" + RUN.strip()
 ID = "com.example/quotes"

@@ -16,7 +16,7 @@ from dragoman.auth import FileStorage, MemoryStorage, OAuth
 from dragoman.errors import AuthError
 from scenarios.http_peer import scenario
 
-TESTS = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parents[2]
 DEADLINE = 30
 
 

@@ -20,7 +20,7 @@ from scenarios.scripted_server import EVERYTHING, HOLD, ScriptedServer, page
 
 ID = "com.example/quotes"
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
-PEER = [sys.executable, str(Path(__file__).with_name("quotes_peer.py"))]
+PEER = [sys.executable, str(Path(__file__).parents[1] / "quotes_peer.py")]
 OFFERED = {**EVERYTHING, "extensions": {ID: {}}}
 ERAS = pytest.mark.parametrize("era", ["handshake", "stateless"])
 

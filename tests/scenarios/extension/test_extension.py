@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dragoman import AsyncClient, Client, RpcError, ToolError, TransportError
+from scenarios.extension.test_server import ID, MODULE, SOURCE, scenario, shown
 from scenarios.http_crew import crew
-from scenarios.test_extension_server import ID, MODULE, SOURCE, scenario, shown
 
 RED = {"color": "red"}
 MODES = ["stateless", "handshake"]

@@ -10,9 +10,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from scenarios.command.test_run import PING, PONG, Process
 from scenarios.command_line import DEADLINE, dragoman, environment, words
 from scenarios.http_crew import free_port
-from scenarios.test_command_run import PING, PONG, Process
 
 SERVER = """
     from dragoman import Server

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scenarios.test_asking_wire import Choices, Defaults, Limits, add, exchange, scenario
+from scenarios.asking.test_wire import Choices, Defaults, Limits, add, exchange, scenario
 from schemas.documents import document
 from schemas.folder import schema_folder
 
