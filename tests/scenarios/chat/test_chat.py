@@ -304,7 +304,7 @@ def test_observers_are_told_of_calls_results_and_messages(town, kind):
         ("message", "Message"),
         ("call", "ToolCall"),
         ("message", "Message"),
-        ("result", "ToolResult"),
+        ("result", "ChatToolResult"),
         ("message", "Message"),
     ]
 
