@@ -133,7 +133,7 @@ async def test_a_server_that_refuses_is_not_asked_again_for_the_same(tmp_path):
         assert len(listens(script)) == 1
         with pytest.raises(RpcError):
             await client.subscribe("file:///a")
-        assert client._session.followed == set()
+        assert client._session.subscribed == set()
         assert len(listens(script)) == 2
 
 
