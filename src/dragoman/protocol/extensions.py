@@ -27,7 +27,7 @@ from dragoman.protocol.versions import V2025_06_18, VERSIONS, Version
 from dragoman.types import canonical_extension
 
 _LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
-_ID = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_ID = rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 CORE_RESULT_TYPES = ("complete", "input_required")
 _LISTEN = "subscriptions/listen"
 
@@ -114,7 +114,7 @@ def check_extension_id(id: object) -> str:
         DefinitionError: the id is not a name behind a prefix, such as `com.example/prices`.
     """
     # MUST (2026-07-28): extension ids follow the rules of `_meta` keys, and the prefix is mandatory.
-    if not isinstance(id, str) or _ID.fullmatch(id) is None:
+    if not isinstance(id, str) or re.fullmatch(_ID, id) is None:
         raise DefinitionError(
             f"The id of an extension is a prefix and a name, such as 'com.example/prices', not {id!r}"
         )

@@ -136,8 +136,11 @@ def _plan(kind: type, version: Version) -> Callable[[Any], Any] | None:
     return _struct_plan(kind, version) if issubclass(kind, Struct) else None
 
 
+_fields_of = Kept(msgspec.structs.fields)
+
+
 def _struct_plan(kind: type[Struct], version: Version) -> Callable[[Any], Any] | None:
-    fields = msgspec.structs.fields(kind)
+    fields = _fields_of[kind]
     dropped = {field.name: field.default for field in fields if not _carries(kind, field.name, version)}
     nested = tuple(
         field.name
@@ -155,7 +158,7 @@ _plans: Memo[Version, Memo[type, Callable[[Any], Any] | None]] = Memo(
 
 
 def _changes(kind: type[Struct], version: Version) -> bool:
-    fields = msgspec.structs.fields(kind)
+    fields = _fields_of[kind]
     return bool(_conversions(kind, version)) or not all(_carries(kind, field.name, version) for field in fields)
 
 
@@ -180,7 +183,7 @@ def _reachable(annotation: Any) -> set[type[Struct]]:
         kind = waiting.pop()
         if kind not in found:
             found.add(kind)
-            waiting += [inner for field in msgspec.structs.fields(kind) for inner in _structs_in(field.type)]
+            waiting += [inner for field in _fields_of[kind] for inner in _structs_in(field.type)]
     return found
 
 

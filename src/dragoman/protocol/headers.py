@@ -27,13 +27,12 @@ PARAM_PREFIX = "mcp-param-"
 ANNOTATION = "x-mcp-header"
 
 _OWS = " \t"
-_SAFE = re.compile(r"[\x20-\x7e]*")
-_READABLE = re.compile(r"[\t\x20-\x7e]*")
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_INTEGER = re.compile(r"-?[0-9]{1,16}(?:\.0+)?")
+_READABLE = r"[\t\x20-\x7e]*"
+_ANNOTATION = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_INTEGER = r"-?[0-9]{1,16}(?:\.0+)?"
 _LARGEST_INTEGER = 2**53 - 1
 _SENTINEL_START, _SENTINEL_END = "=?base64?", "?="
-_SENTINEL = re.compile(r"=\?base64\?(.*)\?=")
+_SENTINEL = r"=\?base64\?(.*)\?="
 _MAY_BE_ENCODED = ("Mcp-Name", "Mcp-Param-")
 _parts = msgspec.json.Decoder(dict[str, Raw])
 _text = msgspec.json.Decoder(str)
@@ -59,7 +58,7 @@ def encode_value(value: Mirrored) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    return _SAFE.fullmatch(text) is not None and text == text.strip(_OWS)
+    return text.isascii() and text.isprintable() and text == text.strip(_OWS)
 
 
 def _spell(value: Mirrored) -> str:
@@ -75,7 +74,7 @@ def decode_value(header: str, text: str) -> str:
         HeaderMismatch: it has characters that no header may carry, or its base64 is broken.
     """
     text = _read_value(header, text)
-    wrapped = _SENTINEL.fullmatch(text)
+    wrapped = re.fullmatch(_SENTINEL, text)
     try:
         return text if wrapped is None else b64decode(wrapped[1], validate=True).decode()
     except ValueError:
@@ -84,7 +83,7 @@ def decode_value(header: str, text: str) -> str:
 
 def _read_value(header: str, text: str) -> str:
     text = text.strip(_OWS)
-    if not _READABLE.fullmatch(text):
+    if not re.fullmatch(_READABLE, text):
         raise HeaderMismatch(f"The header {header} has invalid characters; send printable ASCII")
     return text
 
@@ -240,7 +239,7 @@ class MirroredParam(Struct, frozen=True):
 
 def _same_integer(text: str, value: Mirrored) -> bool:
     """SHOULD (2026-07-28): "Integer params compared numerically (42.0 == 42)"."""
-    return not isinstance(value, bool) and bool(_INTEGER.fullmatch(text)) and int(text.partition(".")[0]) == value
+    return not isinstance(value, bool) and bool(re.fullmatch(_INTEGER, text)) and int(text.partition(".")[0]) == value
 
 
 class HeaderPlan(Struct, frozen=True):
@@ -305,7 +304,7 @@ def _annotated(schema: Any, path: tuple[str, ...] | None) -> Iterator[tuple[Json
 
 def _mirrored(schema: Mapping[str, Any], path: tuple[str, ...]) -> MirroredParam:
     name = schema[ANNOTATION]
-    if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+    if not isinstance(name, str) or not re.fullmatch(_ANNOTATION, name):
         raise DefinitionError(f"{ANNOTATION} of {'.'.join(path)} must be an HTTP token, not {name!r}")
     kind = schema.get("type")
     if kind not in ("string", "integer", "boolean"):

@@ -7,6 +7,7 @@ UTF-8 of bounded size and depth. Parameters, results and errors stay `Raw`: who 
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import accumulate
 from math import isfinite
 from operator import add
@@ -185,8 +186,11 @@ def _walk(brackets: int) -> tuple[int, int]:
     return depth, peak
 
 
-_CHANGES = bytes(_walk(brackets)[0] % 256 for brackets in range(256))
-_PEAKS = bytes(_walk(brackets)[1] for brackets in range(256))
+@cache
+def _changes_and_peaks() -> tuple[bytes, bytes]:
+    """Return what `_walk` gives for every byte; few messages have so many brackets that it is needed."""
+    changes, peaks = zip(*map(_walk, range(256)), strict=True)
+    return bytes(change % 256 for change in changes), bytes(peaks)
 
 
 def nests_deeper(data: bytes, levels: int) -> bool:
@@ -200,8 +204,9 @@ def nests_deeper(data: bytes, levels: int) -> bool:
     brackets = _outside_strings(_marks(data))
     size = len(brackets) // 8 + 1
     packed = int(brackets.ljust(8 * size, b"0"), 2).to_bytes(size, "big")
-    before = accumulate(memoryview(packed.translate(_CHANGES)).cast("b"), initial=0)
-    deepest: int = max(map(add, before, packed.translate(_PEAKS)))
+    changes, peaks = _changes_and_peaks()
+    before = accumulate(memoryview(packed.translate(changes)).cast("b"), initial=0)
+    deepest: int = max(map(add, before, packed.translate(peaks)))
     return deepest > levels
 
 

@@ -20,8 +20,6 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, TypeVarTuple
 
-from dragoman.runtime.offload import offload
-
 GRACE_SECONDS = 5.0
 
 Arguments = TypeVarTuple("Arguments")
@@ -93,6 +91,8 @@ class _Loop(asyncio.SelectorEventLoop):
         self, executor: Executor | None, func: Callable[[*Arguments], Any], *args: *Arguments
     ) -> asyncio.Future[Any]:
         if executor is None and not self._executor_was_set:
+            from dragoman.runtime.offload import offload  # which most servers do not need
+
             return self.create_task(offload(func, *args))
         return super().run_in_executor(executor, func, *args)
 

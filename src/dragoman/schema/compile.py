@@ -62,7 +62,9 @@ def compiled(schema: Any, *, any_draft: bool = False, formats: bool | None = Non
 def violations(validator: Any, value: Any, most: int = MOST_VIOLATIONS) -> list[Violation]:
     """Return what is wrong with a value, up to a bound."""
     try:
-        found = [] if validator.is_valid(value) else list(islice(validator.iter_errors(value), most + 1))
+        if validator.is_valid(value):
+            return []
+        found = list(islice(validator.iter_errors(value), most + 1))
     except ValueError as error:
         return [Violation((), f"The value cannot be compared with the schema: {error}")]
     listed = [Violation(error.instance_path, _shortened(error.message)) for error in found[:most]]

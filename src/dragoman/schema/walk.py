@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
-from urllib.parse import unquote
 
 import msgspec
 
@@ -134,6 +133,8 @@ class References:
             return None
         if fragment and not fragment.startswith("/"):
             return self._anchors().get(fragment)
+        from urllib.parse import unquote  # which most schemas do not need
+
         found = self._root
         for token in unquote(fragment).split("/")[1:]:
             found = _member(found, token.replace("~1", "/").replace("~0", "~"))

@@ -22,7 +22,7 @@ from dragoman.types.memo import Memo
 
 T = TypeVar("T")
 
-_AT = re.compile(r" - at `\$(.*)`$", re.DOTALL)
+_AT = r"(?s) - at `\$(.*)`$"
 
 
 class Dropped(Struct):
@@ -64,7 +64,7 @@ def _unreadable(error: Exception) -> str:
 def _misfit(error: msgspec.ValidationError, path: str) -> ValidationError:
     """Turn msgspec's message into what is wrong and where, seen from the root."""
     text = str(error)
-    if found := _AT.search(text):
+    if found := re.search(_AT, text):
         text, path = text[: found.start()], path + found[1]
     return ValidationError(f"{text} at {path}", path)
 

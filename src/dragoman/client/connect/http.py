@@ -100,7 +100,8 @@ class HttpLink:
             self.session_id = None
         answered = message.answered
         for challenges in range(MOST_CHALLENGES + 1):
-            sent = await self._headers(message)
+            sent = self._kept_headers() or await self._common_headers("POST")
+            self._add_headers(message, sent)
             try:
                 posting = self._http.post(
                     message.data,
@@ -155,15 +156,14 @@ class HttpLink:
 
     # Headers.
 
-    async def _headers(self, message: Outgoing) -> CIMultiDict[str]:
-        sent = self._kept_headers() or await self._common_headers("POST")
+    def _add_headers(self, message: Outgoing, sent: CIMultiDict[str]) -> None:
+        """Add what this message alone carries."""
         version = self.version
         if version is not None and version.stateless and message.method is not None:
             sent.update(_mirrored(version.name, message.method, message.name))
         if message.headers:
             for name, value in message.headers.items():
                 sent[name] = value
-        return sent
 
     def _kept_headers(self) -> CIMultiDict[str] | None:
         """Return what every request carries, as a copy, if it is still as it was."""

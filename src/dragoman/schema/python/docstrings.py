@@ -12,11 +12,11 @@ from inspect import cleandoc
 from msgspec import Struct
 
 _SECTION = re.compile(r"(?:(?:Keyword )?Arg(?:ument)?s|(?:Other )?Parameters|Params|Attributes):?", re.IGNORECASE)
-_UNDERLINE = re.compile(r"-{3,}")
-_GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*)|)")
-_NUMPY_ENTRY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?")
-_SPHINX_ENTRY = re.compile(r":(?:param|parameter|arg|argument|key|keyword|kwarg)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)")
-_SPHINX_TYPE = re.compile(r":type\s+\w+\s*:")
+_UNDERLINE = r"-{3,}"
+_GOOGLE_ENTRY = r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*)|)"
+_NUMPY_ENTRY = r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?"
+_SPHINX_ENTRY = r":(?:param|parameter|arg|argument|key|keyword|kwarg)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)"
+_SPHINX_TYPE = r":type\s+\w+\s*:"
 
 
 class Docstring(Struct, frozen=True):
@@ -68,14 +68,14 @@ def _read_section(lines: list[str], start: int, found: dict[str, list[str]]) -> 
         return _read_sphinx(lines, start, found)
     if not _SECTION.fullmatch(line):
         return start
-    if not line.endswith(":") and start + 1 < len(lines) and _UNDERLINE.fullmatch(lines[start + 1].strip()):
+    if not line.endswith(":") and start + 1 < len(lines) and re.fullmatch(_UNDERLINE, lines[start + 1].strip()):
         return _read_numpy(lines, start + 2, found)
     return _read_google(lines, start, found) if line.endswith(":") else start
 
 
 def _read_sphinx(lines: list[str], start: int, found: dict[str, list[str]]) -> int:
-    entry = _SPHINX_ENTRY.fullmatch(lines[start].strip())
-    if entry is None and not _SPHINX_TYPE.match(lines[start].strip()):
+    entry = re.fullmatch(_SPHINX_ENTRY, lines[start].strip())
+    if entry is None and not re.match(_SPHINX_TYPE, lines[start].strip()):
         return start
     end = _end_of_block(lines, start)
     if entry is not None:
@@ -90,7 +90,7 @@ def _read_google(lines: list[str], start: int, found: dict[str, list[str]]) -> i
     entries: dict[str, list[str]] = {}
     parts: list[str] | None = None
     for line in body:
-        entry = _GOOGLE_ENTRY.fullmatch(line.strip()) if _indent(line) == margin else None
+        entry = re.fullmatch(_GOOGLE_ENTRY, line.strip()) if _indent(line) == margin else None
         if entry is not None:
             parts = entries[entry[1]] = [entry[2] or ""]
         elif parts is not None:
@@ -106,7 +106,7 @@ def _read_numpy(lines: list[str], start: int, found: dict[str, list[str]]) -> in
     while position < len(lines):
         line = lines[position]
         if line.strip() and _indent(line) <= margin:
-            entry = _NUMPY_ENTRY.fullmatch(line.strip())
+            entry = re.fullmatch(_NUMPY_ENTRY, line.strip())
             if entry is None or _is_underlined(lines, position):
                 break
             parts = []
@@ -118,7 +118,7 @@ def _read_numpy(lines: list[str], start: int, found: dict[str, list[str]]) -> in
 
 
 def _is_underlined(lines: list[str], position: int) -> bool:
-    return position + 1 < len(lines) and _UNDERLINE.fullmatch(lines[position + 1].strip()) is not None
+    return position + 1 < len(lines) and re.fullmatch(_UNDERLINE, lines[position + 1].strip()) is not None
 
 
 def _end_of_block(lines: list[str], start: int) -> int:

@@ -21,7 +21,7 @@ from msgspec import Struct
 from dragoman.schema.walk import TYPES, kinds_of, type_of
 from dragoman.types import Json
 
-_AT = re.compile(r" - at `(?:key` in `)?\$([^`]*)`$")
+_AT = r" - at `(?:key` in `)?\$([^`]*)`$"
 
 
 class Problem(Struct, frozen=True):
@@ -173,7 +173,7 @@ def _join(path: str, tail: str) -> str:
 def problem_of(message: str, path: str = "") -> Problem:
     """Take the places off a message of msgspec, in which the innermost stands first."""
     tail = ""
-    while found := _AT.search(message):
+    while found := re.search(_AT, message):
         message, tail = message[: found.start()], tail + found[1]
     return Problem(_join(path, tail.removeprefix(".")), message)
 
@@ -196,7 +196,7 @@ def first_fit(arms: Sequence[Shape]) -> Callable[[Any], Any]:
             try:
                 return arm.convert(value)
             except msgspec.ValidationError as error:
-                reasons.append(_AT.sub(r" at \1", str(error)).replace(" at .", " at "))
+                reasons.append(re.sub(_AT, r" at \1", str(error)).replace(" at .", " at "))
         raise ValueError("; or ".join(dict.fromkeys(reasons)))
 
     return convert

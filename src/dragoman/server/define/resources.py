@@ -11,7 +11,6 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.errors import DefinitionError, ResourceNotFound, RpcError
 from dragoman.protocol.jsonrpc import encode
-from dragoman.protocol.uritemplate import UriTemplate
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.define.completion import Completable, Completer, Completers
 from dragoman.server.define.definition import (
@@ -29,8 +28,8 @@ from dragoman.server.define.results import resource_result, wire_object
 from dragoman.server.request.call import Call
 from dragoman.server.request.questions import InputRequired
 
-_DRIVE = re.compile(r"[A-Za-z]:/")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.+", re.DOTALL)
+_DRIVE = r"[A-Za-z]:/"
+_SCHEME = r"(?s)[A-Za-z][A-Za-z0-9+.-]*:.+"
 
 
 # No docstring: it would be the description of every resource without a reader.
@@ -88,7 +87,7 @@ class Resource(_Readable[Parameters, Returned]):
     size: int | None = None
 
     def _compile(self) -> None:
-        if not _SCHEME.fullmatch(self.uri):
+        if not re.fullmatch(_SCHEME, self.uri):
             raise DefinitionError(
                 f"The resource {self.name!r} needs an absolute URI such as config://app, not {self.uri!r}"
             )
@@ -134,6 +133,8 @@ class ResourceTemplate(Completable, _Readable[Parameters, Returned]):
     unsafe_paths: bool = False
 
     def _compile(self) -> None:
+        from dragoman.protocol.uritemplate import UriTemplate  # which servers without templates do not need
+
         self.template = UriTemplate(self.uri_template)
         self.completers = Completers(f"template {self.uri_template!r}", self.template.variables)
         self._compare_variables()
@@ -166,7 +167,7 @@ class ResourceTemplate(Completable, _Readable[Parameters, Returned]):
             return False
         if name not in self._many_segments:
             return "/" not in value and value not in {"..", "."}
-        return not value.startswith("/") and not _DRIVE.match(value) and ".." not in value.split("/")
+        return not value.startswith("/") and not re.match(_DRIVE, value) and ".." not in value.split("/")
 
     def _refusal(self, call: Call, rejected: ArgumentsRejected) -> RpcError:  # noqa: ARG002
         # A variable of the wrong type for the function: no resource has such a URI.

@@ -346,7 +346,7 @@ def checked_elicitations(error: UrlElicitationRequired) -> UrlElicitationRequire
         raise DefinitionError("UrlElicitationRequired needs an entry for each page that the user must visit")
     entries = [wire_object(entry, types.ElicitRequestParams, "An elicitation") for entry in error.elicitations]
     for entry in entries:
-        if entry.mode not in (None, "url") or entry.url is None or not _ABSOLUTE.match(entry.url):
+        if entry.mode not in (None, "url") or entry.url is None or not re.match(_ABSOLUTE, entry.url):
             raise DefinitionError(f"An elicitation of UrlElicitationRequired needs an absolute url, not {entry.url!r}")
         entry.mode, entry.elicitation_id = "url", entry.elicitation_id or entry.url
     return UrlElicitationRequired([to_builtins(entry) for entry in entries], error.message)
@@ -368,4 +368,4 @@ def pages(error: UrlElicitationRequired) -> list[Page]:
     return found
 
 
-_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/]")
+_ABSOLUTE = r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/]"

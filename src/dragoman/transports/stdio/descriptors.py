@@ -23,13 +23,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from queue import SimpleQueue
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Raw
 
 from dragoman.protocol import lines
 from dragoman.transports.stdio.pages import MOST_BEFORE, SplicedPages, widen
+
+if TYPE_CHECKING:
+    from queue import SimpleQueue
 
 CHUNK_BYTES = 64 * 1024
 CONGESTED_BYTES = 1024 * 1024
@@ -158,7 +160,7 @@ class _ThreadReader:
         self._paused = False
         self._closed = False
         self._waiting: bytes | None = None
-        self._taken: SimpleQueue[None] = SimpleQueue()
+        self._taken: SimpleQueue[None] = _queue()
         threading.Thread(target=self._run, name="dragoman-reader", daemon=True).start()
 
     def pause(self) -> None:
@@ -440,7 +442,7 @@ class _ThreadWriter(Writer):
 
     def __init__(self, descriptor: int, flow: Flow) -> None:
         super().__init__(descriptor, flow)
-        self._batches: SimpleQueue[list[Segment] | None] = SimpleQueue()
+        self._batches: SimpleQueue[list[Segment] | None] = _queue()
         threading.Thread(target=self._run, name="dragoman-writer", daemon=True).start()
 
     def close(self) -> None:
@@ -469,3 +471,9 @@ class _ThreadWriter(Writer):
                 return
             rest = rest[count:]
             self._loop.call_soon_threadsafe(partial(self._written, count, whole=is_last and not rest))
+
+
+def _queue() -> SimpleQueue[Any]:
+    from queue import SimpleQueue  # which pipes and sockets do not need
+
+    return SimpleQueue()

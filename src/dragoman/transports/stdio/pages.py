@@ -1,9 +1,14 @@
 """The end of a message that is sent again and again, put into a pipe without being copied.
 
-From the second time on that the same large part is sent, that part and its tail are a file in memory, which nobody
-writes to again. Linux puts the pages of such a file into a pipe as they are. What comes before them would be a write of
-its own, which would wake up the reader too early. So a message is put together in a pipe of our own first, and moved
-from there into the other pipe at once.
+From the second time on that the same large part is sent, a pipe of our own keeps that part and its tail, and nobody
+reads that pipe. `tee` of Linux puts the pages that a pipe holds into another pipe as they are. What comes before them
+would be a write of its own, which would wake up the reader too early. So a message is put together in a second pipe of
+our own first, and moved from there into the other pipe at once.
+
+Python has no `tee`, so `ctypes` calls it. `ctypes` is loaded when a large part is sent the second time.
+
+Rejected: keeping the part as a file in memory, whose pages `os.splice` puts into a pipe. Linux then looks up each page,
+and a list of 1,000 tools costs the server a quarter more.
 
 Rejected: moving the pages into the other pipe directly. The reader then wakes up twice, and a list of 1,000 tools costs
 the server a tenth more. Copying the list instead makes it cost two thirds more.
@@ -13,7 +18,9 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
+from typing import cast
 
 from msgspec import Raw
 
@@ -23,6 +30,8 @@ _ROOM_BYTES = 4 * MOST_BEFORE
 """SplicedPages that are not full take as much room as those that are."""
 MOST_BYTES = 1024 * 1024 - _ROOM_BYTES
 """What a pipe can hold without privileges."""
+
+Tee = Callable[[int, int, int, int], int]
 
 
 class SplicedPages:
@@ -36,24 +45,26 @@ class SplicedPages:
                 pages.pour()
     """
 
+    _tee: Tee
+
     def __init__(self, pipe: int) -> None:
         self.part: Raw | None = None
-        """What is a file; None while nothing is."""
+        """What is kept in a pipe; None while nothing is."""
         self.held = 0
         """How many bytes of a message are still to be moved."""
         self.tail = b""
-        """What follows the part in the file."""
+        """What follows the part in the pipe."""
         self._size = 0
         self._pipe = pipe
         self._last: Raw | None = None
-        self._file = self._inlet = self._outlet = -1
-        has_pages = hasattr(os, "memfd_create") and hasattr(os, "splice")
+        self._copy = self._inlet = self._outlet = -1
+        has_pages = hasattr(os, "splice")
         self._is_open = has_pages and stat.S_ISFIFO(os.fstat(pipe).st_mode)
 
     def keep(self, part: Raw, tail: bytes) -> None:
-        """Take note that a part is sent, which becomes a file if it was sent the last time, too."""
+        """Take note that a part is sent, and keep it in a pipe if it was sent the last time, too."""
         if part is not self._last or tail != self.tail:
-            self._drop_file()
+            self._drop_copy()
             self.tail = tail
             self._last = part if self._is_open and len(part) <= MOST_BYTES else None
         elif self.part is None and not self.held:
@@ -61,27 +72,30 @@ class SplicedPages:
 
     def _make(self, part: Raw) -> None:
         try:
-            self._file = os.memfd_create("dragoman")
-            with os.fdopen(self._file, "wb", closefd=False) as file:
-                self._size = file.write(part) + file.write(self.tail)
+            self._tee = _find_tee()
+            self._size = len(part) + len(self.tail)
+            self._copy, inlet = _open_pipe()
+            with os.fdopen(inlet, "wb"):  # which closes it
+                widen(inlet, self._size + _ROOM_BYTES)
+                is_whole = os.writev(inlet, (part, self.tail)) == self._size
             if self._inlet < 0:
-                self._outlet, self._inlet = os.pipe()
-                os.set_blocking(self._inlet, False)
+                self._outlet, self._inlet = _open_pipe()
             widen(self._inlet, self._size + _ROOM_BYTES)
-        except OSError:  # it is forbidden, or too many files are open
-            self.close()
-        else:
+        except (OSError, ImportError, AttributeError):  # the system has no `tee`, or too many files are open
+            is_whole = False
+        if is_whole:
             self.part = part
+        else:
+            self.close()
 
     def load(self, before: memoryview) -> bool:
         """Put a message together of what comes before the part, and the part; false if that cannot be done here."""
         try:
             os.write(self._inlet, before)
-            moved = 0
-            while moved < self._size:
-                left = self._size - moved
-                moved += os.splice(self._file, self._inlet, left, offset_src=moved, flags=os.SPLICE_F_NONBLOCK)
-        except OSError:  # our pipe may not be wide, and in a sandbox pipes may take no pages
+            is_whole = self._tee(self._copy, self._inlet, self._size, os.SPLICE_F_NONBLOCK) == self._size
+        except OSError:
+            is_whole = False
+        if not is_whole:  # our pipe may not be wide, and in a sandbox pipes may take no pages
             self.close()
             return False
         self.held = len(before) + self._size
@@ -99,26 +113,42 @@ class SplicedPages:
         return count, self.held == 0
 
     def spill(self) -> bytes:
-        """Return what is still to be moved, and let nothing be a file any more."""
+        """Return what is still to be moved, and keep nothing in a pipe any more."""
         rest = os.read(self._outlet, self.held)
         self.close()
         return rest
 
     def close(self) -> None:
-        """Drop everything, and let nothing be a file any more."""
+        """Drop everything, and keep nothing in a pipe any more."""
         self._is_open = False
         self.held = 0
-        self._drop_file()
+        self._drop_copy()
         for end in (self._inlet, self._outlet):
             if end >= 0:
                 os.close(end)
         self._inlet = self._outlet = -1
 
-    def _drop_file(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-        self._file = -1
+    def _drop_copy(self) -> None:
+        if self._copy >= 0:
+            os.close(self._copy)
+        self._copy = -1
         self.part = self._last = None
+
+
+def _find_tee() -> Tee:
+    """Return the system's `tee`, which Python does not offer."""
+    from ctypes import CDLL, c_int, c_size_t, c_ssize_t, c_uint
+
+    tee = CDLL(None).tee
+    tee.argtypes, tee.restype = (c_int, c_int, c_size_t, c_uint), c_ssize_t
+    return cast("Tee", tee)
+
+
+def _open_pipe() -> tuple[int, int]:
+    """Return the outlet and the inlet of a pipe; the inlet does not block."""
+    outlet, inlet = os.pipe()
+    os.set_blocking(inlet, False)
+    return outlet, inlet
 
 
 def widen(pipe: int, size: int) -> None:

@@ -316,11 +316,11 @@ class HttpClient:
         length = response.content_length
         if length is not None and length > self._limit:
             raise self._too_large()
-        if length is not None and "Content-Encoding" not in response.headers:
-            return await response.read()
+        content = response.content
         pieces: list[bytes] = []
         size = 0
-        async for piece in response.content.iter_any():
+        while not content.at_eof():
+            piece = await content.readany()
             size += len(piece)
             if size > self._limit:
                 raise self._too_large()

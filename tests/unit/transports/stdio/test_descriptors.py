@@ -25,6 +25,7 @@ from dragoman.transports.stdio.descriptors import (
     open_reader,
     open_writer,
 )
+from dragoman.transports.pages import widen
 
 DEADLINE = 30
 
@@ -487,7 +488,7 @@ def test_parts_that_are_sent_again_are_the_same_whatever_else_is_sent_and_howeve
 
 @pytest.fixture
 def splices(monkeypatch):
-    """The sizes of what was put into a pipe from a file."""
+    """The sizes of what was moved from one pipe into another."""
     sizes = []
     splice = os.splice
 
@@ -504,7 +505,7 @@ def open_files():
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_a_part_that_is_sent_again_is_put_into_a_pipe_as_the_pages_of_a_file(run, splices, writes):
+def test_a_part_that_is_sent_again_is_put_into_a_pipe_as_the_pages_of_another(run, splices, writes):
     async def main():
         with pipe() as (reader, writer):
             fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, WIDE_PIPE_BYTES)
@@ -514,8 +515,8 @@ def test_a_part_that_is_sent_again_is_put_into_a_pipe_as_the_pages_of_a_file(run
                 sending.send_parts(b"{", part, b"}")
                 sending.write_now()
                 os.read(reader.fileno(), WIDE_PIPE_BYTES)
-            assert splices == [300_002, 300_003] * 2
-            assert writes == [300_003, 1, 130_003, 300_003, 1]
+            assert splices == [300_003] * 2
+            assert writes == [300_003, 300_002, 1, 130_003, 300_003, 300_002, 1]
             assert open_files() == before + 3
             sending.close()
             assert open_files() == before
@@ -523,8 +524,8 @@ def test_a_part_that_is_sent_again_is_put_into_a_pipe_as_the_pages_of_a_file(run
     run(main())
 
 
-@pytest.mark.parametrize(("conduit", "missing"), [(sockets, None), (pipe, "memfd_create"), (pipe, "splice")])
-def test_no_file_is_put_into_a_socket_or_where_the_system_has_no_way(run, splices, conduit, missing, monkeypatch):
+@pytest.mark.parametrize(("conduit", "missing"), [(sockets, None), (pipe, "splice")])
+def test_no_pages_are_put_into_a_socket_or_where_the_system_has_no_way(run, splices, conduit, missing, monkeypatch):
     if missing is not None:
         monkeypatch.delattr(os, missing)
 
@@ -545,13 +546,14 @@ def test_no_file_is_put_into_a_socket_or_where_the_system_has_no_way(run, splice
 @pytest.mark.parametrize(
     ("missing", "problem"),
     [
-        ("memfd_create", PermissionError),
-        ("pipe", OSError(errno.EMFILE, "too many")),
-        ("splice", PermissionError),
-        ("splice", OSError(errno.EINVAL, "no pipe")),
+        ("ctypes.CDLL", OSError("no such library")),
+        ("ctypes.CDLL", ImportError("no module")),
+        ("os.pipe", OSError(errno.EMFILE, "too many")),
+        ("os.splice", PermissionError),
+        ("os.splice", OSError(errno.EINVAL, "no pipe")),
     ],
 )
-def test_where_there_are_no_such_files_or_pipes_parts_are_written(run, monkeypatch, missing, problem):
+def test_where_there_are_no_such_pipes_parts_are_written(run, monkeypatch, missing, problem):
     tried = []
 
     def refuse(*given, **options):
@@ -563,7 +565,7 @@ def test_where_there_are_no_such_files_or_pipes_parts_are_written(run, monkeypat
             sending = open_writer(writer.fileno(), Recorder())
             sink = Sink(reader)
             before = open_files()
-            monkeypatch.setattr(os, missing, refuse)
+            monkeypatch.setattr(missing, refuse)
             for _ in range(4):
                 sending.send_parts(b"{", SENT_AGAIN, b"}")
                 await asyncio.gather(sink.take(len(sink.read) + 300_003), sending.flush(DEADLINE))
@@ -575,12 +577,36 @@ def test_where_there_are_no_such_files_or_pipes_parts_are_written(run, monkeypat
     assert tried == [missing]
 
 
-def test_what_was_put_together_is_written_where_a_pipe_takes_no_pages(run, monkeypatch):
-    splice = os.splice
+@pytest.mark.parametrize("narrow", [0, 1], ids=["the pipe that keeps it", "the pipe that it is put together in"])
+def test_a_part_that_a_pipe_of_ours_cannot_hold_is_written(run, monkeypatch, splices, narrow):
+    widened = []
 
-    def from_files_alone(*given, **options):
-        if "offset_src" in options:
-            return splice(*given, **options)
+    def widen_others(pipe, size):
+        widened.append(pipe)
+        if len(widened) != narrow + 1:
+            widen(pipe, size)
+
+    monkeypatch.setattr(pages, "widen", widen_others)
+
+    async def main():
+        with pipe() as (reader, writer):
+            sending = open_writer(writer.fileno(), Recorder())
+            sink = Sink(reader)
+            before = open_files()
+            for _ in range(4):
+                sending.send_parts(b"{", SENT_AGAIN, b"}")
+                await asyncio.gather(sink.take(len(sink.read) + 300_003), sending.flush(DEADLINE))
+            assert sink.read == (b"{%b}\n" % bytes(SENT_AGAIN)) * 4
+            assert open_files() == before
+            sending.close()
+
+    run(main())
+    assert len(widened) == 2
+    assert splices == []
+
+
+def test_what_was_put_together_is_written_where_a_pipe_takes_no_pages(run, monkeypatch):
+    def refuse(*given, **options):
         raise OSError(errno.EINVAL, "no pipe")
 
     async def main():
@@ -588,7 +614,7 @@ def test_what_was_put_together_is_written_where_a_pipe_takes_no_pages(run, monke
             sending = open_writer(writer.fileno(), Recorder())
             sink = Sink(reader)
             before = open_files()
-            monkeypatch.setattr(os, "splice", from_files_alone)
+            monkeypatch.setattr(os, "splice", refuse)
             for _ in range(3):
                 sending.send_parts(b"{", SENT_AGAIN, b"}")
                 sending.send_parts(b"{", SENT_AGAIN, b"}")
@@ -621,7 +647,7 @@ def test_what_comes_before_and_after_a_part_that_is_sent_again_may_be_of_any_siz
     run(main())
 
 
-def test_what_is_half_moved_leaves_whole_although_the_next_cannot_be_a_file(run, monkeypatch):
+def test_what_is_half_moved_leaves_whole_although_the_next_cannot_be_kept(run, monkeypatch):
     async def main():
         with pipe() as (reader, writer):
             fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
@@ -638,7 +664,7 @@ def test_what_is_half_moved_leaves_whole_although_the_next_cannot_be_a_file(run,
             send(SENT_AGAIN)
             send(SENT_AGAIN)
             await sink.take(300_003 + 10_000)
-            monkeypatch.setattr(os, "memfd_create", refuse)
+            monkeypatch.setattr(os, "pipe", refuse)
             for _ in range(3):
                 send(ANOTHER)
             await asyncio.gather(sink.take(len(expected)), sending.flush(DEADLINE))
