@@ -136,7 +136,7 @@ def _plan(kind: type, version: Version) -> Callable[[Any], Any] | None:
     return _struct_plan(kind, version) if issubclass(kind, Struct) else None
 
 
-_fields_of = Kept(msgspec.structs.fields)
+_fields_of = Memo(msgspec.structs.fields)
 
 
 def _struct_plan(kind: type[Struct], version: Version) -> Callable[[Any], Any] | None:

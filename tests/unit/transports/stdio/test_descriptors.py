@@ -25,7 +25,7 @@ from dragoman.transports.stdio.descriptors import (
     open_reader,
     open_writer,
 )
-from dragoman.transports.pages import widen
+from dragoman.transports.stdio.pages import widen
 
 DEADLINE = 30
 
