@@ -145,7 +145,7 @@ class DuplexConnection:
     async def close_stream(self) -> None:
         """Keep the connection: there is no other to come back by."""
 
-    def tell(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
+    def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
         """Tell the client of a change, from any thread, if it wants to know."""
         message = jsonrpc.encode_notification(method, change_params(subject, params))
         is_announced = is_told(self._server, self._session, method, subject)
