@@ -32,6 +32,7 @@ from dragoman.errors import (
     TooLarge,
 )
 from dragoman.protocol import eras, jsonrpc, sse
+from dragoman.protocol.eras import McpRequest
 from dragoman.protocol.exchange import ACCEPTED, JSON, OK, Acceptable, InSession, Rejection, handler_status, receive
 from dragoman.protocol.headers import McpHeaders
 from dragoman.protocol.peer import Event, PeerReply
@@ -143,7 +144,7 @@ class PostService:
         except TooSlow as slow:
             raise HttpRefusal(HTTPStatus.REQUEST_TIMEOUT, ParseError(str(slow)), headers=(_CLOSE,)) from None
         received = receive(head.headers, body, self._server.offer, self._limits)
-        if isinstance(received, eras.McpRequest):
+        if isinstance(received, McpRequest):
             self._require_callable(exchange, received, head.headers)
             await self._serve_request(exchange, received, head.acceptable)
         elif isinstance(received, Rejection):
@@ -177,7 +178,7 @@ class PostService:
         is_same = call.refusal is not None and call.refusal is call.refused
         return refused.status if is_same else OK if call.refusal is None else handler_status(call.refusal), data
 
-    def _call(self, request: eras.McpRequest, session: Session, exchange: Exchange, channel: Channel = SILENCE) -> Call:
+    def _call(self, request: McpRequest, session: Session, exchange: Exchange, channel: Channel = SILENCE) -> Call:
         server, identity = self._server, exchange.identity
         context = server.server_context if self._server_context is None else self._server_context
         call = Call(request, session, channel, server, context, exchange.loop, session.principal)
@@ -186,7 +187,7 @@ class PostService:
             call.scopes, call.claims = identity.scopes, identity.claims
         return call
 
-    def _open(self, message: jsonrpc.Request, session: Session) -> eras.McpRequest:
+    def _open(self, message: jsonrpc.Request, session: Session) -> McpRequest:
         """Open a request of the handshake era.
 
         Raises:
@@ -198,11 +199,7 @@ class PostService:
             raise HttpRefusal(OK, error, message, session=session) from None
 
     def _require_callable(
-        self,
-        exchange: Exchange,
-        request: eras.McpRequest,
-        headers: McpHeaders | None = None,
-        session: Session | None = None,
+        self, exchange: Exchange, request: McpRequest, headers: McpHeaders | None = None, session: Session | None = None
     ) -> None:
         """Refuse a tool call before anything else is done for it.
 
@@ -239,7 +236,7 @@ class PostService:
 
     # Requests that stand alone
 
-    async def _serve_request(self, exchange: Exchange, request: eras.McpRequest, acceptable: Acceptable) -> None:
+    async def _serve_request(self, exchange: Exchange, request: McpRequest, acceptable: Acceptable) -> None:
         is_stateless = request.caller.version.stateless
         if not self._can_stream:
             acceptable = _require_no_stream(request, acceptable)
@@ -282,7 +279,7 @@ class PostService:
             if channel.was_used:
                 await channel.close()
 
-    def _require_listening(self, request: eras.McpRequest, *, can_stream: bool) -> None:
+    def _require_listening(self, request: McpRequest, *, can_stream: bool) -> None:
         if not can_stream:
             raise HttpRefusal(HTTPStatus.NOT_ACCEPTABLE, "The Accept header must admit text/event-stream", request)
         if self._max_subscriptions is not None and len(self.subscriptions) >= self._max_subscriptions:
@@ -348,7 +345,7 @@ class PostService:
         if received.batch:
             await self._serve_batch(exchange, session, received.messages, head.acceptable)
         elif isinstance(message, jsonrpc.Request):
-            await self._serve_session_request(exchange, sessions, session, message, head.acceptable)
+            await self._serve_session_request(exchange, session, message, head.acceptable)
         else:
             session.receive(session.peer.accept(message))
             await self._serve_notification(exchange, message, session.data, StandaloneChannel(session))
@@ -407,12 +404,7 @@ class PostService:
             del running[message.id]
 
     async def _serve_session_request(
-        self,
-        exchange: Exchange,
-        sessions: Sessions,
-        session: HttpSession,
-        message: jsonrpc.Request,
-        acceptable: Acceptable,
+        self, exchange: Exchange, session: HttpSession, message: jsonrpc.Request, acceptable: Acceptable
     ) -> None:
         if (in_use := session.peer.refuse_id(message.id)) is not None:
             raise HttpRefusal(HTTPStatus.CONFLICT, in_use, id=message.id)
@@ -424,7 +416,7 @@ class PostService:
         session.peer.accept(message)
         session.running[message.id] = call
         self.in_flight.add(call)
-        serving = self._run_in_session(sessions, session, call, channel, json=acceptable.json)
+        serving = self._run_in_session(session, call, channel, json=acceptable.json)
         if exchange.lasts:
             call.task = exchange.task
             await serving
@@ -443,9 +435,8 @@ class PostService:
         if not exchange.ended:
             await end_without_response(exchange)
 
-    async def _run_in_session(
-        self, sessions: Sessions, session: HttpSession, call: Call, channel: SessionChannel, *, json: bool
-    ) -> None:
+    async def _run_in_session(self, session: HttpSession, call: Call, channel: SessionChannel, *, json: bool) -> None:
+        assert self._sessions is not None
         status, data = OK, b""
         try:
             try:
@@ -455,7 +446,7 @@ class PostService:
             finally:
                 del session.running[call.request.id]
                 data = session.peer.finish(call.request.id, data) or b""
-                sessions.touch(session)
+                self._sessions.touch(session)
             if call.cancelled:
                 await _absorb_cancellation()
             status = OK if data and call.refusal is None else self._status(call, channel.reader)
@@ -465,7 +456,7 @@ class PostService:
             channel.close()
 
 
-def _require_no_stream(request: eras.McpRequest, acceptable: Acceptable) -> Acceptable:
+def _require_no_stream(request: McpRequest, acceptable: Acceptable) -> Acceptable:
     """Refuse what only a stream can answer, on a server that cannot stream; return what the response may be."""
     if request.method.name == "subscriptions/listen":
         error = MethodNotFound(f"subscriptions/listen is not served here: there are no streams; {NO_STREAMS_REMEDY}")

@@ -18,13 +18,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from types import FrameType
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
 from dragoman.errors import DefinitionError, DragomanError
 from dragoman.runtime.program import end_tasks
 from dragoman.transports.http.asgi import AsgiApp
+
+if TYPE_CHECKING:
+    from dragoman.transports.http.ending import EndingConnection
 
 GRACE_SECONDS = 5.0
 """How long a request may take when the server ends."""
@@ -48,19 +51,6 @@ def _handle_signals(handler: Callable[[int, FrameType | None], None]) -> Iterato
     finally:
         for number, previous in before.items():
             signal.signal(number, previous)
-
-
-class _Connection(Protocol):
-    """A connection of `transports.http`, as the end of the server needs it."""
-
-    def shutdown(self) -> None:
-        """Answer the requests that were sent, and that still come within a moment, and then end."""
-
-    def end(self) -> None:
-        """Accept no further request; one that is served is answered."""
-
-    def abort(self) -> None:
-        """End at once, even if something is unwritten."""
 
 
 class _Uvicorn(uvicorn.Server):
@@ -96,8 +86,8 @@ class _Uvicorn(uvicorn.Server):
             connection.abort()
         await asyncio.sleep(0)
 
-    def _connections(self) -> list[_Connection]:
-        return cast("list[_Connection]", list(self.server_state.connections))
+    def _connections(self) -> list[EndingConnection]:
+        return cast("list[EndingConnection]", list(self.server_state.connections))
 
     def _new_connection(self) -> asyncio.Protocol:
         return self.config.http_protocol_class(  # type: ignore[call-arg]

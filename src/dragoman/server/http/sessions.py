@@ -388,10 +388,7 @@ class Holders:
 
     def add(self, id: str, session: HttpSession, name: str) -> None:
         """Add a session to those of a holder."""
-        holder = self._named.get(name)
-        if holder is None:
-            holder = self._named[name] = Holder(name)
-        session.holder = holder
+        session.holder = holder = self._named.setdefault(name, Holder(name))
         self.everyone.add(id, session)
         holder.add(id, session)
         self._recount(holder, len(holder.sessions) - 1)
