@@ -14,19 +14,22 @@ from unit.server.http.test_session import new_session
 from unit.server.http.test_streams import Reader
 
 
-def channel_to(reader: Reader) -> tuple[SessionChannel, HttpSession]:
-    session = new_session()
-    return SessionChannel(session, reader, can_stream=True), session
+def new_channel() -> tuple[SessionChannel, HttpSession, Reader]:
+    session, reader = new_session(), Reader()
+    return SessionChannel(session, reader, can_stream=True), session, reader
+
+
+async def respond(channel: SessionChannel) -> None:
+    await channel.answer(200, b"{}", json=True)
+    channel.close()
 
 
 @scenario
 async def test_a_request_that_is_answered_by_one_body_has_no_stream(monkeypatch):
-    reader = Reader()
-    channel, session = channel_to(reader)
+    channel, session, reader = new_channel()
     monkeypatch.setattr(session, "new_stream", lambda: pytest.fail("nothing needs a stream"))
     await channel.room()
-    await channel.answer(200, b"{}", json=True)
-    channel.close()
+    await respond(channel)
     assert reader.parts == [b"200 {}"]
     assert reader.opening is None
     assert channel.reader is None
@@ -34,13 +37,11 @@ async def test_a_request_that_is_answered_by_one_body_has_no_stream(monkeypatch)
 
 @scenario
 async def test_what_a_thread_says_after_the_response_is_said_to_nobody():
-    reader = Reader()
-    channel, session = channel_to(reader)
+    channel, session, reader = new_channel()
     thread = Thread(target=channel.notify, args=("notifications/message", {"data": "late"}))
     thread.start()
     thread.join(DEADLINE)
-    await channel.answer(200, b"{}", json=True)
-    channel.close()
+    await respond(channel)
     await asyncio.sleep(0)
     assert reader.parts == [b"200 {}"]
     assert not session._streams
@@ -49,8 +50,7 @@ async def test_what_a_thread_says_after_the_response_is_said_to_nobody():
 
 @scenario
 async def test_what_is_said_while_the_response_is_taken_is_said_to_nobody():
-    reader = Reader()
-    channel, session = channel_to(reader)
+    channel, session, reader = new_channel()
     reader.ended = True
     channel.notify("notifications/message", {"data": "late"})
     channel.close()
@@ -60,11 +60,9 @@ async def test_what_is_said_while_the_response_is_taken_is_said_to_nobody():
 
 @scenario
 async def test_nothing_follows_the_last_message_of_a_stream():
-    reader, again = Reader(), Reader()
-    channel, session = channel_to(reader)
+    (channel, session, _), again = new_channel(), Reader()
     channel.notify("notifications/message", {"data": 1})
-    await channel.answer(200, b"{}", json=True)
-    channel.close()
+    await respond(channel)
     channel.notify("notifications/message", {"data": "late"})
     (stream,) = session._streams
     assert stream.is_finished
@@ -76,12 +74,10 @@ async def test_nothing_follows_the_last_message_of_a_stream():
 @scenario
 async def test_a_call_that_is_over_holds_on_to_nobody():
     for says in (False, True):
-        reader = Reader()
-        channel, _ = channel_to(reader)
+        channel, _, reader = new_channel()
         if says:
             channel.notify("notifications/message", {"data": 1})
-        await channel.answer(200, b"{}", json=True)
-        channel.close()
+        await respond(channel)
         gone = weakref.ref(reader)
         await asyncio.sleep(0)
         del reader
@@ -90,26 +86,22 @@ async def test_a_call_that_is_over_holds_on_to_nobody():
 
 @scenario
 async def test_what_is_said_to_one_who_is_gone_goes_nowhere_and_what_it_waits_for_neither():
-    reader = Reader()
-    channel, session = channel_to(reader)
+    channel, session, reader = new_channel()
     reader.gone = True
     channel.notify("notifications/message", {"data": 1})
     assert channel.reader is None
-    await channel.answer(200, b"{}", json=True)
-    channel.close()
+    await respond(channel)
     assert reader.parts == []
     assert [stream.is_finished for stream in session._streams] == [True]
 
 
 @scenario
 async def test_a_response_that_became_a_stream_by_itself_tells_how_to_come_back():
-    reader = Reader()
-    channel, session = channel_to(reader)
+    channel, session, reader = new_channel()
     assert channel.reader is reader
     first = reader.opening()
     reader.streaming = True
-    await channel.answer(200, b"{}", json=True)
-    channel.close()
+    await respond(channel)
     name = next(iter(session._streams)).name
     assert EventId(name, 0).encode().encode() in first
     assert reader.numbers == [1]

@@ -176,7 +176,7 @@ def head_of(reader, headers):
     return asyncio.run(read())
 
 
-def test_the_same_headers_are_read_once():
+def test_the_same_headers_are_read_once_and_others_for_themselves():
     reader = HeadReader(Guard())
     first = head_of(reader, list(HEADERS))
     assert (first.headers.name, first.acceptable.json, first.acceptable.sse, first.refused) == (
@@ -186,11 +186,6 @@ def test_the_same_headers_are_read_once():
         None,
     )
     assert head_of(reader, list(HEADERS)) is first
-
-
-def test_other_headers_are_read_for_themselves():
-    reader = HeadReader(Guard())
-    head_of(reader, HEADERS)
     assert head_of(reader, [*HEADERS[:2], (b"mcp-name", b"other")]).headers.name == "other"
     assert head_of(reader, [(b"host", b"evil.example")]).refused.status == 421
 

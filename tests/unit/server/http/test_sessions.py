@@ -16,75 +16,14 @@ from dragoman.types import Implementation
 from scenarios.http_peer import SECRET, scenario
 
 
-@scenario
-async def test_of_a_client_that_says_much_of_itself_that_is_kept_which_the_id_carries():
-    sessions = Sessions(Server(secret=SECRET))
-    kept = []
-    for size in (100, 5000):
-        info = Implementation("client", "1", title="x" * size)
-        id = sessions.begin(SharedSession(Caller(LATEST_HANDSHAKE, info=info), principal="ann"))
-        kept.append((await sessions.find(id, "ann")).data.caller.info)
-    assert kept == [Implementation("client", "1", title="x" * 100), Implementation("client", "1")]
-
-
-@scenario
-async def test_a_session_that_ends_before_its_timeout_is_not_taken_up_again():
-    server = Server(secret=SECRET)
-    sessions = Sessions(server)
-    id = sessions.begin(SharedSession(Caller(LATEST_HANDSHAKE)))
-    await sessions.end(id)
-    with pytest.raises(HttpRefusal) as refused:
-        await sessions.find(id)
-    assert refused.value.status == 404
-
-
-@scenario
-async def test_a_session_that_works_while_it_is_idle_for_long_is_looked_at_once():
-    now = 0.0
-    looked: list[str] = []
-
-    class Watched(HttpSession):
-        @property
-        def is_busy(self) -> bool:
-            looked.append(self.data.id)
-            return True
-
-    server = Server(secret=SECRET)
-    sessions = Sessions(server, idle_timeout=100, clock=lambda: now)
-    ids = [sessions.begin(SharedSession(Caller(LATEST_HANDSHAKE))) for _ in range(3)]
-    for id in ids[:2]:
-        (await sessions.find(id)).__class__ = Watched
-    now = 100.0
-    sessions._expire(now)
-    sessions._expire(now)
-    assert looked == ids[:2]
-    assert list(sessions._local) == ids[:2]
-    now = 200.0
-    sessions._expire(now)
-    assert len(looked) == 4
-
-
-def test_whoever_tells_after_the_loop_has_ended_tells_nobody():
-    server = Server(secret=SECRET)
-    sessions = Sessions(server)
-
-    async def begin() -> None:
-        session = await sessions.find(sessions.begin(SharedSession(Caller(LATEST_HANDSHAKE))))
-        session.open_standalone()
-
-    asyncio.run(begin())
-    server.notify_tools_list_changed()
-    gc.collect()
-    assert len(server.audience.members()) == 1
-
-
 class House:
     """Sessions of clients at addresses, with a clock."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int = 10, idle_timeout: float | None = None) -> None:
         self.now = 0.0
-        self.looks = 0
-        self.sessions = Sessions(Server(secret=SECRET), max_sessions=most, idle_timeout=None, clock=lambda: self.now)
+        self.looked: list[str] = []
+        self.server = Server(secret=SECRET)
+        self.sessions = Sessions(self.server, max_sessions=most, idle_timeout=idle_timeout, clock=lambda: self.now)
 
     def begin(self, address: str = "1.1.1.1", principal: str | None = None) -> str:
         self.now += 1
@@ -102,7 +41,7 @@ class House:
         class Busy(HttpSession):
             @property
             def is_busy(self) -> bool:
-                house.looks += 1
+                house.looked.append(self.data.id)
                 return True
 
         (await self.sessions.find(id)).__class__ = Busy
@@ -112,7 +51,45 @@ class House:
 
 
 @scenario
-async def test_sessions_that_were_never_used_give_way_first_and_then_the_least_recently_used():
+async def test_of_a_client_that_says_much_of_itself_that_is_kept_which_the_id_carries():
+    sessions = Sessions(Server(secret=SECRET))
+    kept = []
+    for size in (100, 5000):
+        info = Implementation("client", "1", title="x" * size)
+        id = sessions.begin(SharedSession(Caller(LATEST_HANDSHAKE, info=info), principal="ann"))
+        kept.append((await sessions.find(id, "ann")).data.caller.info)
+    assert kept == [Implementation("client", "1", title="x" * 100), Implementation("client", "1")]
+
+
+@scenario
+async def test_a_session_that_works_while_it_is_idle_for_long_is_looked_at_once():
+    house = House(idle_timeout=100)
+    ids = [house.begin() for _ in range(3)]
+    for id in ids[:2]:
+        await house.occupy(id)
+    house.now += 100
+    for _ in range(2):
+        house.sessions._expire(house.now)
+    assert house.looked == list(house.sessions._local) == ids[:2]
+    house.now += 100
+    house.sessions._expire(house.now)
+    assert len(house.looked) == 4
+
+
+def test_a_notification_after_the_loop_has_ended_reaches_nobody():
+    house = House()
+
+    async def begin() -> None:
+        (await house.sessions.find(house.begin())).open_standalone()
+
+    asyncio.run(begin())
+    house.server.notify_tools_list_changed()
+    gc.collect()
+    assert len(house.server.audience.members()) == 1
+
+
+@scenario
+async def test_sessions_that_were_never_used_are_evicted_first_and_then_the_least_recently_used():
     house = House(most=4)
     first, second, third, fourth = (house.begin() for _ in range(4))
     await house.use(third, first)
@@ -177,11 +154,11 @@ async def test_when_all_are_in_use_they_are_looked_at_once_a_second():
     for _ in range(3):
         with pytest.raises(HttpRefusal, match="too many sessions"):
             house.sessions.begin(SharedSession(Caller(LATEST_HANDSHAKE)))
-    assert house.looks <= 2 * 50
+    assert len(house.looked) <= 2 * 50
     house.now += BUSY_SECONDS
     with pytest.raises(HttpRefusal):
         house.sessions.begin(SharedSession(Caller(LATEST_HANDSHAKE)))
-    assert house.looks <= 4 * 50
+    assert len(house.looked) <= 4 * 50
     await house.sessions.end(next(iter(house.sessions._local)))
     house.begin()
 
@@ -193,10 +170,10 @@ async def test_when_all_of_one_holder_are_in_use_they_are_looked_at_once_a_secon
         await house.occupy(house.begin())
     for number in range(50):
         house.begin(f"2.2.2.{number}")
-    house.looks = 0
+    house.looked.clear()
     for number in range(20):
         house.sessions.begin(SharedSession(Caller(LATEST_HANDSHAKE)), f"3.3.3.{number}")
-    assert house.looks <= 3 * 50
+    assert len(house.looked) <= 3 * 50
 
 
 @scenario
@@ -217,12 +194,14 @@ async def test_what_is_evicted_of_sessions_is_bounded(monkeypatch):
     assert list(aside) == ids[3:]
 
 
+@pytest.mark.parametrize("is_evicted", [False, True])
 @scenario
-async def test_a_session_that_gave_way_and_was_ended_stays_ended():
+async def test_a_session_that_was_ended_is_not_adopted_again(is_evicted):
     house = House(most=1)
     id = house.begin()
     await house.use(id)
-    house.begin()
+    if is_evicted:
+        house.begin()
     await house.sessions.end(id)
     with pytest.raises(HttpRefusal) as refused:
         await house.sessions.find(id)
