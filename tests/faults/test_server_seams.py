@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from dragoman.server.http.guard import Guard
-from dragoman.server.http.head import HeadReader
+from dragoman.server.http.head import Guard, HeadReader
 from dragoman.transports.http.asgi import AsgiExchange
 from scenarios.http_peer import scenario
 
@@ -23,7 +22,7 @@ def exchange(headers, bound_to: str = "127.0.0.1") -> AsgiExchange:
 @pytest.mark.parametrize("kind", [list, tuple, iter, lambda given: [list(pair) for pair in given]])
 @scenario
 async def test_a_host_is_refused_however_the_headers_are_given_and_each_time(kind):
-    entrance = HeadReader(Guard(allowed_hosts=(), allowed_origins=()))
+    heads = HeadReader(Guard(allowed_hosts=(), allowed_origins=()))
     for _ in range(2):
-        assert entrance.admit(exchange(kind(FOREIGN))).barred is not None
-        assert entrance.admit(exchange(kind(FOREIGN), "192.0.2.1")).barred is None
+        assert heads.read(exchange(kind(FOREIGN))).refused is not None
+        assert heads.read(exchange(kind(FOREIGN), "192.0.2.1")).refused is None

@@ -197,7 +197,7 @@ def test_a_closed_connection_is_told_nothing_whether_its_loop_runs_or_not(caplog
     sent: list[bytes] = []
 
     def tell(connection: Any) -> None:
-        connection.tell("notifications/tools/list_changed")
+        connection.notify_change("notifications/tools/list_changed")
         connection.updated("file:///a")
         connection.notify("notifications/message", {})
         connection.log("emergency", "too late", None)

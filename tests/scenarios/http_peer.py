@@ -8,7 +8,7 @@ from typing import Any
 
 from dragoman import Server, types
 from dragoman.protocol.sse import Event, EventDecoder
-from dragoman.server.http.guard import Guard
+from dragoman.server.http.head import Guard
 from dragoman.server.http.service import HttpService
 from dragoman.server.http.sessions import Sessions
 from dragoman.transports.http.asgi import AsgiApp

@@ -22,17 +22,16 @@ from dragoman.server import duplex as connection
 from dragoman.server.duplex import LIFE, DuplexConnection
 from dragoman.server.http import session as http_session
 from dragoman.server.http import streams
-from dragoman.server.http.retention import Retention
 from dragoman.server.http.session import SESSION_LIFE, HttpSession, SharedSession
 from dragoman.server.http.sessions import Sessions
-from dragoman.server.http.streams import STREAM_LIFE
+from dragoman.server.http.streams import STREAM_LIFE, Retention
 from dragoman.server.http.workers import Workers
 from dragoman.transports.contract import FunctionSink
 from scenarios.client_peer import scenario
 from scenarios.http_peer import SECRET
 from unit.client.connect.test_reconnect import Connection as ScriptedConnection
 from unit.client.connect.test_reconnect import Maker
-from unit.server.http.test_sessions import Reader, stream_alone
+from unit.server.http.test_streams import Reader, stream_alone
 
 TABLES = {
     connection: LIFE,
@@ -87,12 +86,12 @@ async def test_a_session_is_new_used_and_ended(uses):
     server = Server(secret=SECRET)
     sessions = Sessions(server)
     id = sessions.begin(SharedSession(Caller(LATEST_HANDSHAKE)))
-    session = sessions._known[id]
+    session = sessions._local[id]
     assert session.state == "new"
     for _ in range(uses):
-        assert sessions.find_here(id) is session
+        assert sessions.find_local(id) is session
         assert session.state == "used"
-    sessions._forget(id, was_ended=True)
+    sessions._remove(id, was_ended=True)
     assert session.state == "ended"
     with pytest.raises(TransportError, match="The session has ended"):
         await session.ask(stream_alone(), "roots/list", {}, 5)

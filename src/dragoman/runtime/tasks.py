@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeGuard, TypeVar
 
 T = TypeVar("T")
@@ -24,6 +25,15 @@ def is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
         return asyncio.get_running_loop() is loop
     except RuntimeError:  # none does
         return False
+
+
+def call_in_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *args: Any) -> None:
+    """Call a function in a loop, from any thread: at once if the loop runs in this one; never if it is closed."""
+    if is_running_here(loop):
+        function(*args)
+    else:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(function, *args)
 
 
 class OwnTask(asyncio.Task[T]):

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from dragoman.server.dispatch.middleware import CallNext as CallNext
     from dragoman.server.dispatch.middleware import Middleware as Middleware
     from dragoman.server.extensions.contract import ServerExtension as ServerExtension
-    from dragoman.server.http.per_request import asgi as asgi
     from dragoman.server.http.views import HttpReply as HttpReply
     from dragoman.server.log_handler import LogHandler as LogHandler
+    from dragoman.server.per_request import asgi as asgi
     from dragoman.server.request.context import BlockingContext as BlockingContext
     from dragoman.server.request.context import Context as Context
     from dragoman.server.request.http_request import Auth as Auth
@@ -52,7 +52,7 @@ else:
             "extensions.contract": "ServerExtension",
             "request.http_request": "Auth HttpRequest",
             "log_handler": "LogHandler",
-            "http.per_request": "asgi",
+            "per_request": "asgi",
             "define.prompts": "Prompt prompt",
             "request.questions": "Elicit ElicitResult ElicitUrl InputRequired ListRoots Sample",
             "define.resources": "Resource ResourceTemplate resource",

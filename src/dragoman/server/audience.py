@@ -82,8 +82,8 @@ def log_params(level: types.LoggingLevel, data: Any, logger: str | None) -> type
 class NotificationListener(Protocol):
     """Whom a server tells."""
 
-    def tell(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
-        """Tell of a change, from any thread."""
+    def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
+        """Notify of a change, from any thread."""
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
         """Send a log message, from any thread."""

@@ -173,7 +173,7 @@ def asgi_app(server: Server, options: HttpOptions) -> AsgiApp:
         DefinitionError: the value of an option makes no sense.
     """
     check_options(options)
-    from dragoman.server.http.guard import Guard
+    from dragoman.server.http.head import Guard
     from dragoman.server.http.service import HttpService
     from dragoman.server.http.sessions import Sessions
     from dragoman.server.http.workers import Workers
@@ -188,8 +188,8 @@ def asgi_app(server: Server, options: HttpOptions) -> AsgiApp:
         workers=workers,
         path=path,
         idle_timeout=options["session_idle_timeout"],
-        most=options["max_sessions"],
-        most_event_bytes=options["max_event_bytes"],
+        max_sessions=options["max_sessions"],
+        max_event_bytes=options["max_event_bytes"],
     )
     service = HttpService(
         server,

@@ -14,8 +14,7 @@ on; `closed`, when nothing is sent any more. Its carrier may say twice that the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import suppress
+from collections.abc import Coroutine, Iterator
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,7 +28,7 @@ from dragoman.protocol.peer import Answered, Event, Peer, PeerReply
 from dragoman.protocol.peer import RequestCancelled as GaveUp
 from dragoman.protocol.states import Transitions
 from dragoman.runtime.eager import EagerRunner
-from dragoman.runtime.tasks import is_running_here
+from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.audience import change_params, is_told, is_wanted, log_params
 from dragoman.server.dispatch.runner import Answer, opened_notification, refusal, run, run_notification, run_refused
 from dragoman.server.request.call import ELICITATION_COMPLETE, Call, Session
@@ -127,7 +126,7 @@ class DuplexConnection:
 
     def notify(self, method: str, params: Any) -> None:
         """Send a notification to the client, from any thread."""
-        self._in_loop(self._write, jsonrpc.encode_notification(method, params))
+        call_in_loop(self._loop, self._write, jsonrpc.encode_notification(method, params))
 
     say = notify
 
@@ -140,22 +139,22 @@ class DuplexConnection:
     def updated(self, uri: str) -> None:
         """Tell this client, from any thread, that a resource changed."""
         message = jsonrpc.encode_notification(RESOURCE_UPDATED, change_params(uri, None))
-        self._in_loop(self._change, RESOURCE_UPDATED, uri, None, message)
+        call_in_loop(self._loop, self._change, RESOURCE_UPDATED, uri, None, message)
 
     async def close_stream(self) -> None:
         """Keep the connection: there is no other to come back by."""
 
-    def tell(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
+    def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
         """Tell the client of a change, from any thread, if it wants to know."""
         message = jsonrpc.encode_notification(method, change_params(subject, params))
         is_announced = is_told(self._server, self._session, method, subject)
-        self._in_loop(self._change, method, subject, params, message if is_announced else None)
+        call_in_loop(self._loop, self._change, method, subject, params, message if is_announced else None)
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
         """Send a log message, from any thread, if this client set a level that wants it."""
         if self._session.caller is not None and is_wanted(self._server, level, self._session.log_level):
             message = jsonrpc.encode_notification("notifications/message", log_params(level, data, logger))
-            self._in_loop(self._log, message)
+            call_in_loop(self._loop, self._log, message)
 
     def _change(self, method: str, subject: str | None, params: types.Json | None, message: bytes | None) -> None:
         for subscription in self._subscriptions:
@@ -196,13 +195,6 @@ class DuplexConnection:
     def _send_changes(self, subscription: Subscription) -> None:
         for message in subscription.take():
             self._send(message)
-
-    def _in_loop(self, function: Callable[..., None], *args: Any) -> None:
-        if is_running_here(self._loop):
-            function(*args)
-        else:
-            with suppress(RuntimeError):  # the loop is closed, and so is the connection
-                self._loop.call_soon_threadsafe(function, *args)
 
     async def listen(self, subscription: Subscription) -> None:
         """Serve a subscription until the connection ends in good order."""

@@ -341,7 +341,7 @@ class Server(ServerIdentity, Registration):
             raise DefinitionError(f"No extension of the server {self.name!r} has the notification {method!r}")
         given = {} if params is None else params
         encode(given)
-        self._tell_each(method, lambda member: member.tell(method, subject, given))
+        self._tell_each(method, lambda member: member.notify_change(method, subject, given))
 
     def notify_elicitation_complete(self, elicitation_id: str) -> None:
         """Tell the client whose user was sent to a page, from any thread, that the visit came to its end (2025-11-25).
@@ -356,7 +356,7 @@ class Server(ServerIdentity, Registration):
         self._tell_each(ELICITATION_COMPLETE, lambda member: member.complete_elicitation(elicitation_id))
 
     def _tell(self, method: str, uri: str | None = None) -> None:
-        self._tell_each(method, lambda member: member.tell(method, uri))
+        self._tell_each(method, lambda member: member.notify_change(method, uri))
 
     def _tell_each(self, notification: str, tell: Callable[[NotificationListener], None]) -> None:
         for member in self.audience.members():

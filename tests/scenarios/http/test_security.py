@@ -7,8 +7,8 @@ import pytest
 
 from dragoman import Server
 from dragoman.protocol.jsonrpc import Limits
-from dragoman.server.http.guard import MOST_HEADER_BYTES, Guard
-from dragoman.server.http.service import HttpService
+from dragoman.server.http.head import MAX_HEADER_BYTES, Guard
+from dragoman.server.http.post import PostService
 from dragoman.server.http.sessions import Sessions
 from dragoman.transports.http.exchange import Pace
 from scenarios.http_peer import BATCHING, NEWEST, STATELESS, Exchange, HttpPeer, live, scenario, serve
@@ -147,7 +147,7 @@ async def test_a_repeated_header_is_400_in_a_session(method, header):
 @scenario
 async def test_a_thousand_sessions_of_one_client_are_bounded():
     server = travels()
-    app = serve(server, sessions=Sessions(server, most=100))
+    app = serve(server, sessions=Sessions(server, max_sessions=100))
     statuses = [(await HttpPeer(app).initialize()).status for _ in range(1000)]
     assert statuses == [200] * 1000
     modern = HttpPeer(app, STATELESS)
@@ -170,11 +170,11 @@ async def test_a_batch_with_too_many_messages_or_none_is_400():
 @scenario
 async def test_headers_of_more_than_64_kilobytes_are_431():
     peer = await session(travels())
-    exchange = await peer.send("POST", PING, {"x-much": "a" * MOST_HEADER_BYTES}).end()
+    exchange = await peer.send("POST", PING, {"x-much": "a" * MAX_HEADER_BYTES}).end()
     assert exchange.status == 431
     assert exchange.json["error"]["code"] == -32600
-    assert f"at most {MOST_HEADER_BYTES} are accepted" in exchange.json["error"]["message"]
-    much = await peer.send("POST", PING, {"x-much": "a" * (MOST_HEADER_BYTES - 2000)}).end()
+    assert f"at most {MAX_HEADER_BYTES} are accepted" in exchange.json["error"]["message"]
+    much = await peer.send("POST", PING, {"x-much": "a" * (MAX_HEADER_BYTES - 2000)}).end()
     assert much.status == 200
 
 
@@ -249,7 +249,7 @@ async def test_an_unexpected_failure_is_reported_and_500_and_the_next_request_is
             await exchange.stream(b"")
         raise LookupError("nobody's business")
 
-    monkeypatch.setattr(HttpService, "_receive_post", fail)
+    monkeypatch.setattr(PostService, "serve", fail)
     exchange = await peer.call("add", {"a": 1, "b": 2}).end()
     answer = error(-32603, "Internal error")
     assert (exchange.status, exchange.said if began else exchange.json) == ((200, [answer]) if began else (500, answer))

@@ -237,7 +237,7 @@ async def test_too_many_sessions_are_503_while_all_are_in_use():
     now = 0.0
     gate = Gate()
     server = travels(gate)
-    sessions = Sessions(server, most=2, clock=lambda: now)
+    sessions = Sessions(server, max_sessions=2, clock=lambda: now)
     working = await session(server, sessions=sessions)
     reading, third = HttpPeer(working.app), HttpPeer(working.app)
     await reading.initialize()
@@ -263,7 +263,7 @@ async def test_too_many_sessions_are_503_while_all_are_in_use():
 @scenario
 async def test_a_session_that_gave_way_goes_on_with_its_level_and_its_subscriptions():
     server = travels()
-    first = await session(server, sessions=Sessions(server, most=1))
+    first = await session(server, sessions=Sessions(server, max_sessions=1))
     await first.request("logging/setLevel", {"level": "error"})
     await first.request("resources/subscribe", {"uri": "file:///a"})
     second = HttpPeer(first.app)

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman import BlockingContext, Context, Server, Tool, types
 from dragoman.protocol.jsonrpc import Limits
-from dragoman.server.http.response import MOST_WAITING
+from dragoman.server.http.channels import MAX_WAITING
 from dragoman.transports.http.exchange import Pace
 from scenarios.http_peer import DEADLINE, NEWEST, SECRET, STATELESS, HttpPeer, live, scenario, serve
 
@@ -96,13 +96,13 @@ async def test_what_is_told_faster_than_it_is_sent_is_bounded_and_the_response_c
 
     @server.tool
     async def flood(ctx: Context) -> str:
-        for number in range(MOST_WAITING + 10):
+        for number in range(MAX_WAITING + 10):
             ctx._tell_progress(number + 1, None, None)
         return "over"
 
     exchange = await peer(server).call("flood", token=1).end()
     *progress, response = exchange.said
-    assert [message["params"]["progress"] for message in progress] == list(range(11, MOST_WAITING + 11))
+    assert [message["params"]["progress"] for message in progress] == list(range(11, MAX_WAITING + 11))
     assert response["result"]["content"][0]["text"] == "over"
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from dragoman import Configuration, Context, RpcError, Server, types
 from dragoman.protocol.jsonrpc import encode
-from dragoman.server.http import notices as http_notices
+from dragoman.server.http import post as http_post
 from dragoman.testing import WirePeer
 from scenarios.http_carriers import CARRIERS, carrier
 from scenarios.http_peer import BATCHING, NEWEST, SECRET, STATELESS, HttpPeer, scenario, serve
@@ -166,7 +166,7 @@ async def test_it_runs_in_a_batch_too():
 
 @scenario
 async def test_a_client_that_sends_too_many_waits_until_they_are_served(monkeypatch):
-    monkeypatch.setattr(http_notices, "MOST_AHEAD", 1)
+    monkeypatch.setattr(http_post, "MAX_ACCEPTED_AHEAD", 1)
     acme = Acme()
     peer = HttpPeer(serve(acme.server), STATELESS)
     first, second = post(peer, "acme/wait"), post(peer, "acme/wait")

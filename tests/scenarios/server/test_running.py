@@ -7,7 +7,7 @@ import pytest
 
 from dragoman import AsyncClient, DefinitionError, DragomanError, Server, Tool, prompt, resource, tool
 from dragoman.server import carriers
-from dragoman.server.http.guard import Guard
+from dragoman.server.http.head import Guard
 from scenarios.http_crew import crew
 from scenarios.http_peer import scenario
 

@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
-from dragoman.runtime.tasks import OwnTask, current_task, end, is_being_cancelled, is_running_here, runs_here
+from dragoman.runtime.tasks import (
+    OwnTask,
+    call_in_loop,
+    current_task,
+    end,
+    is_being_cancelled,
+    is_running_here,
+    runs_here,
+)
 
 
 async def forever() -> None:
@@ -85,3 +93,18 @@ def test_a_task_that_is_ended_has_ended_and_is_nobodys_error():
         assert not runs_here(None)
 
     asyncio.run(run())
+
+
+def test_a_function_is_called_in_its_loop_at_once_or_soon_and_never_when_that_is_closed():
+    called: list[str] = []
+
+    async def call() -> asyncio.AbstractEventLoop:
+        loop = asyncio.get_running_loop()
+        call_in_loop(loop, called.append, "here")
+        assert called == ["here"]
+        await asyncio.to_thread(call_in_loop, loop, called.append, "from a thread")
+        await asyncio.sleep(0)
+        return loop
+
+    call_in_loop(asyncio.run(call()), called.append, "too late")
+    assert called == ["here", "from a thread"]

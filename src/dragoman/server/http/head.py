@@ -1,71 +1,195 @@
-"""What the headers of a request say, and whether they let it in; found once for headers that come again and again.
+"""The headers of a request: what they say, and whether the request is let in.
 
-A client sends the same headers with most of its requests, so what was found for some is kept for the next that has
-exactly the same. What is kept is bounded, and long headers are not kept.
+`Guard` checks `Host` and `Origin`. A web page of any origin can make a browser send requests to a server on the same
+machine, under a host name that the page's owner points there (DNS rebinding). So a server on a loopback address serves
+only requests whose host is a loopback name, or a host that the author allowed. No server serves a page of another
+origin, unless the author allowed the origin. Responses to an allowed page carry the CORS headers without which the
+browser keeps them from the page.
+
+`HeadReader` reads the headers of each exchange into a `RequestHead`. Most requests of a client have the same headers,
+so the heads of recent requests are cached by their headers. The cache is bounded, and long headers are not cached.
 """
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Any
+
 from msgspec import Struct
 
-from dragoman.protocol import eras, headers
+from dragoman.errors import DefinitionError, InsecureUrl, InvalidRequest
+from dragoman.protocol import headers as mcp_headers
+from dragoman.protocol.eras import Caller
 from dragoman.protocol.exchange import Acceptable, Rejection, acceptable, refuse_media
 from dragoman.protocol.tokens import digest
+from dragoman.protocol.urls import is_loopback, origin_of
 from dragoman.protocol.versions import ASSUMED_OVER_HTTP, find_version
-from dragoman.server.http.guard import Guard
+from dragoman.server.request.call import Session
 from dragoman.transports.http.exchange import Exchange, Header
 
-MOST_KEPT = 512
-LONGEST_KEPT = 4096
+MAX_HEADER_BYTES = 64 * 1024
+MAX_CACHED_HEADS = 512
+MAX_CACHED_BYTES = 4096
+_EXPOSED = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
+_HOST = re.compile(r"(?:\[(?P<address>[0-9a-z:.%]+)\]|(?P<name>[^\[\]:/?#@,\s]*))(?::[0-9]*)?")
 
 
 class RequestHead(Struct, frozen=True):
-    """What the headers of a request come to."""
+    """What the headers of a request say."""
 
-    sent: headers.McpHeaders
-    taken: Acceptable
-    barred: Rejection | None
-    unreadable: Rejection | None
-    """Why the body would not be read, if there is one."""
-    grants: tuple[Header, ...]
+    headers: mcp_headers.McpHeaders
+    acceptable: Acceptable
+    refused: Rejection | None
+    """Why the request is not let in."""
+    body_refused: Rejection | None
+    """Why the body of a POST is not read."""
+    cors: tuple[Header, ...]
+    """The headers by which a browser lets a page of an allowed origin use the response."""
     origin: bytes
-    """The fingerprint of the page's origin; empty if it is no page that asks."""
+    """The digest of the page's origin; empty if the client is no web page."""
+
+    def session(self, principal: str | None) -> Session:
+        """Return what is known of a client whose message belongs to no session."""
+        return Session(Caller(find_version(self.headers.protocol_version) or ASSUMED_OVER_HTTP), principal=principal)
 
 
 class HeadReader:
-    """Reads the headers of requests."""
+    """Reads the headers of exchanges."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        self._kept: dict[object, RequestHead] = {}
+        self._cache: dict[object, RequestHead] = {}
 
-    def admit(self, exchange: Exchange) -> RequestHead:
-        """Return what the headers of an exchange come to."""
+    def read(self, exchange: Exchange) -> RequestHead:
+        """Return what the headers of an exchange say."""
         given = exchange.given_headers = tuple(exchange.given_headers)
         key = (exchange.bound_to, exchange.http_version, given)
         try:
-            found = self._kept.get(key)
-        except TypeError:
-            # ASGI servers may give lists where others give tuples.
+            head = self._cache.get(key)
+        except TypeError:  # some ASGI servers give headers as lists, which are no keys
             return self._read(given, exchange)
-        if found is None:
-            found = self._read(given, exchange)
-            if sum(len(name) + len(value) for name, value in given) <= LONGEST_KEPT:
-                if len(self._kept) >= MOST_KEPT:
-                    self._kept.clear()
-                self._kept[key] = found
-        return found
+        if head is None:
+            head = self._read(given, exchange)
+            if _size(given) <= MAX_CACHED_BYTES:
+                if len(self._cache) >= MAX_CACHED_HEADS:
+                    self._cache.clear()
+                self._cache[key] = head
+        return head
 
     def _read(self, given: tuple[Header, ...], exchange: Exchange) -> RequestHead:
         lines = [(name.lower(), value) for name, value in given]
-        sent = headers.read(lines)
-        barred = self._guard.refuse(lines, exchange.bound_to, exchange.http_version)
-        grants = self._guard.grants(lines) if barred is None else ()
-        origin = next((value for name, value in lines if name == b"origin"), None)
-        page = digest(None if origin is None else origin.decode("latin-1").strip().lower())
-        return RequestHead(sent, acceptable(sent.accept), barred, refuse_media(sent), grants, page)
+        headers = mcp_headers.read(lines)
+        refused = self._guard.refuse(lines, exchange.bound_to, exchange.http_version)
+        cors = self._guard.cors_headers(lines) if refused is None else ()
+        origin = digest(next(iter(_values(lines, b"origin")), None))
+        return RequestHead(headers, acceptable(headers.accept), refused, refuse_media(headers), cors, origin)
 
 
-def caller_of(sent: headers.McpHeaders) -> eras.Caller:
-    """Return who sends a message that stands alone, as far as its headers say."""
-    return eras.Caller(find_version(sent.protocol_version) or ASSUMED_OVER_HTTP)
+class Guard:
+    """The hosts and origins that are served.
+
+    Example:
+        Guard(allowed_hosts=["mcp.example.com"], allowed_origins=["https://app.example.com"])
+
+    A host without a port is allowed on every port. `"*"` allows everything. A string is one value, or several that are
+    separated by commas. The environment gives what is None: `DRAGOMAN_ALLOWED_HOSTS` and `DRAGOMAN_ALLOWED_ORIGINS`.
+
+    Raises:
+        DefinitionError: a value is no string.
+    """
+
+    def __init__(
+        self, *, allowed_hosts: str | Iterable[str] | None = None, allowed_origins: str | Iterable[str] | None = None
+    ) -> None:
+        hosts = _allowed(allowed_hosts, "DRAGOMAN_ALLOWED_HOSTS")
+        # An IPv6 address is compared without its brackets, unless a port follows them.
+        self._hosts = {host[1:-1] if host.startswith("[") and host.endswith("]") else host for host in hosts}
+        self._origins = {origin.rstrip("/") for origin in _allowed(allowed_origins, "DRAGOMAN_ALLOWED_ORIGINS")}
+
+    def refuse(
+        self, headers: Iterable[Header], bound_to: str | None, http_version: str | None = None
+    ) -> Rejection | None:
+        """Return why a request is refused, or None; `bound_to` is the address that the server listens on."""
+        lines = list(headers)
+        size, hosts, origins = _size(lines), _values(lines, b"host"), _values(lines, b"origin")
+        host = hosts[0] if hosts else None
+        status = HTTPStatus.BAD_REQUEST  # for a Host that RFC 9112, 3.2 wants to be refused
+        if size > MAX_HEADER_BYTES:
+            status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+            problem = f"The headers have {size} bytes; at most {MAX_HEADER_BYTES} are accepted"
+        elif len(hosts) > 1:
+            problem = "The header Host is repeated; send it once"
+        elif host is None and http_version == "1.1":
+            problem = "The header Host is missing"
+        elif host is not None and _HOST.fullmatch(host) is None:
+            problem = f"The header Host is {host!r}, which is no host with or without a port"
+        elif host is not None and not self._serves_host(host, bound_to):
+            status = HTTPStatus.MISDIRECTED_REQUEST
+            problem = f"The host {host!r} is not served; add it to allowed_hosts or DRAGOMAN_ALLOWED_HOSTS"
+        else:
+            return self._refuse_page(origins, host)
+        return Rejection(status, InvalidRequest(problem))
+
+    def _refuse_page(self, origins: list[str], host: str | None) -> Rejection | None:
+        if len(origins) > 1:
+            problem = "The header Origin is repeated; a page has one origin"
+        elif origins and not self._serves_origin(origins[0], host):
+            remedy = "add it to allowed_origins or DRAGOMAN_ALLOWED_ORIGINS"
+            problem = f"Pages of {origins[0]!r} are not served; {remedy}"
+        else:
+            return None
+        return Rejection(HTTPStatus.FORBIDDEN, InvalidRequest(problem))
+
+    def cors_headers(self, headers: Iterable[Header]) -> tuple[Header, ...]:
+        """Return the headers by which a browser lets a page of an allowed origin use a response (CORS)."""
+        given = dict(headers)
+        origin = given.get(b"origin")
+        if origin is None or not self._origins.intersection(("*", origin.decode("latin-1").strip().lower())):
+            return ()
+        return (
+            (b"access-control-allow-origin", origin),
+            (b"access-control-allow-methods", b"GET, POST, DELETE"),
+            (b"access-control-allow-headers", given.get(b"access-control-request-headers", b"")),
+            (b"access-control-expose-headers", _EXPOSED),
+            (b"access-control-max-age", b"86400"),
+            (b"vary", b"Origin, Access-Control-Request-Headers"),
+        )
+
+    def _serves_host(self, host: str, bound_to: str | None) -> bool:
+        parsed = _HOST.fullmatch(host)
+        name = (parsed and (parsed["address"] or parsed["name"])) or host
+        if not self._hosts.isdisjoint(("*", host, name)):
+            return True
+        is_local = is_loopback(bound_to or "")
+        return is_loopback(name) and is_local if self._hosts else is_loopback(name) or not is_local
+
+    def _serves_origin(self, origin: str, host: str | None) -> bool:
+        if not self._origins.isdisjoint(("*", origin)):
+            return True
+        if host is None or "@" in origin:  # no browser names a user in an origin
+            return False
+        try:
+            return origin_of(origin) == origin_of(f"{origin.partition(':')[0]}://{host}")
+        except InsecureUrl:
+            return False
+
+
+def _allowed(values: str | Iterable[str] | None, variable: str) -> frozenset[str]:
+    chosen = os.environ.get(variable, "") if values is None else values
+    listed: list[Any] = chosen.split(",") if isinstance(chosen, str) else list(chosen)
+    for value in listed:
+        if not isinstance(value, str):
+            option = variable.removeprefix("DRAGOMAN_").lower()
+            raise DefinitionError(f"{option} must be strings, not {value!r}")
+    return frozenset(value.strip().lower() for value in listed if value.strip())
+
+
+def _size(lines: Iterable[Header]) -> int:
+    return sum(len(name) + len(value) for name, value in lines)
+
+
+def _values(lines: Iterable[Header], name: bytes) -> list[str]:
+    return [value.decode("latin-1").strip().lower() for given, value in lines if given == name]

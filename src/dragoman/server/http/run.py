@@ -1,8 +1,8 @@
-"""Serving HTTP with uvicorn, in one process or several, until a signal ends it quietly.
+"""Serving HTTP with uvicorn, in one process or several, until a signal ends it.
 
-With several workers the first process binds the socket, forks, and then only looks after the others: a signal is passed
-on to them, and one that dies is replaced, unless they die as fast as they are started. A second signal ends those that
-have not ended yet at once; and workers whose first process is gone end by themselves.
+With several workers the first process binds the socket, forks the workers, and supervises them. It passes signals on to
+them, and replaces a worker that dies, unless workers die as fast as they are started. A second signal kills the workers
+that have not ended yet. A worker whose first process is gone ends by itself.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import signal
 import socket
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from types import FrameType
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
@@ -25,39 +26,39 @@ from dragoman.errors import DefinitionError, DragomanError
 from dragoman.runtime.program import end_tasks
 from dragoman.transports.http.asgi import AsgiApp
 
+if TYPE_CHECKING:
+    from dragoman.transports.http.ending import EndingConnection
+
 GRACE_SECONDS = 5.0
 """How long a request may take when the server ends."""
 KEEP_ALIVE_SECONDS = 75
-"""Longer than proxies and clients keep a connection on which nothing is asked for: whoever closes first must not be us,
-for a request may be on its way."""
+"""Longer than proxies and clients keep an idle connection. The server must not close it first, because a request may be
+on its way."""
 TICK_SECONDS = 0.02
 LAST_SECONDS = 1.0
-"""How long clients have to take the answers that are sent when the time is up, and tasks to end."""
-SHORTEST_LIFE = 1.0
-MOST_EARLY_DEATHS = 5
-_ENDING = (signal.SIGINT, signal.SIGTERM)
+"""How long clients may take to read the last responses, and tasks to end, when the time of requests is up."""
+EARLY_DEATH_SECONDS = 1.0
+MAX_EARLY_DEATHS = 5
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _logger = logging.getLogger("dragoman.server")
 
 
-class _Connection(Protocol):
-    """What is asked of a connection when the server ends."""
-
-    def shutdown(self) -> None:
-        """Answer what was sent, and what still comes within a moment, and then end."""
-
-    def end(self) -> None:
-        """Take no further request; one that is served is answered."""
-
-    def abort(self) -> None:
-        """End at once, though something may be unwritten."""
+@contextmanager
+def _handle_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)
 
 
 class _Uvicorn(uvicorn.Server):
-    """Ends without losing a request.
+    """A uvicorn server that ends without losing a request.
 
-    The order matters. First no more connections are accepted, and those that wait to be accepted are. Then each
-    connection answers what it is sent, says that this is its last response, and ends; the application works as ever.
-    Only when no connection is left, or the time is up, the application is closed: it answers what is still served.
+    The order matters. First it accepts the connections that wait, and stops listening. Then each connection answers the
+    requests that it is sent, says that this is its last response, and ends; the application goes on meanwhile. When no
+    connection is left, or the time is up, the application is closed, which answers the requests that still run.
     """
 
     def __init__(self, config: uvicorn.Config, app: AsgiApp, *, parent: int | None = None) -> None:
@@ -65,13 +66,13 @@ class _Uvicorn(uvicorn.Server):
         self._app = app
         self._is_ending = False
         self._parent = parent
-        """The process that looks after this one, if there is one."""
+        """The process that supervises this one, if any."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer what was sent, and end."""
+        """Answer the requests that were sent, and end."""
         self.should_exit = self._is_ending = True
         loop = asyncio.get_running_loop()
-        ends = loop.time() + GRACE_SECONDS
+        deadline = loop.time() + GRACE_SECONDS
         for accepted in self._stop_listening(sockets or []):
             with suppress(OSError):
                 await loop.connect_accepted_socket(self._new_connection, accepted)
@@ -79,14 +80,14 @@ class _Uvicorn(uvicorn.Server):
         for connection in self._connections():
             connection.end()
         if not self.force_exit:
-            await self._app.close(max(ends - loop.time(), 0))
+            await self._app.close(max(deadline - loop.time(), 0))
             await self._wait_for_connections(LAST_SECONDS)
         for connection in self._connections():
             connection.abort()
         await asyncio.sleep(0)
 
-    def _connections(self) -> list[_Connection]:
-        return cast("list[_Connection]", list(self.server_state.connections))
+    def _connections(self) -> list[EndingConnection]:
+        return cast("list[EndingConnection]", list(self.server_state.connections))
 
     def _new_connection(self) -> asyncio.Protocol:
         return self.config.http_protocol_class(  # type: ignore[call-arg]
@@ -94,9 +95,9 @@ class _Uvicorn(uvicorn.Server):
         )
 
     def _stop_listening(self, sockets: list[socket.socket]) -> list[socket.socket]:
-        """Close the listening sockets, and return the connections that waited to be accepted.
+        """Close the listening sockets, and accept and return the connections that wait there.
 
-        The system resets those when the last process closes the socket, though requests may have been sent on them.
+        The system would reset these when the last process closes the socket, even if requests were sent on them.
         """
         listening = []
         for server in self.servers:
@@ -107,7 +108,7 @@ class _Uvicorn(uvicorn.Server):
             given.close()
         accepted = []
         for one in listening:
-            with one, suppress(OSError):  # which says that no connection waits
+            with one, suppress(OSError):  # no further connection waits
                 one.settimeout(0)
                 for _ in range(self.config.backlog):
                     accepted.append(one.accept()[0])  # noqa: PERF401
@@ -115,9 +116,9 @@ class _Uvicorn(uvicorn.Server):
 
     async def _wait_for_connections(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
-        ends = loop.time() + seconds
-        while self.server_state.connections and loop.time() < ends and not self.force_exit:
-            for connection in self._connections():  # one that was accepted just before may be new
+        deadline = loop.time() + seconds
+        while self.server_state.connections and loop.time() < deadline and not self.force_exit:
+            for connection in self._connections():  # some may have been accepted since the last look
                 connection.shutdown()
             await asyncio.sleep(TICK_SECONDS)
 
@@ -126,23 +127,23 @@ class _Uvicorn(uvicorn.Server):
         return is_orphan or await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        # Ctrl-C reaches all processes of a terminal, and the first one passes it on: taken twice, it would be an order
-        # to end without waiting for anybody.
+        # Ctrl-C reaches every process of a terminal, and the first process passes it on too. A worker must not count
+        # that as a second signal, which ends it without waiting for requests.
         is_second = self.should_exit
         if is_second and self._parent is not None:
             return
         super().handle_exit(sig, frame)
         self.force_exit = is_second
         if is_second and not self._is_ending:
-            raise KeyboardInterrupt  # into the handler that holds up the loop, which did not hear of the first signal
+            raise KeyboardInterrupt  # in the handler that blocks the loop, which did not notice the first signal
 
-    def _handle_outside(self, sig: int, frame: FrameType | None) -> None:
-        """Take a signal before uvicorn handles signals; those that uvicorn raises again at its end are old."""
+    def _handle_early_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Handle a signal before uvicorn does; at its end uvicorn raises again the signals that it handled."""
         if not self._is_ending:
             self.handle_exit(sig, frame)
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until a signal comes; tasks that go on although they are cancelled do not hold up the end."""
+        """Serve until a signal comes; tasks that ignore their cancellation do not delay the end."""
         loop = (self.config.get_loop_factory() or asyncio.new_event_loop)()
         try:
             try:
@@ -154,17 +155,14 @@ class _Uvicorn(uvicorn.Server):
 
     def run_quietly(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until a signal comes, which may be before the loop runs."""
-        before = {number: signal.signal(number, self._handle_outside) for number in _ENDING}
-        if self._parent is not None:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
-        try:
-            self.run(sockets)
-        except KeyboardInterrupt:
-            if not self.force_exit:
-                raise
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        with _handle_signals(self._handle_early_exit):
+            if self._parent is not None:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+            try:
+                self.run(sockets)
+            except KeyboardInterrupt:
+                if not self.force_exit:
+                    raise
 
 
 def run_http(app: AsgiApp, *, host: str, port: int, workers: int = 1) -> None:
@@ -193,13 +191,13 @@ def run_http(app: AsgiApp, *, host: str, port: int, workers: int = 1) -> None:
         raise DragomanError("Several workers need fork, which this system has not; start several processes instead")
     else:
         with config.bind_socket() as shared:
-            # asyncio sets it for sockets whose protocol it knows, which uvicorn leaves open.
+            # asyncio sets it only for sockets that name their protocol, and uvicorn's does not.
             shared.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _WorkerProcesses(config, app, shared, workers).run()
 
 
 def _http_protocol() -> Any:
-    if find_spec("httptools") is None:  # which is not to be had everywhere
+    if find_spec("httptools") is None:  # it does not exist for every platform
         from dragoman.transports.http.h11 import EndingH11
 
         return EndingH11
@@ -209,7 +207,7 @@ def _http_protocol() -> Any:
 
 
 class _WorkerProcesses:
-    """The processes that serve one socket, seen from the one that started them."""
+    """The worker processes that serve one socket, in the process that started them."""
 
     def __init__(self, config: uvicorn.Config, app: AsgiApp, shared: socket.socket, count: int) -> None:
         self._config = config
@@ -221,31 +219,27 @@ class _WorkerProcesses:
         self._early_deaths = 0
 
     def run(self) -> None:
-        """Look after them until a signal ends them all."""
-        before = {number: signal.signal(number, self._end) for number in _ENDING}
-        try:
+        """Supervise the workers until a signal ends them all."""
+        with _handle_signals(self._end):
             for _ in range(self._count):
                 self._start()
             while self._started:
                 self._wait()
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-        if self._early_deaths >= MOST_EARLY_DEATHS:
+        if self._early_deaths >= MAX_EARLY_DEATHS:
             raise DragomanError("The workers die as soon as they start; what they wrote to stderr says why")
 
     def _start(self) -> None:
         if self._is_ending:
             return
-        _flush()  # what is buffered would be written by every process
+        _flush()  # else every process would write what is buffered
         parent = os.getpid()
-        # A signal that came to the child before it has handlers of its own would be taken by ours.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        # Until the child has its own handlers, a signal would be handled by those of the parent.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         pid = os.fork()
         if pid == 0:
             self._serve_as_worker(parent)
         self._started[pid] = time.monotonic()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
     def _serve_as_worker(self, parent: int) -> None:
         status = 1
@@ -255,7 +249,7 @@ class _WorkerProcesses:
         except BaseException:
             _logger.exception("A worker failed")
         finally:
-            # What the parent registered to be done at its exit is not to be done by its children.
+            # `os._exit` does not run what the parent registered with `atexit`.
             _flush()
             os._exit(status)
 
@@ -268,19 +262,20 @@ class _WorkerProcesses:
         began = self._started.pop(pid, None)
         if began is None or self._is_ending:
             return
-        # One that ended with 0 was told to end.
-        died_early = status != 0 and time.monotonic() - began < SHORTEST_LIFE
+        # A worker that ended with 0 was told to end.
+        died_early = status != 0 and time.monotonic() - began < EARLY_DEATH_SECONDS
         self._early_deaths = self._early_deaths + 1 if died_early else 0
-        if self._early_deaths >= MOST_EARLY_DEATHS:
+        if self._early_deaths >= MAX_EARLY_DEATHS:
             self._end(signal.SIGTERM, None)
         else:
-            _logger.warning("The worker %d ended with code %d; another takes its place", pid, _exit_code(status))
+            code = os.waitstatus_to_exitcode(status)
+            _logger.warning("The worker %d ended with code %d; another takes its place", pid, code)
             self._start()
 
     def _end(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         ending = signal.SIGKILL if self._is_ending else signal.SIGTERM
         self._is_ending = True
-        # The last worker is then the last to close the socket, after it accepted what waits there.
+        # So the last worker is the last process to close the socket, after it accepted the connections that wait.
         self._shared.close()
         for pid in list(self._started):
             with suppress(ProcessLookupError):
@@ -291,7 +286,3 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
-
-
-def _exit_code(status: int) -> int:
-    return os.waitstatus_to_exitcode(status)

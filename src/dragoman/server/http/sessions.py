@@ -1,25 +1,45 @@
-"""Sessions of the handshake era over HTTP: data that a sealed id stands for.
+"""The sessions of the handshake era over HTTP: how they begin, are found, and end.
 
-A session is what its id says (who the client is, which version was agreed on) and what this process remembers of it.
+A session id is a sealed token that says who the client is and which version was agreed on. Every process that has the
+key can adopt a session: from its id, and from what the other processes know of it. A session that nobody used for long
+has expired, unless another process still uses it.
+
+When there are too many sessions, an idle one is evicted. It is not over: its state is kept aside, and it is adopted
+again when its client comes back. A session that serves a request, or whose stream is read, is not evicted. `Holders`
+knows who holds how many sessions. A holder is a principal, or the network address of clients that proved no identity.
+Sessions that were never used are evicted first, then the least recently used. A holder of more than its share loses
+its own sessions before others lose theirs.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import socket
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cached_property
+from http import HTTPStatus
+from typing import TYPE_CHECKING, TypeVar
 
-from dragoman.errors import InvalidRequest, RpcError
-from dragoman.protocol.exchange import BAD_REQUEST, NOT_FOUND
+from dragoman.errors import InternalError
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.tokens import SessionTokens
-from dragoman.server.http.holders import Holders, holder_name
-from dragoman.server.http.retention import MOST_BYTES, Retention
-from dragoman.server.http.session import SESSION_LIFE, HttpSession, SessionRefused, SharedSession
-from dragoman.server.http.workers import Changed, Ended, Remembered, Said, Sent, Sought, StandaloneStreamOpened, Workers
+from dragoman.server.http.refusal import HttpRefusal
+from dragoman.server.http.session import SESSION_LIFE, HttpSession, SharedSession
+from dragoman.server.http.streams import MAX_BYTES, Retention
+from dragoman.server.http.workers import (
+    ClientMessageReceived,
+    SessionEnded,
+    SessionMessage,
+    SessionState,
+    SessionStateChanged,
+    SessionStateRequested,
+    StandaloneMessageSent,
+    StandaloneStreamOpened,
+    Workers,
+)
 from dragoman.stores import State
 
 if TYPE_CHECKING:
@@ -27,26 +47,24 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 MAX_AGE = 86_400
-"""A session ends so many seconds after it began."""
-MOST_OVER = 100_000
-LARGEST_INTRODUCTION = 4096
-"""If a client says more of itself than so many bytes, only what the session id carries is kept."""
-MOST_SET_ASIDE = 10_000
-LONGEST_SET_ASIDE = 1_000
-"""The subscriptions of a session that gives way are remembered if they have no more characters than these."""
-SHARE = 100
+"""The seconds after which a session expires, however much it is used."""
+MAX_OVER = 100_000
+"""Sessions that are remembered as ended or expired."""
+MAX_CLIENT_BYTES = 4096
+"""If a client says more of itself in `initialize`, only what the session id carries is kept."""
+MAX_EVICTED = 10_000
+MAX_EVICTED_CHARACTERS = 1_000
+"""The subscriptions of an evicted session are kept if their URIs are no longer together."""
+HOLDER_SHARE = 100
 """The share of a holder is the greatest number of sessions divided by this."""
-ENDED, LAPSED = True, False
-UNAVAILABLE = 503
+BUSY_SECONDS = 1.0
+"""When all sessions of a holder are busy, they are looked at again after this time."""
+_IPV6_NETWORK_BYTES = 8
+_IPV4_IN_IPV6 = bytes(10) + b"\xff\xff"
 
 
 class Sessions:
-    """The sessions of one application, found by their sealed ids.
-
-    Any process that has the key can take a session up: what it knows of it is what the id says, and what the others
-    remember. A session that nobody used for long has lapsed, unless another process still uses it. When there are too
-    many, one that is idle gives way: it is not over, and is taken up again when its client comes back.
-    """
+    """The sessions of one application in this process, by their ids."""
 
     def __init__(
         self,
@@ -55,8 +73,8 @@ class Sessions:
         workers: Workers | None = None,
         path: str = "/mcp",
         idle_timeout: float | None = 1800,
-        most: int | None = 10_000,
-        most_event_bytes: int = MOST_BYTES,
+        max_sessions: int | None = 10_000,
+        max_event_bytes: int = MAX_BYTES,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
@@ -64,62 +82,48 @@ class Sessions:
         self._server = server
         self._path = path
         self._idle_timeout = MAX_AGE if idle_timeout is None else idle_timeout
-        self._most = most
-        self._retention = Retention(most_event_bytes)
+        self._max_sessions = math.inf if max_sessions is None else max_sessions
+        self._retention = Retention(max_event_bytes)
         self._clock = clock
         self._wall_clock = wall_clock
-        self._holders = Holders(1 if most is None else max(1, most // SHARE))
-        self._known = self._holders.everyone.sessions
-        self._set_aside: OrderedDict[str, SharedSession] = OrderedDict()
-        """What is remembered of those that gave way."""
-        self._first_lapses = -math.inf
-        """No session has lapsed before; it may be later, since those that are used lapse later."""
+        self._holders = Holders(1 if max_sessions is None else max(1, max_sessions // HOLDER_SHARE))
+        self._local = self._holders.everyone.sessions
+        self._evicted: OrderedDict[str, SharedSession] = OrderedDict()
+        self._next_expiry = -math.inf
+        """No session expires earlier; those that were used meanwhile expire later."""
         self._over: OrderedDict[str, bool] = OrderedDict()
-        self._adopting: dict[str, list[Changed]] = {}
-        self._tokens: SessionTokens | None = None
-        self._ended: State | None = None
-        self.workers.on(Sought, self._recall)
-        self.workers.on(Ended, lambda ended: self._forget(ended.session, was_ended=True))
-        self.workers.on(Changed, self._take_change)
-        self.workers.on(StandaloneStreamOpened, lambda read: self._in(read.session, HttpSession.read_elsewhere))
-        self.workers.on(Said, lambda said: self._in(said.session, HttpSession.say_here, said.message))
-        self.workers.on(Sent, lambda sent: self._in(sent.session, HttpSession.take_here, sent.message))
+        """The sessions that are over, and whether their clients ended them; else they have expired."""
+        self._changed_while_adopting: dict[str, list[SessionStateChanged]] = {}
+        self.workers.on_session_message = self._receive
 
-    @property
-    def _sealed(self) -> SessionTokens:
-        if self._tokens is None:
-            self._tokens = SessionTokens(
-                self._server.key_ring, server=self._server.name, path=self._path, max_age=MAX_AGE
-            )
-        return self._tokens
+    @cached_property
+    def _tokens(self) -> SessionTokens:
+        return SessionTokens(self._server.key_ring, server=self._server.name, path=self._path, max_age=MAX_AGE)
 
-    @property
-    def _kept_ended(self) -> State:
-        """The ids of sessions that were ended, which no process with the same store takes up any more."""
-        if self._ended is None:
-            self._ended = self.workers.store.state(f"ended sessions\0{self._server.name}\0{self._path}")
-        return self._ended
+    @cached_property
+    def _ended_ids(self) -> State:
+        """The ids of sessions that were ended, which no process with the same store adopts."""
+        return self.workers.store.state(f"ended sessions\0{self._server.name}\0{self._path}")
 
-    async def refuse_second(self, id: str | None, principal: str | None = None, address: str | None = None) -> None:
-        """Refuse an `initialize` inside a session.
+    async def refuse_initialized(self, id: str | None, principal: str | None, address: str | None) -> None:
+        """Refuse an `initialize` that is sent in a session.
 
         Raises:
-            SessionRefused: it names a session, one that lives or one that does not.
+            HttpRefusal: a session is named, whether it lives or not.
         """
         if id is not None:
             await self.find(id, principal, address)
-            raise SessionRefused(BAD_REQUEST, InvalidRequest("The session is initialized already"))
+            raise HttpRefusal(HTTPStatus.BAD_REQUEST, "The session is initialized already")
 
     def begin(self, data: SharedSession, address: str | None = None) -> str:
         """Begin a session of a client at an address, and return its id.
 
         Raises:
-            SessionRefused: there are too many, and all are in use.
+            HttpRefusal: there are too many sessions, and all are busy.
         """
         assert data.caller is not None
         now = self._wall_clock()
-        sealed = self._sealed
-        id = sealed.seal(
+        id = self._tokens.seal(
             data.caller,
             principal=data.principal,
             now=now,
@@ -127,144 +131,165 @@ class Sessions:
             origin=data.origin,
             extensions=self._server.capabilities.extensions or (),
         )
-        if len(encode((data.caller.info, data.caller.capabilities))) > LARGEST_INTRODUCTION:
-            opened = sealed.open(id, principal=data.principal, now=now)
+        if len(encode((data.caller.info, data.caller.capabilities))) > MAX_CLIENT_BYTES:
+            opened = self._tokens.open(id, principal=data.principal, now=now)
             data.caller = data.caller if opened is None else opened.caller
-        self._keep(id, data, address, int(now) + sealed.max_age)
+        self._add(id, data, address, int(now) + MAX_AGE)
         return id
 
     async def find(self, id: str | None, principal: str | None = None, address: str | None = None) -> HttpSession:
         """Return a session of a principal, for a client at an address.
 
         Raises:
-            SessionRefused: no id was sent, or it is foreign, forged, outdated or over; or there are too many sessions,
-                and all are in use.
+            HttpRefusal: no id was sent, or the id is foreign, forged, expired or ended; or there are too many sessions,
+                and all are busy.
         """
         if id is None:
-            raise SessionRefused(BAD_REQUEST, InvalidRequest("The header Mcp-Session-Id is missing; initialize first"))
-        session = self.find_here(id, principal)
-        if session is None and id not in self._known:
+            raise HttpRefusal(HTTPStatus.BAD_REQUEST, "The header Mcp-Session-Id is missing; initialize first")
+        session = self.find_local(id, principal)
+        if session is None and id not in self._local:
             await self._adopt(id, principal, address)
-            session = self.find_here(id, principal)
+            session = self.find_local(id, principal)
         if session is None:
-            raise SessionRefused(NOT_FOUND, InvalidRequest("The session is not known here, or has ended"))
+            raise HttpRefusal(HTTPStatus.NOT_FOUND, "The session is not known here, or has ended")
         return session
 
-    def find_here(self, id: str | None, principal: str | None = None) -> HttpSession | None:
+    def find_local(self, id: str | None, principal: str | None = None) -> HttpSession | None:
         """Return a session of a principal, if this process has it."""
         now = self._clock()
-        if now >= self._first_lapses:
+        if now >= self._next_expiry:
             self._expire(now)
-        session = None if id is None else self._known.get(id)
+        session = None if id is None else self._local.get(id)
         if id is None or session is None or session.data.principal != principal:
             return None
         if self._wall_clock() > session.expires_at:
             return None
         session.last_used = now
         session.state = SESSION_LIFE[session.state, "use"]
-        self._known.move_to_end(id)
+        self._local.move_to_end(id)
         session.holder.sessions.move_to_end(id)
         return session
 
     async def _adopt(self, id: str, principal: str | None, address: str | None) -> None:
-        """Take up a session that began in another process, with what the others remember of it, if it is one."""
-        opened = self._sealed.open(id, principal=principal, now=self._wall_clock())
-        if opened is None or self._over.get(id) is ENDED or await self._kept_ended.get(id) is not None:
+        """Add a session that is not here, from its id and what this and the other processes know of it.
+
+        A session is not adopted if it is over: if any process says that it was ended, or if some know it and none says
+        that it lives.
+        """
+        opened = self._tokens.open(id, principal=principal, now=self._wall_clock())
+        if opened is None or self._over.get(id) or await self._ended_ids.get(id) is not None:
             return
-        missed = self._adopting.setdefault(id, [])
+        changes = self._changed_while_adopting.setdefault(id, [])
         try:
-            told = await self.workers.share(Sought(id))
+            states = await self.workers.share(SessionStateRequested(id))
         finally:
-            self._adopting.pop(id, None)
-        if id in self._known or self._over.get(id) is ENDED:
+            self._changed_while_adopting.pop(id, None)
+        if id in self._local or self._over.get(id):
             return
-        living = [memory for memory in told if not memory.is_over]
-        lives = bool(living) or id in self._set_aside
-        if any(memory.was_ended for memory in told) or (not lives and (told or id in self._over)):
+        living = [state for state in states if not state.is_over]
+        is_alive = bool(living) or id in self._evicted
+        if any(state.was_ended for state in states) or (not is_alive and (states or id in self._over)):
             return
         self._over.pop(id, None)
-        data = self._set_aside.get(id) or SharedSession(opened.caller, principal=principal)
+        data = self._evicted.get(id) or SharedSession(opened.caller, principal=principal)
         data.origin = opened.origin
-        for memory in living:
-            data.log_level = memory.log_level or data.log_level
-            data.subscribed.update(memory.subscribed)
-        for change in missed:
-            data.take(change)
-        self._keep(id, data, address, opened.expires_at)
-        self._set_aside.pop(id, None)
+        for state in living:
+            data.log_level = state.log_level or data.log_level
+            data.subscribed.update(state.subscribed)
+        for change in changes:
+            data.apply(change)
+        self._add(id, data, address, opened.expires_at)
+        self._evicted.pop(id, None)
 
-    def _recall(self, sought: Sought) -> Remembered | None:
+    def _data_of(self, id: str) -> SharedSession | None:
+        session = self._local.get(id)
+        return self._evicted.get(id) if session is None else session.data
+
+    def _receive(self, message: SessionMessage) -> SessionState | None:
+        """Receive a message of another process."""
+        session = self._local.get(message.session)
+        match message:
+            case SessionStateRequested(id):
+                return self._state_of(id)
+            case SessionEnded(id):
+                self._remove(id, was_ended=True)
+            case SessionStateChanged():
+                self._apply(message)
+            case StandaloneStreamOpened() if session is not None:
+                session.forget_standalone()
+            case StandaloneMessageSent(_, data) if session is not None:
+                session.add_standalone(data)
+            case ClientMessageReceived(_, data) if session is not None:
+                session.receive_forwarded(data)
+        return None
+
+    def _state_of(self, id: str) -> SessionState | None:
         self._expire(self._clock())
-        session = self._known.get(sought.session)
-        data = self._set_aside.get(sought.session) if session is None else session.data
+        data = self._data_of(id)
         if data is not None:
-            return Remembered(is_over=False, log_level=data.log_level, subscribed=list(data.subscribed))
-        over = self._over.get(sought.session)
-        return None if over is None else Remembered(is_over=True, was_ended=over is ENDED)
+            return SessionState(is_over=False, log_level=data.log_level, subscribed=list(data.subscribed))
+        was_ended = self._over.get(id)
+        return None if was_ended is None else SessionState(is_over=True, was_ended=was_ended)
 
-    def _in(self, id: str, take: Callable[..., None], *given: Any) -> None:
-        session = self._known.get(id)
-        if session is not None:
-            take(session, *given)
-
-    def _take_change(self, changed: Changed) -> None:
-        # Whoever told what it remembers may have been told more before that was taken in here.
-        if changed.session in self._adopting:
-            self._adopting[changed.session].append(changed)
-        if changed.session in self._set_aside:
-            self._set_aside[changed.session].take(changed)
-        self._in(changed.session, lambda session: session.data.take(changed))
+    def _apply(self, change: SessionStateChanged) -> None:
+        # A process may receive a change after it replied with its state, and before the reply is used here.
+        if change.session in self._changed_while_adopting:
+            self._changed_while_adopting[change.session].append(change)
+        data = self._data_of(change.session)
+        if data is not None:
+            data.apply(change)
 
     def touch(self, session: HttpSession) -> None:
         """Note that a session was used just now."""
         session.last_used = self._clock()
         id = session.data.id
-        if id is not None and self._known.get(id) is session:
-            self._known.move_to_end(id)
+        if id is not None and self._local.get(id) is session:
+            self._local.move_to_end(id)
             session.holder.sessions.move_to_end(id)
 
-    def _keep(self, id: str, data: SharedSession, address: str | None, expires_at: int) -> None:
+    def _add(self, id: str, data: SharedSession, address: str | None, expires_at: int) -> None:
         now = self._clock()
         self._expire(now)
-        if self._most is not None and len(self._known) >= self._most:
-            self._make_room(now)
+        if len(self._local) >= self._max_sessions:
+            self._evict_one(now)
         data.id = id
         session = HttpSession(self._server, data, workers=self.workers, retention=self._retention)
         session.last_used = now
         session.expires_at = expires_at
         self._holders.add(id, session, holder_name(data.principal, address))
 
-    def _make_room(self, now: float) -> None:
-        """Let an idle session give way; what it remembers is set aside, for its client may come back.
+    def _evict_one(self, now: float) -> None:
+        """Evict an idle session, and keep its state aside if its client ever used it.
 
         Raises:
-            SessionRefused: all are in use.
+            HttpRefusal: all sessions are busy.
         """
         session = self._holders.first_idle(self.touch, now)
         if session is None:
-            raise SessionRefused(UNAVAILABLE, RpcError(-32603, "There are too many sessions; try again later"))
-        data = session.data
+            error = InternalError("There are too many sessions; try again later")
+            raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, error)
+        data, is_used = session.data, session.state == "used"
         assert data.id is not None
-        self._remove(data.id)
-        if session.state != "new":
-            if sum(map(len, data.subscribed)) > LONGEST_SET_ASIDE:
+        self._end(data.id)
+        if is_used:
+            if sum(map(len, data.subscribed)) > MAX_EVICTED_CHARACTERS:
                 data.subscribed.clear()
-            _remember(self._set_aside, data.id, data, MOST_SET_ASIDE)
+            _remember(self._evicted, data.id, data, MAX_EVICTED)
 
-    def _remove(self, id: str) -> None:
-        session = self._known.get(id)
+    def _end(self, id: str) -> None:
+        session = self._local.get(id)
         if session is not None:
             self._holders.discard(id, session)
             session.end()
 
     def _expire(self, now: float) -> None:
-        """Let those lapse that were idle too long; the least recently used come first.
+        """Remove the sessions that were idle too long; the least recently used come first.
 
-        One that is too old is idle even while its stream is read, but what it was asked before is served to the end.
+        A reader keeps a session alive until its greatest age, and a running request for as long as it runs.
         """
         long_ago = now - self._idle_timeout
         unused: list[tuple[str, HttpSession]] = []
-        for id, session in self._known.items():
+        for id, session in self._local.items():
             if session.last_used > long_ago:
                 break
             unused.append((id, session))
@@ -273,43 +298,137 @@ class Sessions:
             if session.running or (session.is_busy and today <= session.expires_at):
                 self.touch(session)
             else:
-                self._forget(id, was_ended=False)
-        first = next(iter(self._known.values()), None)
-        self._first_lapses = self._idle_timeout + (now if first is None else first.last_used)
+                self._remove(id, was_ended=False)
+        first = next(iter(self._local.values()), None)
+        self._next_expiry = self._idle_timeout + (now if first is None else first.last_used)
 
     async def end(self, id: str | None, principal: str | None = None, address: str | None = None) -> None:
-        """End a session, in every process, because its client says so.
+        """End a session in every process, because its client says so.
 
         Raises:
-            SessionRefused: there is no such session.
+            HttpRefusal: there is no such session.
         """
         await self.find(id, principal, address)
         assert id is not None
-        self._forget(id, was_ended=True)
-        await self._kept_ended.set(id, b"", ttl=self._sealed.max_age)
-        await self.workers.share(Ended(id))
+        self._remove(id, was_ended=True)
+        await self._ended_ids.set(id, b"", ttl=MAX_AGE)
+        await self.workers.share(SessionEnded(id))
 
-    def _forget(self, id: str, *, was_ended: bool) -> None:
-        self._remove(id)
-        self._set_aside.pop(id, None)
-        _remember(self._over, id, ENDED if was_ended else LAPSED, MOST_OVER)
+    def _remove(self, id: str, *, was_ended: bool) -> None:
+        self._end(id)
+        self._evicted.pop(id, None)
+        _remember(self._over, id, was_ended, MAX_OVER)
 
-    def let_go(self) -> None:
-        """Let go of whoever reads what belongs to no request; requests go on."""
-        for session in self._known.values():
-            session.let_go()
+    def detach_standalone(self) -> None:
+        """Let go of the readers of standalone streams; requests go on."""
+        for session in self._local.values():
+            session.detach_standalone()
 
     async def close(self) -> None:
-        """Let go of every session; another process may take them up."""
-        sessions = list(self._known.items())
+        """Close every session; another process may adopt them."""
+        sessions = list(self._local.items())
         for id, session in sessions:
             self._holders.discard(id, session)
         for _, session in sessions:
             await session.close()
 
 
-def _remember(memory: OrderedDict[str, V], id: str, value: V, most: int) -> None:
-    """Remember a value of a session, and forget the oldest when there are too many."""
+def _remember(memory: OrderedDict[str, V], id: str, value: V, limit: int) -> None:
     memory[id] = value
-    if len(memory) > most:
+    if len(memory) > limit:
         memory.popitem(last=False)
+
+
+class Holder:
+    """The sessions of one holder, or of everybody, by their ids: the least recently used first."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.sessions: OrderedDict[str, HttpSession] = OrderedDict()
+        self._unused: OrderedDict[str, HttpSession] = OrderedDict()
+        """Those that were not used when they were last looked at."""
+        self._all_busy_until = -math.inf
+
+    def add(self, id: str, session: HttpSession) -> None:
+        """Add a new session."""
+        self.sessions[id] = self._unused[id] = session
+
+    def discard(self, id: str) -> None:
+        """Remove a session."""
+        self.sessions.pop(id, None)
+        self._unused.pop(id, None)
+
+    def first_idle(self, touch: Callable[[HttpSession], None], now: float) -> HttpSession | None:
+        """Return the session to evict, if any is idle; busy ones that are met on the way are touched."""
+        while self._unused:
+            id, session = next(iter(self._unused.items()))
+            if session.state == "new" and not session.is_busy:
+                return session
+            del self._unused[id]
+        if now < self._all_busy_until:
+            return None
+        for _ in range(len(self.sessions)):
+            session = next(iter(self.sessions.values()))
+            if not session.is_busy:
+                return session
+            touch(session)
+        self._all_busy_until = now + BUSY_SECONDS
+        return None
+
+
+class Holders:
+    """Everybody who holds sessions."""
+
+    def __init__(self, share: int) -> None:
+        self.everyone = Holder()
+        self._share = share
+        self._named: dict[str, Holder] = {}
+        self._by_count: defaultdict[int, OrderedDict[Holder, None]] = defaultdict(OrderedDict)
+        self._largest = 0
+
+    def add(self, id: str, session: HttpSession, name: str) -> None:
+        """Add a session to those of a holder."""
+        session.holder = holder = self._named.setdefault(name, Holder(name))
+        self.everyone.add(id, session)
+        holder.add(id, session)
+        self._recount(holder, len(holder.sessions) - 1)
+
+    def discard(self, id: str, session: HttpSession) -> None:
+        """Remove a session."""
+        holder = session.holder
+        self.everyone.discard(id)
+        holder.discard(id)
+        self._recount(holder, len(holder.sessions) + 1)
+        if not holder.sessions:
+            del self._named[holder.name]
+
+    def _recount(self, holder: Holder, before: int) -> None:
+        count = len(holder.sessions)
+        self._by_count[before].pop(holder, None)
+        if not self._by_count[before]:
+            del self._by_count[before]
+        if count:
+            self._by_count[count][holder] = None
+        self._largest = max(self._largest, count)
+        while self._largest and self._largest not in self._by_count:
+            self._largest -= 1
+
+    def first_idle(self, touch: Callable[[HttpSession], None], now: float) -> HttpSession | None:
+        """Return the session to evict, if any is idle: of the largest holder, if that has more than its share."""
+        found = None
+        if self._largest > self._share:
+            found = next(iter(self._by_count[self._largest])).first_idle(touch, now)
+        return found or self.everyone.first_idle(touch, now)
+
+
+def holder_name(principal: str | None, address: str | None) -> str:
+    """Return the name of a holder: a principal, or an address; all addresses of an IPv6 network are one holder."""
+    if principal is not None:
+        return f"principal {principal}"
+    try:
+        packed = socket.inet_pton(socket.AF_INET6, (address or "").partition("%")[0])
+    except OSError:
+        return f"address {address}"
+    if packed.startswith(_IPV4_IN_IPV6):
+        return f"address {socket.inet_ntop(socket.AF_INET, packed[len(_IPV4_IN_IPV6) :])}"
+    return f"network {packed[:_IPV6_NETWORK_BYTES].hex()}"

@@ -1,37 +1,30 @@
-"""Single requests over HTTP: a framework's view asks for the answer to one request and gets it whole.
+"""Single requests over HTTP: the view of a framework, or a WSGI application, passes one request and gets its response.
 
-The exchange is that of `server.asgi()`, over memory instead of a connection, so every check is the same. What a view
-cannot give is refused with the remedy: streams, sessions, and answers to clients that take nothing but streams.
+The exchange is that of `server.asgi()`, in memory instead of on a connection, so every check is the same. A view cannot
+stream and keeps no sessions: what needs either is refused, with the remedy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from dragoman.errors import InvalidRequest, MethodNotFound
-from dragoman.protocol import eras
-from dragoman.protocol.exchange import JSON, NOT_ACCEPTABLE, NOT_FOUND, Acceptable
+from dragoman.errors import InvalidRequest
+from dragoman.protocol.exchange import JSON
 from dragoman.runtime.portal import run_blocking
 from dragoman.server.dispatch.runner import refusal
-from dragoman.server.http.guard import Guard
-from dragoman.server.http.replies import HttpRefusal
+from dragoman.server.http.head import Guard
 from dragoman.server.http.service import HttpService
-from dragoman.server.request.call import Call
 from dragoman.transports.http.asgi import AsgiExchange, Message
-from dragoman.transports.http.exchange import Exchange
 from dragoman.transports.http.wsgi import Environ, UnreadableBody, WsgiApp, WsgiReply, WsgiRequest
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 Headers = Mapping[str, str] | Iterable[tuple[str, str]]
-
-INTERNAL_ERROR = 500
-_JSON_ONLY = Acceptable(json=True, sse=False)
-_REMEDY = "serve it with server.asgi()"
 
 
 class HttpReply(Struct, frozen=True):
@@ -47,78 +40,44 @@ class HttpReply(Struct, frozen=True):
     body: bytes
 
     def __repr__(self) -> str:
-        # Not the headers, which may hold the id of a session.
+        # The headers are left out, because they may hold the id of a session.
         return f"<HttpReply {self.status}: {len(self.body)} bytes>"
 
 
-class ViewService(HttpService):
-    """Serves exchanges that cannot stream, with a context of their own."""
-
-    _serves_listeners = False
-    _lacks = f": there are no streams and no sessions; {_REMEDY}"
-
-    def __init__(self, server: Server, *, guard: Guard, server_context: Any = None) -> None:
-        super().__init__(server, guard=guard, json_response=True)
-        self._server_context = server_context
-
-    def _call(self, *args: Any, **named: Any) -> Call:
-        call = super()._call(*args, **named)
-        if self._server_context is not None:
-            call.server_context = self._server_context
-        return call
-
-    async def _serve_request(self, exchange: Exchange, request: eras.McpRequest, taken: Acceptable) -> None:
-        if request.method.name == "subscriptions/listen":
-            error = MethodNotFound(f"subscriptions/listen is not served here: there are no streams; {_REMEDY}")
-            raise HttpRefusal(NOT_FOUND, error, request)
-        if not taken.json:
-            refused = InvalidRequest(f"The Accept header must admit {JSON} here: there are no streams; {_REMEDY}")
-            raise HttpRefusal(NOT_ACCEPTABLE, refused, request)
-        await super()._serve_request(exchange, request, _JSON_ONLY)
-
-
-class _Memory:
-    """The two ends of an exchange without a connection: a body that is there, and a response that is kept."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-        self._messages: list[Message] = []
-
-    async def receive(self) -> Message:
-        return {"type": "http.request", "body": self._body}
-
-    async def send(self, message: Message) -> None:
-        self._messages.append(message)
-
-    def reply(self) -> HttpReply:
-        start, *rest = self._messages
-        lines = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"]]
-        return HttpReply(start["status"], lines, b"".join(message.get("body", b"") for message in rest))
-
-
-async def answer_request(
-    view: ViewService, method: str, headers: Headers, body: bytes | str, bound_to: str | None = None
+async def answer_view(
+    server: Server,
+    method: str,
+    headers: Headers,
+    body: bytes | str,
+    server_context: Any = None,
+    *,
+    guard: Guard | None = None,
+    bound_to: str | None = None,
 ) -> HttpReply:
-    """Return the answer to one request."""
+    """Return the response to one request; without a guard every host is served, for frameworks that check it."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    # What does not fit into latin-1 was in no header line, and equals nothing that a header is compared with.
+    # Text that is not latin-1 came in no header line, and equals nothing that a header is compared with.
     lines = [(name.lower().encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in pairs]
-    memory = _Memory(body.encode(errors="surrogatepass") if isinstance(body, str) else body)
+    content = body.encode(errors="surrogatepass") if isinstance(body, str) else body
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": content}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
     scope = {"type": "http", "method": method.upper(), "path": "/", "headers": lines, "server": (bound_to, None)}
-    exchange = AsgiExchange(scope, memory.receive, memory.send)
+    exchange = AsgiExchange(scope, receive, send)
+    guard = guard or Guard(allowed_hosts=("*",))
+    service = HttpService(server, guard=guard, can_stream=False, server_context=server_context)
     try:
-        await view.serve(exchange)
+        await service.serve(exchange)
     finally:
         await exchange.close()
-    return memory.reply()
-
-
-async def answer_view(
-    server: Server, method: str, headers: Headers, body: bytes | str, server_context: Any = None
-) -> HttpReply:
-    """Return the answer to one request of a framework, which itself knows the hosts that it serves."""
-    view = ViewService(server, guard=Guard(allowed_hosts=("*",)), server_context=server_context)
-    return await answer_request(view, method, headers, body)
+    start, *parts = sent
+    named = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"]]
+    return HttpReply(start["status"], named, b"".join(part.get("body", b"") for part in parts))
 
 
 class _WsgiService:
@@ -130,7 +89,7 @@ class _WsgiService:
         self._context = server_context
 
     def answer(self, request: WsgiRequest) -> WsgiReply:
-        """Return the answer to a request, blocking."""
+        """Return the response to a request, blocking."""
         try:
             # One byte more than is accepted is enough to be refused.
             body = request.read(self._server.limits.message_bytes + 1)
@@ -140,9 +99,12 @@ class _WsgiService:
             context = self._context(request.environ) if callable(self._context) else self._context
         except Exception as error:
             place = "the server_context of a WSGI application"
-            return _failure(INTERNAL_ERROR, refusal(self._server, error, place=place))
-        view = ViewService(self._server, guard=self._guard, server_context=context)
-        reply = run_blocking(answer_request(view, request.method, request.headers, body, request.bound_to))
+            return _failure(HTTPStatus.INTERNAL_SERVER_ERROR, refusal(self._server, error, place=place))
+        method, headers = request.method, request.headers
+        answering = answer_view(
+            self._server, method, headers, body, context, guard=self._guard, bound_to=request.bound_to
+        )
+        reply = run_blocking(answering)
         return WsgiReply(reply.status, reply.headers, reply.body)
 
 

@@ -1,9 +1,11 @@
-"""The processes that serve one server together, and what they tell each other.
+"""The processes that serve one server together, and the messages that they send to each other.
 
-A request runs in the process that it came to, and so do its stream and what it asks of its client. But the client's
-next message may come to another process, which then knows whom it concerns: an answer names the process that asked,
-and everything else about a session goes to all of them. A process that meets a session for the first time asks the
-others what they remember of it. Changes and log messages for all clients go to all processes too.
+A request runs in the process that received it, and so do its stream and its questions to the client. The client's next
+message may reach another process. That one forwards the message: an answer to the process whose name begins the id,
+everything else about a session to all processes. A process that meets a session for the first time asks the others for
+its state. Notifications and log messages for all clients go to all processes too.
+
+No process owns a session, and no router stands before them: a session whose owner dies would be lost.
 """
 
 from __future__ import annotations
@@ -13,13 +15,14 @@ import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Union
 
 import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
 from dragoman.protocol.jsonrpc import encode
+from dragoman.runtime.tasks import call_in_loop
 from dragoman.stores import Bus, Memory, Store
 from dragoman.stores.memory import Solitude
 
@@ -27,85 +30,88 @@ if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 
-class Told(Struct, tag=1, array_like=True):
-    """A change that every client is told of, if it wants to know."""
+class BusMessage(Struct, array_like=True):
+    """A message that a process sends to the others; named for what happened there."""
+
+
+class ChangeAnnounced(BusMessage, tag=1):
+    """A change happened, of which every client that wants to know is notified."""
 
     method: str
     subject: str | None
     params: bytes | None = None
-    """Encoded, because they may hold what the processes cannot otherwise tell each other."""
+    """JSON, because parameters may hold what msgpack cannot."""
 
 
-class Logged(Struct, tag=2, array_like=True):
-    """A log message for every client that set a level that wants it."""
+class MessageLogged(BusMessage, tag=2):
+    """A log message was sent to every client whose level admits it."""
 
     level: types.LoggingLevel
     data: bytes
     logger: str | None
 
 
-class Sought(Struct, tag=3, array_like=True):
-    """The question of what is remembered of a session; the reply is `Remembered` or nothing."""
+class ElicitationCompleted(BusMessage, tag=9):
+    """An elicitation by URL was completed."""
+
+    elicitation: str
+
+
+class SessionMessage(BusMessage):
+    """A message about one session."""
 
     session: str
 
 
-class Changed(Struct, tag=4, array_like=True):
-    """What a session has come to remember."""
+class SessionStateRequested(SessionMessage, tag=3):
+    """A process met a session for the first time; the reply is a `SessionState`, or nothing."""
 
-    session: str
+
+class SessionStateChanged(SessionMessage, tag=4):
+    """A client set its log level, or subscribed to a resource, or unsubscribed."""
+
     log_level: types.LoggingLevel | None = None
     subscribed: str | None = None
     unsubscribed: str | None = None
 
 
-class Ended(Struct, tag=5, array_like=True):
-    """A session that its client ended."""
-
-    session: str
+class SessionEnded(SessionMessage, tag=5):
+    """A client ended its session."""
 
 
-class StandaloneStreamOpened(Struct, tag=6, array_like=True):
-    """A session whose client now reads elsewhere what belongs to no request."""
-
-    session: str
+class StandaloneStreamOpened(SessionMessage, tag=6):
+    """A client opened the standalone stream of its session in another process."""
 
 
-class Said(Struct, tag=7, array_like=True):
-    """A message of a session that belongs to no request."""
+class StandaloneMessageSent(SessionMessage, tag=7):
+    """A message was sent on the standalone stream of a session, which the client may read in another process."""
 
-    session: str
     message: bytes
 
 
-class Sent(Struct, tag=8, array_like=True):
-    """A message of a client that concerns a request in another process: an answer, or a cancellation."""
+class ClientMessageReceived(SessionMessage, tag=8):
+    """A process received an answer or a cancellation that concerns a request in another process."""
 
-    session: str
     message: bytes
 
 
-class Completed(Struct, tag=9, array_like=True):
-    """An elicitation that came to its end."""
-
-    elicitation: str
-
-
-class Remembered(Struct, array_like=True):
-    """What a process remembers of a session."""
+class SessionState(Struct, array_like=True):
+    """What a process knows of a session."""
 
     is_over: bool
-    """It was ended, or was not used for too long."""
+    """The session was ended, or has expired."""
     was_ended: bool = False
     log_level: types.LoggingLevel | None = None
     subscribed: list[str] = []
 
 
-Message = Told | Logged | Sought | Changed | Ended | StandaloneStreamOpened | Said | Sent | Completed
-M = TypeVar("M", Told, Logged, Sought, Changed, Ended, StandaloneStreamOpened, Said, Sent, Completed)
+_KINDS: Any = (
+    *(ChangeAnnounced, MessageLogged, SessionStateRequested, SessionStateChanged, SessionEnded),
+    *(StandaloneStreamOpened, StandaloneMessageSent, ClientMessageReceived, ElicitationCompleted),
+)
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Message)
-_remembered = msgspec.msgpack.Decoder(Remembered)
+_decoder: msgspec.msgpack.Decoder[BusMessage] = msgspec.msgpack.Decoder(Union[_KINDS])  # noqa: UP007
+_states = msgspec.msgpack.Decoder(SessionState)
 
 
 class Workers:
@@ -120,29 +126,21 @@ class Workers:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._has_joined = False
         self._joining: tuple[asyncio.AbstractEventLoop | None, asyncio.Lock] = None, asyncio.Lock()
-        self._takers: dict[type, Callable[[Any], Remembered | None]] = {
-            Told: self._take_told,
-            Logged: self._take_logged,
-            Completed: self._take_completed,
-        }
+        self.on_session_message: Callable[[SessionMessage], SessionState | None] | None = None
         self._sending: set[asyncio.Task[Any]] = set()
         self._watch: AsyncGenerator[None, None] | None = None
 
     @property
     def name(self) -> str:
-        """What the ids that this process makes begin with."""
+        """The name of this process, with which the ids that it makes begin."""
         return self._bus.name
-
-    def on(self, kind: type[M], take: Callable[[M], Remembered | None]) -> None:
-        """Let messages of a kind be taken by a function."""
-        self._takers[kind] = take
 
     def needs_to_join(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Tell whether `join` must be awaited before anything is served in a loop."""
         return self._loop is not loop and not self._is_alone
 
     async def join(self) -> None:
-        """Find the others; a process does so when it serves first, for only then it has its loop."""
+        """Join the other processes; done before the first request, because there is no loop earlier."""
         loop = asyncio.get_running_loop()
         async with self._lock(loop):
             if self.needs_to_join(loop):
@@ -154,7 +152,7 @@ class Workers:
                 await anext(self._watch)
 
     async def _until_the_loop_ends(self) -> AsyncGenerator[None, None]:
-        """Leave the others when the loop ends: a mounted application is not told of it, but async generators are."""
+        """Close when the loop ends: async generators are finalized then, while a mounted application is not told."""
         try:
             yield
         finally:
@@ -166,7 +164,7 @@ class Workers:
         return self._joining[1]
 
     def _group(self) -> str:
-        """Name what only those have in common who share a key, a server, a path, a folder and a machine."""
+        """Return a name that only processes with the same key, server, path, folder and machine can make."""
         folder = ""
         with suppress(OSError):  # the folder may have been removed
             folder = str(Path.cwd())
@@ -174,56 +172,57 @@ class Workers:
         return self._server.key_ring.seal("group", place.encode())
 
     def _receive(self, data: bytes) -> bytes:
-        message = _decoder.decode(data)
-        take = self._takers.get(type(message))
-        reply = None if take is None else take(message)
+        message, reply = _decoder.decode(data), None
+        if not isinstance(message, SessionMessage):
+            self._deliver(message)
+        elif self.on_session_message is not None:
+            reply = self.on_session_message(message)
         return b"" if reply is None else _encoder.encode(reply)
 
-    def send(self, message: Message, to: str | None = None) -> None:
-        """Send a message to the others, or to one, without waiting for it."""
+    def _deliver(self, message: BusMessage) -> None:
+        """Pass a message for all clients to those of this process."""
+        listeners = [member for member in self._server.audience.members() if not isinstance(member, Workers)]
+        match message:
+            case ChangeAnnounced(method, subject, encoded):
+                params = None if encoded is None else msgspec.json.decode(encoded)
+                for listener in listeners:
+                    listener.notify_change(method, subject, params)
+            case MessageLogged(level, data, logger):
+                for listener in listeners:
+                    listener.log(level, Raw(data), logger)
+            case ElicitationCompleted(elicitation):
+                for listener in listeners:
+                    listener.complete_elicitation(elicitation)
+
+    def send(self, message: BusMessage, to: str | None = None) -> None:
+        """Send a message to the other processes, or to one, without waiting for it."""
         if self._has_joined and self._loop is not None:
             task = self._loop.create_task(self._bus.publish(_encoder.encode(message), to))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
 
-    async def share(self, message: Message) -> list[Remembered]:
-        """Send a message to the others, and wait until they have it; return what they say to it."""
-        return [_remembered.decode(reply) for reply in await self._bus.publish(_encoder.encode(message)) if reply]
+    async def share(self, message: BusMessage) -> list[SessionState]:
+        """Send a message to the other processes, wait until they have it, and return their replies."""
+        return [_states.decode(reply) for reply in await self._bus.publish(_encoder.encode(message)) if reply]
 
-    def tell(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
-        """Let the others tell their clients of a change, from any thread."""
-        self._later(Told(method, subject, None if params is None else encode(params)))
+    def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
+        """Let the other processes notify their clients of a change, from any thread."""
+        self._send_from_any_thread(ChangeAnnounced(method, subject, None if params is None else encode(params)))
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
-        """Let the others send a log message to their clients, from any thread."""
-        self._later(Logged(level, encode(data), logger))
+        """Let the other processes send a log message to their clients, from any thread."""
+        self._send_from_any_thread(MessageLogged(level, encode(data), logger))
 
     def complete_elicitation(self, id: str) -> None:
-        """Let the others tell the client that was sent to a page, from any thread."""
-        self._later(Completed(id))
+        """Let the other processes notify the client whose elicitation was completed, from any thread."""
+        self._send_from_any_thread(ElicitationCompleted(id))
 
-    def _later(self, message: Message) -> None:
-        if self._has_joined and self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.send, message)
-
-    def _take_told(self, told: Told) -> None:
-        params = None if told.params is None else msgspec.json.decode(told.params)
-        for listener in self._server.audience.members():
-            if not isinstance(listener, Workers):
-                listener.tell(told.method, told.subject, params)
-
-    def _take_logged(self, logged: Logged) -> None:
-        for listener in self._server.audience.members():
-            if not isinstance(listener, Workers):
-                listener.log(logged.level, Raw(logged.data), logged.logger)
-
-    def _take_completed(self, completed: Completed) -> None:
-        for listener in self._server.audience.members():
-            if not isinstance(listener, Workers):
-                listener.complete_elicitation(completed.elicitation)
+    def _send_from_any_thread(self, message: BusMessage) -> None:
+        if self._loop is not None:
+            call_in_loop(self._loop, self.send, message)
 
     async def close(self) -> None:
-        """Leave the others; what is served in this loop from now on is served alone."""
+        """Leave the other processes; this one goes on alone in its loop."""
         loop = asyncio.get_running_loop()
         async with self._lock(loop):
             self._server.audience.discard(self)

@@ -1,265 +1,53 @@
-"""The streams of a session and the sessions of a server."""
+"""The sessions of a server: which are kept, expire, or are evicted when there are too many."""
 
 import asyncio
 import gc
-import weakref
-from collections.abc import Iterable
-from threading import Thread
 
 import pytest
 
 from dragoman import Server
 from dragoman.protocol.eras import Caller
-from dragoman.protocol.sse import EventId
-from dragoman.protocol.versions import find_version
-from dragoman.server.http import streams
-from dragoman.server.http.retention import MOST_STREAMS, Retention, SessionStreams
-from dragoman.server.http.session import HttpSession, SessionChannel, SessionRefused, SharedSession
-from dragoman.server.http.sessions import Sessions
-from dragoman.server.http.streams import EventStream
-from dragoman.server.http.workers import Workers
-from dragoman.stores.memory import MOST_EVENTS, Memory
+from dragoman.protocol.versions import LATEST_HANDSHAKE
+from dragoman.server.http import sessions as module
+from dragoman.server.http.refusal import HttpRefusal
+from dragoman.server.http.session import HttpSession, SharedSession
+from dragoman.server.http.sessions import BUSY_SECONDS, Sessions, holder_name
 from dragoman.types import Implementation
-from scenarios.http_peer import DEADLINE, SECRET, scenario
-
-NEWEST = find_version("2025-11-25")
+from scenarios.http_peer import SECRET, scenario
 
 
-class Reader:
-    """Takes what is written to it, slowly if it is told to."""
+class House:
+    """Sessions of clients at addresses, with a clock."""
 
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.opening = None
-        self.ended = self.gone = self.streaming = False
-        self.on_gone = None
-        self.parts: list[bytes] = []
-        self.may_take = asyncio.Event()
-        self.may_take.set()
+    def __init__(self, most: int = 10, idle_timeout: float | None = None) -> None:
+        self.now = 0.0
+        self.looked: list[str] = []
+        self.server = Server(secret=SECRET)
+        self.sessions = Sessions(self.server, max_sessions=most, idle_timeout=idle_timeout, clock=lambda: self.now)
 
-    async def stream(self, data: bytes, *, last: bool = False) -> None:
-        await asyncio.wait_for(self.may_take.wait(), DEADLINE)
-        self.streaming, self.ended = True, last
-        self.parts.append(data)
+    def begin(self, address: str = "1.1.1.1", principal: str | None = None) -> str:
+        self.now += 1
+        return self.sessions.begin(SharedSession(Caller(LATEST_HANDSHAKE), principal=principal), address)
 
-    async def reply(self, status: int, body: bytes = b"", headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
-        self.ended = True
-        self.parts.append(b"%d %b" % (status, body))
+    async def use(self, *ids: str) -> None:
+        for id in ids:
+            self.now += 1
+            await self.sessions.find(id)
 
-    @property
-    def numbers(self) -> list[int]:
-        lines = b"".join(self.parts).split(b"\r\n")
-        return [int(line.rpartition(b"-")[2]) for line in lines if line.startswith(b"id: ")]
+    async def occupy(self, id: str) -> None:
+        """Let a session be busy from now on."""
+        house = self
 
+        class Busy(HttpSession):
+            @property
+            def is_busy(self) -> bool:
+                house.looked.append(self.data.id)
+                return True
 
-def stream_alone() -> EventStream:
-    return EventStream(Memory(), SessionStreams(lambda: "s", Retention()), primes=False)
+        (await self.sessions.find(id)).__class__ = Busy
 
-
-@scenario
-async def test_what_is_added_while_a_reader_is_slow_follows_in_order():
-    stream, reader = stream_alone(), Reader()
-    stream.attach(reader)
-    reader.may_take.clear()
-    for _ in range(3):
-        stream.add(b"{}")
-        await asyncio.sleep(0)
-    reader.may_take.set()
-    await stream.flush()
-    assert reader.numbers == [1, 2, 3]
-    await stream.close()
-
-
-@scenario
-async def test_who_attaches_while_another_is_written_to_gets_everything_after_its_number():
-    stream, slow, newer = stream_alone(), Reader(), Reader()
-    stream.attach(slow)
-    slow.may_take.clear()
-    stream.add(b"{}")
-    await asyncio.sleep(0)
-    stream.add(b"{}")
-    stream.attach(newer, 0)
-    slow.may_take.set()
-    await stream.flush()
-    assert newer.numbers == [1, 2]
-    await stream.close()
-
-
-@scenario
-async def test_a_number_that_was_never_given_is_taken_for_the_last():
-    stream, reader = stream_alone(), Reader()
-    stream.attach(reader, 99)
-    stream.add(b"{}", last=True)
-    await stream.flush()
-    assert reader.numbers == [1]
-    assert stream.reader is None
-
-
-@scenario
-async def test_a_stream_keeps_the_newest_events():
-    stream, reader = stream_alone(), Reader()
-    for _ in range(MOST_EVENTS + 5):
-        stream.add(b"{}")
-    stream.attach(reader, 0)
-    await stream.flush()
-    assert reader.numbers == list(range(6, MOST_EVENTS + 6))
-
-
-@scenario
-async def test_one_who_is_gone_before_it_reads_is_let_go():
-    stream, reader = stream_alone(), Reader()
-    reader.gone = True
-    let_go = asyncio.get_running_loop().create_future()
-    stream.attach(reader, let_go=let_go)
-    await asyncio.wait_for(let_go, DEADLINE)
-    assert stream.reader is None
-
-
-@scenario
-async def test_one_who_is_let_go_and_does_not_read_holds_up_no_end(monkeypatch):
-    monkeypatch.setattr(streams, "PART_SECONDS", 0.01)
-    stream, first, second = stream_alone(), Reader(), Reader()
-    for reader in (first, second):
-        reader.streaming = True
-        reader.may_take.clear()
-        stream.attach(reader)
-    await asyncio.wait_for(stream.close(), DEADLINE)
-    await asyncio.sleep(0)
-    assert first.parts == second.parts == []
-
-
-def channel_to(reader: Reader) -> tuple[SessionChannel, HttpSession]:
-    server = Server()
-    session = HttpSession(server, SharedSession(Caller(NEWEST)), workers=Workers(server), retention=Retention())
-    return SessionChannel(session, reader, streams=True), session
-
-
-@scenario
-async def test_a_request_that_is_answered_by_one_body_has_no_stream(monkeypatch):
-    reader = Reader()
-    channel, session = channel_to(reader)
-    monkeypatch.setattr(session, "open_stream", lambda: pytest.fail("nothing needs a stream"))
-    await channel.room()
-    await channel.answer(200, b"{}", json=True)
-    channel.close()
-    assert reader.parts == [b"200 {}"]
-    assert reader.opening is None
-    assert channel.reader is None
-
-
-@scenario
-async def test_what_a_thread_says_after_the_response_is_said_to_nobody():
-    reader = Reader()
-    channel, session = channel_to(reader)
-    thread = Thread(target=channel.notify, args=("notifications/message", {"data": "late"}))
-    thread.start()
-    thread.join(DEADLINE)
-    await channel.answer(200, b"{}", json=True)
-    channel.close()
-    await asyncio.sleep(0)
-    assert reader.parts == [b"200 {}"]
-    assert not session._streams
-    assert reader.on_gone is None
-
-
-@scenario
-async def test_what_is_said_while_the_response_is_taken_is_said_to_nobody():
-    reader = Reader()
-    channel, session = channel_to(reader)
-    reader.ended = True
-    channel.notify("notifications/message", {"data": "late"})
-    channel.close()
-    assert reader.parts == []
-    assert not session._streams
-
-
-@scenario
-async def test_nothing_follows_the_last_message_of_a_stream():
-    reader, again = Reader(), Reader()
-    channel, session = channel_to(reader)
-    channel.notify("notifications/message", {"data": 1})
-    await channel.answer(200, b"{}", json=True)
-    channel.close()
-    channel.notify("notifications/message", {"data": "late"})
-    (stream,) = session._streams
-    assert stream.is_finished
-    stream.attach(again, 0)
-    await stream.flush()
-    assert (again.numbers, again.ended) == ([1, 2], True)
-
-
-@scenario
-async def test_a_call_that_is_over_holds_on_to_nobody():
-    for says in (False, True):
-        reader = Reader()
-        channel, _ = channel_to(reader)
-        if says:
-            channel.notify("notifications/message", {"data": 1})
-        await channel.answer(200, b"{}", json=True)
-        channel.close()
-        gone = weakref.ref(reader)
-        await asyncio.sleep(0)
-        del reader
-        assert gone() is None, says
-
-
-@scenario
-async def test_what_is_said_to_one_who_is_gone_goes_nowhere_and_what_it_waits_for_neither():
-    reader = Reader()
-    channel, session = channel_to(reader)
-    reader.gone = True
-    channel.notify("notifications/message", {"data": 1})
-    assert channel.reader is None
-    await channel.answer(200, b"{}", json=True)
-    channel.close()
-    assert reader.parts == []
-    assert [stream.is_finished for stream in session._streams] == [True]
-
-
-@scenario
-async def test_a_response_that_became_a_stream_by_itself_tells_how_to_come_back():
-    reader = Reader()
-    channel, session = channel_to(reader)
-    assert channel.reader is reader
-    first = reader.opening()
-    reader.streaming = True
-    await channel.answer(200, b"{}", json=True)
-    channel.close()
-    name = next(iter(session._streams)).name
-    assert EventId(name, 0).encode().encode() in first
-    assert reader.numbers == [1]
-    assert reader.opening is reader.on_gone is None
-
-
-@scenario
-async def test_a_session_forgets_its_oldest_finished_streams():
-    server = Server()
-    session = HttpSession(server, SharedSession(Caller(NEWEST)), workers=Workers(server), retention=Retention())
-    open_one = session.open_stream()
-    assert session.resumed(EventId(open_one.name, 3).encode()) == (open_one, 3)
-    first = session.open_stream()
-    first.add(b"{}", last=True)
-    for _ in range(MOST_STREAMS):
-        session.open_stream().add(b"{}", last=True)
-    with pytest.raises(SessionRefused, match="not kept"):
-        session.resumed(EventId(first.name, 1).encode())
-    with pytest.raises(SessionRefused, match="not kept"):
-        session.resumed("no id of ours")
-    assert session.resumed(EventId(open_one.name, 0).encode()) == (open_one, 0)
-    assert len(session._streams) == MOST_STREAMS
-
-
-@scenario
-async def test_a_session_is_busy_while_the_answer_of_a_request_that_is_over_is_read_again():
-    server, reader = Server(), Reader()
-    session = HttpSession(server, SharedSession(Caller(NEWEST)), workers=Workers(server), retention=Retention())
-    stream = session.open_stream()
-    stream.add(b"{}", last=True)
-    assert not session.is_busy
-    stream.attach(reader, 0)
-    assert session.is_busy
-    await stream.flush()
-    assert not session.is_busy
+    def has(self, *ids: str) -> list[bool]:
+        return [id in self.sessions._local for id in ids]
 
 
 @scenario
@@ -268,57 +56,161 @@ async def test_of_a_client_that_says_much_of_itself_that_is_kept_which_the_id_ca
     kept = []
     for size in (100, 5000):
         info = Implementation("client", "1", title="x" * size)
-        id = sessions.begin(SharedSession(Caller(NEWEST, info=info), principal="ann"))
+        id = sessions.begin(SharedSession(Caller(LATEST_HANDSHAKE, info=info), principal="ann"))
         kept.append((await sessions.find(id, "ann")).data.caller.info)
     assert kept == [Implementation("client", "1", title="x" * 100), Implementation("client", "1")]
 
 
 @scenario
-async def test_a_session_that_ends_before_its_timeout_is_not_taken_up_again():
-    server = Server(secret=SECRET)
-    sessions = Sessions(server)
-    id = sessions.begin(SharedSession(Caller(NEWEST)))
-    await sessions.end(id)
-    with pytest.raises(SessionRefused) as refused:
-        await sessions.find(id)
-    assert refused.value.status == 404
+async def test_a_session_that_works_while_it_is_idle_for_long_is_looked_at_once():
+    house = House(idle_timeout=100)
+    ids = [house.begin() for _ in range(3)]
+    for id in ids[:2]:
+        await house.occupy(id)
+    house.now += 100
+    for _ in range(2):
+        house.sessions._expire(house.now)
+    assert house.looked == list(house.sessions._local) == ids[:2]
+    house.now += 100
+    house.sessions._expire(house.now)
+    assert len(house.looked) == 4
+
+
+def test_a_notification_after_the_loop_has_ended_reaches_nobody():
+    house = House()
+
+    async def begin() -> None:
+        (await house.sessions.find(house.begin())).open_standalone()
+
+    asyncio.run(begin())
+    house.server.notify_tools_list_changed()
+    gc.collect()
+    assert len(house.server.audience.members()) == 1
 
 
 @scenario
-async def test_a_session_that_works_while_it_is_idle_for_long_is_looked_at_once():
-    now = 0.0
-    looked: list[str] = []
-
-    class Watched(HttpSession):
-        @property
-        def is_busy(self) -> bool:
-            looked.append(self.data.id)
-            return True
-
-    server = Server(secret=SECRET)
-    sessions = Sessions(server, idle_timeout=100, clock=lambda: now)
-    ids = [sessions.begin(SharedSession(Caller(NEWEST))) for _ in range(3)]
-    for id in ids[:2]:
-        (await sessions.find(id)).__class__ = Watched
-    now = 100.0
-    sessions._expire(now)
-    sessions._expire(now)
-    assert looked == ids[:2]
-    assert list(sessions._known) == ids[:2]
-    now = 200.0
-    sessions._expire(now)
-    assert len(looked) == 4
+async def test_sessions_that_were_never_used_are_evicted_first_and_then_the_least_recently_used():
+    house = House(most=4)
+    first, second, third, fourth = (house.begin() for _ in range(4))
+    await house.use(third, first)
+    new = [house.begin()]
+    assert house.has(first, second, third, fourth) == [True, False, True, True]
+    new.append(house.begin())
+    assert house.has(first, third, fourth) == [True, True, False]
+    await house.use(*new)
+    house.begin()
+    assert house.has(first, third, *new) == [True, False, True, True]
 
 
-def test_whoever_tells_after_the_loop_has_ended_tells_nobody():
-    server = Server(secret=SECRET)
-    sessions = Sessions(server)
+@scenario
+async def test_one_who_opens_thousands_loses_only_its_own():
+    house = House(most=1000)
+    others = [house.begin(f"2.2.2.{number}") for number in range(10)]
+    await house.use(*others)
+    unused = house.begin("3.3.3.3")
+    for _ in range(3000):
+        await house.use(house.begin())
+    assert all(house.has(unused, *others))
+    newcomers = [house.begin(f"4.4.4.{number}") for number in range(100)]
+    assert all(house.has(unused, *others, *newcomers))
+    assert len(house.sessions._local) == 1000
 
-    async def begin() -> None:
-        session = await sessions.find(sessions.begin(SharedSession(Caller(NEWEST))))
-        session.standalone()
 
-    asyncio.run(begin())
-    server.notify_tools_list_changed()
-    gc.collect()
-    assert len(server.audience.members()) == 1
+@scenario
+async def test_one_who_opens_thousands_takes_few_from_a_full_house():
+    house = House(most=1000)
+    others = [house.begin(f"2.2.{number // 250}.{number % 250}") for number in range(1000)]
+    await house.use(*others)
+    for _ in range(3000):
+        await house.use(house.begin())
+    assert sum(house.has(*others)) == 1000 - 11
+
+
+@scenario
+async def test_a_principal_counts_whatever_its_addresses():
+    house = House(most=100)
+    other = house.begin("1.1.1.1", principal="bob")
+    for number in range(300):
+        house.begin(f"1.1.1.{number % 250}", principal="ann")
+    assert house.has(other) == [True]
+
+
+@scenario
+async def test_a_holder_whose_sessions_are_all_in_use_takes_one_that_is_idle():
+    house = House(most=3)
+    busy = [house.begin(), house.begin()]
+    for id in busy:
+        await house.occupy(id)
+    idle = house.begin("2.2.2.2")
+    new = house.begin()
+    assert house.has(*busy, idle, new) == [True, True, False, True]
+
+
+@scenario
+async def test_when_all_are_in_use_they_are_looked_at_once_a_second():
+    house = House(most=50)
+    for _ in range(50):
+        await house.occupy(house.begin())
+    for _ in range(3):
+        with pytest.raises(HttpRefusal, match="too many sessions"):
+            house.sessions.begin(SharedSession(Caller(LATEST_HANDSHAKE)))
+    assert len(house.looked) <= 2 * 50
+    house.now += BUSY_SECONDS
+    with pytest.raises(HttpRefusal):
+        house.sessions.begin(SharedSession(Caller(LATEST_HANDSHAKE)))
+    assert len(house.looked) <= 4 * 50
+    await house.sessions.end(next(iter(house.sessions._local)))
+    house.begin()
+
+
+@scenario
+async def test_when_all_of_one_holder_are_in_use_they_are_looked_at_once_a_second_though_others_are_idle():
+    house = House(most=100)
+    for _ in range(50):
+        await house.occupy(house.begin())
+    for number in range(50):
+        house.begin(f"2.2.2.{number}")
+    house.looked.clear()
+    for number in range(20):
+        house.sessions.begin(SharedSession(Caller(LATEST_HANDSHAKE)), f"3.3.3.{number}")
+    assert len(house.looked) <= 3 * 50
+
+
+@scenario
+async def test_what_is_evicted_of_sessions_is_bounded(monkeypatch):
+    monkeypatch.setattr(module, "MAX_EVICTED", 2)
+    house = House(most=1)
+    ids = []
+    for number in range(4):
+        ids.append(house.begin())
+        data = (await house.sessions.find(ids[-1])).data
+        data.set_level("error")
+        data.subscribe("file:///" + "a" * (module.MAX_EVICTED_CHARACTERS * (number % 2)))
+    aside = house.sessions._evicted
+    assert list(aside) == ids[1:3]
+    assert [(len(data.subscribed), data.log_level) for data in aside.values()] == [(0, "error"), (1, "error")]
+    again = await house.sessions.find(ids[2])
+    assert again.data.subscribed == {"file:///"}
+    assert list(aside) == ids[3:]
+
+
+@pytest.mark.parametrize("is_evicted", [False, True])
+@scenario
+async def test_a_session_that_was_ended_is_not_adopted_again(is_evicted):
+    house = House(most=1)
+    id = house.begin()
+    await house.use(id)
+    if is_evicted:
+        house.begin()
+    await house.sessions.end(id)
+    with pytest.raises(HttpRefusal) as refused:
+        await house.sessions.find(id)
+    assert refused.value.status == 404
+
+
+def test_a_network_of_ipv6_is_one_holder_and_an_address_of_ipv4_is_one_however_it_is_written():
+    assert holder_name(None, "2001:db8:1:2::1") == holder_name(None, "2001:db8:1:2:ffff::7%eth0")
+    assert holder_name(None, "2001:db8:1:2::1") != holder_name(None, "2001:db8:1:3::1")
+    assert holder_name(None, "::ffff:10.0.0.1") == holder_name(None, "10.0.0.1") != holder_name(None, "10.0.0.2")
+    assert holder_name("10.0.0.1", "10.0.0.2") != holder_name(None, "10.0.0.1")
+    assert holder_name(None, None) == holder_name(None, None)

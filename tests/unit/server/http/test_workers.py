@@ -12,9 +12,17 @@ from dragoman import Server
 from dragoman.protocol.eras import Caller
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.versions import find_version
-from dragoman.server.http.session import SessionRefused, SharedSession
+from dragoman.server.http.refusal import HttpRefusal
+from dragoman.server.http.session import SharedSession
 from dragoman.server.http.sessions import Sessions
-from dragoman.server.http.workers import Changed, Ended, Remembered, Sought, Told, Workers
+from dragoman.server.http.workers import (
+    ChangeAnnounced,
+    SessionEnded,
+    SessionState,
+    SessionStateChanged,
+    SessionStateRequested,
+    Workers,
+)
 from dragoman.stores import Local, Memory
 from dragoman.stores.memory import Solitude
 from scenarios.http_peer import DEADLINE, SECRET, scenario
@@ -55,7 +63,7 @@ class Ear:
     def __init__(self) -> None:
         self.heard: list[Any] = []
 
-    def tell(self, method: str, subject: str | None = None, params: Any = None) -> None:
+    def notify_change(self, method: str, subject: str | None = None, params: Any = None) -> None:
         self.heard.append((method, subject) if params is None else (method, subject, params))
 
     def log(self, level: str, data: Any, logger: str | None) -> None:
@@ -89,7 +97,7 @@ async def test_whoever_has_left_does_not_join_again_in_the_same_loop():
     await workers.close()
     assert not workers.needs_to_join(asyncio.get_running_loop())
     await workers.join()
-    workers.send(Told("method", None))
+    workers.send(ChangeAnnounced("method", None))
     assert (len(store.groups), store.closed) == (1, 1)
     assert not server.audience.members()
 
@@ -136,9 +144,9 @@ def test_leaving_in_another_loop_than_was_joined_in_is_harmless():
 async def test_without_a_store_there_is_nobody_to_join():
     workers = Workers(sums())
     assert not workers.needs_to_join(asyncio.get_running_loop())
-    workers.send(Told("method", None))
-    workers.tell("method")
-    assert await workers.share(Told("method", None)) == []
+    workers.send(ChangeAnnounced("method", None))
+    workers.notify_change("method")
+    assert await workers.share(ChangeAnnounced("method", None)) == []
     await workers.close()
 
 
@@ -178,7 +186,7 @@ async def test_changes_and_log_messages_reach_the_listeners_of_every_process_onc
     await asyncio.to_thread(servers[1].log, "error", {"a": 1}, "here")
     await asyncio.sleep(0)
     for workers in everybody:
-        await workers.share(Sought("nothing"))
+        await workers.share(SessionStateRequested("nothing"))
     for ear in ears:
         changed, logged = sorted(ear.heard, key=len)
         assert changed == ("notifications/resources/updated", "file:///a")
@@ -192,7 +200,7 @@ async def test_a_message_that_is_none_of_ours_is_not_taken():
     workers = Workers(sums())
     with pytest.raises(msgspec.DecodeError):
         workers._receive(b"\xff\x00")
-    assert workers._receive(msgspec.msgpack.encode(Sought("nobody takes these"))) == b""
+    assert workers._receive(msgspec.msgpack.encode(SessionStateRequested("nobody takes these"))) == b""
 
 
 class Adopting:
@@ -210,7 +218,7 @@ class Adopting:
         """Do something in the second process after the first has replied, and before that is taken in."""
         share = self.sessions[1].workers.share
 
-        async def share_and_act(message: Any) -> list[Remembered]:
+        async def share_and_act(message: Any) -> list[SessionState]:
             told = await share(message)
             act()
             return told
@@ -228,8 +236,8 @@ class Adopting:
 async def test_a_session_that_ends_while_it_is_taken_up_is_not(tmp_path):
     both = Adopting(tmp_path)
     id = await both.begin()
-    both.interfere(lambda: both.sessions[1].workers._takers[Ended](Ended(id)))
-    with pytest.raises(SessionRefused) as refused:
+    both.interfere(lambda: both.sessions[1]._receive(SessionEnded(id)))
+    with pytest.raises(HttpRefusal) as refused:
         await both.sessions[1].find(id)
     assert refused.value.status == 404
     await both.close()
@@ -244,14 +252,14 @@ async def test_what_a_session_comes_to_remember_while_it_is_taken_up_is_not_lost
     first.data.set_level("debug")
     first.data.subscribe("file:///old")
     changes = [
-        Changed(id, log_level="error"),
-        Changed(id, subscribed="file:///new"),
-        Changed(id, unsubscribed="file:///old"),
+        SessionStateChanged(id, log_level="error"),
+        SessionStateChanged(id, subscribed="file:///new"),
+        SessionStateChanged(id, unsubscribed="file:///old"),
     ]
-    both.interfere(lambda: [both.sessions[1].workers._takers[Changed](change) for change in changes])
+    both.interfere(lambda: [both.sessions[1]._receive(change) for change in changes])
     second = await both.sessions[1].find(id)
     assert (second.data.log_level, second.data.subscribed) == ("error", {"file:///new"})
-    assert not both.sessions[1]._adopting
+    assert not both.sessions[1]._changed_while_adopting
     await both.close()
 
 

@@ -1,27 +1,24 @@
-"""One server per request: a function builds it from what the request says, such as who is logged in.
+"""One server per request: `asgi(factory)`, whose function builds a server from what the request says.
 
-Every request stands alone: nothing is kept for earlier clients. What is open still, such as a subscription, is known
-here until it ends, so that it ends in good order with the application.
+Every request stands alone: no sessions are kept. The services of requests that are still open, such as subscriptions,
+are known here, so that they end in good order with the application.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from http import HTTPStatus
 
 from dragoman.errors import DefinitionError
-from dragoman.protocol.exchange import JSON
 from dragoman.runtime.callables import invoke
 from dragoman.server.dispatch.runner import refusal
-from dragoman.server.http.guard import Guard
+from dragoman.server.http.head import Guard
 from dragoman.server.http.service import HttpService
 from dragoman.server.request.http_request import HttpRequest
 from dragoman.server.server import Server
 from dragoman.transports.http.asgi import AsgiApp
-from dragoman.transports.http.exchange import Exchange
-
-INTERNAL_ERROR = 500
-_JSON_HEADERS = ((b"content-type", JSON.encode()),)
+from dragoman.transports.http.exchange import JSON_HEADERS, Exchange
 
 Factory = Callable[[HttpRequest], Server | Awaitable[Server]]
 
@@ -55,25 +52,18 @@ class _PerRequestService:
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one exchange to its end."""
-        barred = self._guard.refuse(exchange.headers, exchange.bound_to, exchange.http_version)
-        if barred is not None:
-            await exchange.reply(barred.status, barred.body(), _JSON_HEADERS)
+        refused = self._guard.refuse(exchange.headers, exchange.bound_to, exchange.http_version)
+        if refused is not None:
+            await exchange.reply(refused.status, refused.body(), JSON_HEADERS)
             return
         try:
-            server = await self._build(HttpRequest.of(exchange.scope))
+            server = await invoke(self._factory, HttpRequest.of(exchange.scope))
+            if not isinstance(server, Server):
+                raise DefinitionError(f"The function must return a Server, not {server!r}")  # noqa: TRY301
         except Exception as error:
             failure = refusal(Server(), error, place="the function that builds the server of a request")
-            await exchange.reply(INTERNAL_ERROR, failure, _JSON_HEADERS)
+            await exchange.reply(HTTPStatus.INTERNAL_SERVER_ERROR, failure, JSON_HEADERS)
             return
-        await self._serve_by(server, exchange)
-
-    async def _build(self, request: HttpRequest) -> Server:
-        server = await invoke(self._factory, request)
-        if not isinstance(server, Server):
-            raise DefinitionError(f"The function must return a Server, not {server!r}")
-        return server
-
-    async def _serve_by(self, server: Server, exchange: Exchange) -> None:
         service = HttpService(server, guard=self._guard)
         self._open.add(service)
         try:
@@ -82,5 +72,5 @@ class _PerRequestService:
             self._open.discard(service)
 
     async def close(self, seconds: float | None = None) -> None:
-        """End what is still open, in good order: streams at once, requests after so many seconds."""
+        """End what is still open in good order: streams at once, requests after this time."""
         await asyncio.gather(*(service.close(seconds) for service in list(self._open)))

@@ -1,0 +1,290 @@
+"""The ways from a request that is served over HTTP back to its client.
+
+`PostChannel` serves a request that stands alone: its messages are written to the response of its POST, which becomes an
+event stream. `SubscriptionStream` is the `subscriptions/listen` of such a request. `SessionChannel` serves a request in
+a session: its messages go to a stream of the session, which outlives the connection; a request that is answered by one
+body before it sends a message is given no stream. `StandaloneChannel` serves a notification in a session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Raw
+
+from dragoman import types
+from dragoman.errors import DragomanError, RpcError
+from dragoman.protocol import jsonrpc, sse
+from dragoman.protocol.exchange import ACCEPTED, OK
+from dragoman.protocol.listen import RESOURCE_UPDATED, Subscription
+from dragoman.runtime.tasks import call_in_loop
+from dragoman.server.http.streams import EventStream, end_without_response
+from dragoman.server.request.call import Silence
+from dragoman.transports.http.exchange import JSON_HEADERS, Exchange
+
+if TYPE_CHECKING:
+    from dragoman.server.http.session import HttpSession
+    from dragoman.server.server import Server
+
+MAX_WAITING = 1000
+
+
+class PostChannel(Silence):
+    """The channel of a request that stands alone: the event stream that answers its POST."""
+
+    was_used = False
+    """Whether anything was sent on the channel."""
+
+    _waiting: deque[bytes] | None = None
+    _flushing: asyncio.Task[None] | None = None
+    _subscription: SubscriptionStream | None = None
+
+    def __init__(
+        self,
+        server: Server,
+        subscriptions: set[SubscriptionStream],
+        exchange: Exchange,
+        *,
+        can_stream: bool,
+        is_mute: bool,
+    ) -> None:
+        self.is_mute = is_mute
+        self._server = server
+        self._subscriptions = subscriptions
+        self._exchange = exchange
+        self._can_stream = can_stream
+        self._thread = get_ident()
+
+    def notify(self, method: str, params: Any) -> None:
+        """Queue a notification, from any thread, to be sent by `room` or in the next turn of the loop.
+
+        A client that does not accept a stream is sent nothing. The oldest is dropped when too many wait.
+        """
+        if not self._can_stream:
+            return
+        if self._waiting is None:
+            self._waiting = deque(maxlen=MAX_WAITING)
+            self.was_used = True
+        self._waiting.append(sse.encode(jsonrpc.encode_notification(method, params)))
+        loop = self._exchange.loop
+        (loop.call_soon if get_ident() == self._thread else loop.call_soon_threadsafe)(self._flush_soon)
+
+    say = notify
+
+    def _flush_soon(self) -> None:
+        is_flushing = self._flushing is not None and not self._flushing.done()
+        if self._waiting and not is_flushing and not self._exchange.ended:
+            self._flushing = self._exchange.loop.create_task(self.room())
+
+    async def room(self) -> None:
+        """Send the notifications that wait."""
+        while self._waiting:
+            waiting = b"".join(self._waiting.popleft() for _ in range(len(self._waiting)))
+            await self._exchange.stream(waiting)
+
+    async def stop(self, data: bytes) -> None:
+        """Send a response in place of a handler that does not end."""
+        if self._exchange.streaming:
+            await self._exchange.stream(sse.encode(data), last=True)
+        else:
+            await self._exchange.reply(OK, data, JSON_HEADERS)
+
+    async def close(self) -> None:
+        """Send nothing any more."""
+        if self._subscription is not None:
+            self._subscriptions.discard(self._subscription)
+        if self._flushing is not None and not self._flushing.done():
+            self._flushing.cancel()
+            await asyncio.wait([self._flushing])
+
+    async def request(self, method: str, params: Any, timeout: float) -> Raw:  # noqa: ARG002
+        """Refuse: without a session the client cannot answer."""
+        raise DragomanError(f"{method} cannot be asked here: the request came without a session")
+
+    async def listen(self, subscription: Subscription) -> None:
+        """Serve a subscription until the application ends."""
+        self._subscription = stream = SubscriptionStream(subscription, self._exchange)
+        self.was_used = True
+        self._subscriptions.add(stream)
+        self._server.audience.add(stream)
+        self._exchange.on_ending = stream.end
+        try:
+            await stream.run()
+        finally:
+            self._server.audience.discard(stream)
+
+    def updated(self, uri: str) -> None:
+        """Notify the subscribers of a resource: the stream of this request carries no changes."""
+        self._server.notify_resource_updated(uri)
+
+
+class SubscriptionStream:
+    """One subscription (`subscriptions/listen`) and the event stream that carries it."""
+
+    def __init__(self, subscription: Subscription, exchange: Exchange) -> None:
+        self._subscription = subscription
+        self._exchange = exchange
+        self._changed = asyncio.Event()
+        self._ended = False
+
+    def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
+        """Send a change, from any thread, if the client subscribed to it."""
+        call_in_loop(self._exchange.loop, self._queue, method, subject, params)
+
+    def _queue(self, method: str, subject: str | None, params: types.Json | None) -> None:
+        if self._subscription.offer(method, subject, params):
+            self._changed.set()
+
+    def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
+        """Send nothing: a subscription carries no log messages."""
+
+    def complete_elicitation(self, id: str) -> None:
+        """Send nothing: a stateless client was sent to no page by a request of the server."""
+
+    def end(self) -> None:
+        """End the subscription in good order."""
+        self._ended = True
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Send the acknowledgement and then changes, until the end."""
+        await self._exchange.stream(sse.encode(self._subscription.acknowledgement()))
+        while not self._ended:
+            await self._changed.wait()
+            self._changed.clear()
+            changes = b"".join(sse.encode(message) for message in self._subscription.take())
+            if changes:
+                await self._exchange.stream(changes)
+
+
+class StandaloneChannel(Silence):
+    """The channel of a notification in a session: the standalone stream."""
+
+    def __init__(self, session: HttpSession) -> None:
+        self._session = session
+
+    def notify(self, method: str, params: Any) -> None:
+        """Send a notification on the standalone stream, from any thread."""
+        self._session.send_standalone(method, params)
+
+    say = notify
+
+    def updated(self, uri: str) -> None:
+        """Notify this client, from any thread, that a resource changed."""
+        self._session.send_standalone(RESOURCE_UPDATED, types.ResourceUpdatedNotificationParams(uri))
+
+
+class SessionChannel(StandaloneChannel):
+    """The channel of a request in a session: the stream of the request, which is opened when anything needs it."""
+
+    opened: EventStream | None = None
+    """The stream, once it is opened."""
+    _is_over = False
+
+    def __init__(self, session: HttpSession, exchange: Exchange, *, can_stream: bool) -> None:
+        self._session = session
+        self._exchange: Exchange | None = exchange
+        self._can_stream = can_stream
+        if session.peer.version.primes_streams:
+            exchange.opening = lambda: self.stream.priming_event()
+
+    @property
+    def stream(self) -> EventStream:
+        """The stream of the request, which is opened when it is first asked for."""
+        return self.open() if self.opened is None else self.opened
+
+    def open(self, released: asyncio.Future[None] | None = None) -> EventStream:
+        """Open the stream; `released` is done as soon as the stream does not need the exchange any more."""
+        stream = self.opened = self._session.new_stream()
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            stream.attach(exchange, released=released)
+        return stream
+
+    @property
+    def reader(self) -> Exchange | None:
+        """The exchange that waits for the response."""
+        return self._exchange if self.opened is None else self.opened.reader
+
+    def answer(self, status: int, data: bytes, *, json: bool) -> Coroutine[Any, Any, None]:
+        """Send the response, or none: as one body, if the client accepts JSON and nothing was streamed before."""
+        self._is_over = True
+        stream = self.opened
+        reader = self._exchange if stream is None else None if stream.sequence else stream.reader
+        if reader is not None and not reader.streaming and (json or not data):
+            return reader.reply(status, data, JSON_HEADERS) if data else reader.reply(ACCEPTED)
+        return self._finish(data)
+
+    async def _finish(self, data: bytes) -> None:
+        stream = self.stream
+        await stream.flush()
+        reader = stream.reader
+        if data and (reader is not None or stream.assigned_name):
+            stream.add(data, last=True)
+            await stream.flush()
+        else:  # the request was cancelled, or no client can come back for the response
+            stream.streams.forget(stream)
+            if reader is not None:
+                await end_without_response(reader)
+
+    async def stop(self, data: bytes) -> None:
+        """Send a response in place of a handler that does not end."""
+        await self.answer(OK, data, json=True)
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the exchange that waits for the response."""
+        self._is_over = True
+        if self.opened is not None:
+            self.opened.detach()
+        elif self._exchange is not None:
+            self._exchange.opening = None
+            self._exchange = None
+
+    def notify(self, method: str, params: Any) -> None:
+        """Send a notification on the stream of the request, from any thread."""
+        if self._can_stream:
+            call_in_loop(self._session.loop, self._add, jsonrpc.encode_notification(method, params))
+
+    def say(self, method: str, params: Any) -> None:
+        """Send a notification, from any thread: on the stream of the request, or on the standalone stream after it."""
+        if self._can_stream and self._is_open():
+            self.notify(method, params)
+        else:
+            super().notify(method, params)
+
+    def _is_open(self) -> bool:
+        """Tell whether the response is still to come."""
+        if self._is_over:
+            return False
+        if self.opened is not None:
+            return not self.opened.is_finished
+        return self._exchange is not None and not self._exchange.ended
+
+    def _add(self, message: bytes) -> None:
+        if self._is_open():
+            self.stream.add(message)
+
+    async def room(self) -> None:
+        """Wait until the messages that were sent are written."""
+        if self.opened is not None:
+            await self.opened.flush()
+
+    async def request(self, method: str, params: Any, timeout: float) -> Raw:
+        """Ask the client, on the stream of the request."""
+        if not self._can_stream:
+            raise DragomanError(f"{method} cannot be asked here: the response is JSON alone")
+        return await self._session.ask(self.stream, method, params, timeout)
+
+    async def listen(self, subscription: Subscription) -> None:  # noqa: ARG002
+        """Refuse: the handshake era has no `subscriptions/listen`."""
+        raise RpcError(-32601, "subscriptions/listen is not part of this protocol version")
+
+    async def close_stream(self) -> None:
+        """Let the connection go; the client comes back for the response (2025-11-25)."""
+        if self._can_stream:
+            await self.stream.release_client()

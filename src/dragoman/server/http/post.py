@@ -1,0 +1,484 @@
+"""How a POST is served: a request, a notification or an answer of either era, or a batch.
+
+`protocol.exchange.receive` says what a POST is. A stateless request, or one of the handshake era where no sessions are
+kept, stands alone: it runs in the task of its exchange, and a stateless one is cancelled when its client goes away. A
+request in a session is not ended by a broken connection: it runs in the task of its exchange if that task outlives the
+connection, and else in a task of its own. Responses are JSON, or an event stream once the handler sends a message.
+
+Notifications are accepted first and served afterwards, so that clients need not wait for handlers. While many messages
+are in flight, they are served first: else one client could make the server work on any number of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from contextlib import suppress
+from http import HTTPStatus
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from msgspec import UNSET
+
+from dragoman import types
+from dragoman.errors import (
+    HeaderMismatch,
+    InsufficientScope,
+    InternalError,
+    MethodNotFound,
+    ParseError,
+    RpcError,
+    TooLarge,
+)
+from dragoman.protocol import eras, jsonrpc, sse
+from dragoman.protocol.eras import McpRequest
+from dragoman.protocol.exchange import ACCEPTED, JSON, OK, Acceptable, InSession, Rejection, handler_status, receive
+from dragoman.protocol.headers import McpHeaders
+from dragoman.protocol.peer import Event, PeerReply
+from dragoman.runtime.tasks import OwnTask, uncancelled
+from dragoman.server.dispatch import runner
+from dragoman.server.http.channels import PostChannel, SessionChannel, StandaloneChannel, SubscriptionStream
+from dragoman.server.http.head import RequestHead
+from dragoman.server.http.refusal import HttpRefusal, challenge
+from dragoman.server.http.session import HttpSession, SharedSession
+from dragoman.server.http.sessions import Sessions
+from dragoman.server.http.streams import end_without_response
+from dragoman.server.request.call import SILENCE, Call, Channel, Session
+from dragoman.server.request.http_request import Auth, insufficient
+from dragoman.transports.http.exchange import CLIENT_CLOSED, JSON_HEADERS, Exchange, Header, TooSlow
+
+if TYPE_CHECKING:
+    from dragoman.server.server import Server
+
+T = TypeVar("T")
+MAX_ACCEPTED_AHEAD = 1000
+"""While this many messages are in flight, a notification is accepted only after it was served."""
+STOP_SECONDS = 1.0
+STOPPED = InternalError("The server was stopped before the request was done; it may have run in part")
+NO_STREAMS_REMEDY = "serve it with server.asgi()"
+_CLOSE = (b"connection", b"close")
+_JSON_ONLY = Acceptable(json=True, sse=False)
+_arguments = msgspec.json.Decoder(types.Json | None)
+
+
+class CallsInFlight(set[Call]):
+    """The calls that are being served."""
+
+    async def run(self, call: Call, work: Awaitable[T]) -> T:
+        """Await the work of a call in this task; the call is in flight meanwhile."""
+        call.task = asyncio.current_task()
+        self.add(call)
+        try:
+            return await work
+        finally:
+            self.discard(call)
+
+    async def finish(self, seconds: float) -> None:
+        """Wait for the calls for this time; those that need longer are cancelled, and answered with an error."""
+        await self._wait(seconds)
+        for call in self:
+            call.stop(STOPPED)
+        await self._wait(STOP_SECONDS)
+        for call in list(self):  # their handlers ignore the cancellation
+            if isinstance(call.channel, PostChannel | SessionChannel):
+                await _answer_stopped(call, call.channel)
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait until no call is in flight, including those that begin meanwhile, for this time at most."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while (left := deadline - loop.time()) > 0:
+            tasks = {call.task for call in self if call.task is not None and not call.task.done()}
+            tasks.discard(asyncio.current_task())
+            if not tasks:
+                return
+            await asyncio.wait(tasks, timeout=left)
+
+
+async def _answer_stopped(call: Call, channel: PostChannel | SessionChannel) -> None:
+    await channel.stop(runner.refusal(call.server, STOPPED, call.request.id))
+
+
+class PostService:
+    """Serves the POSTs to one server."""
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        sessions: Sessions | None,
+        auth: Auth | None,
+        path: str,
+        json_response: bool,
+        max_subscriptions: int | None,
+        can_stream: bool,
+        server_context: Any,
+    ) -> None:
+        self.in_flight = CallsInFlight()
+        self.subscriptions: set[SubscriptionStream] = set()
+        self._server = server
+        self._limits = server.limits
+        self._sessions = sessions
+        self._auth = auth
+        self._path = path
+        self._json_response = json_response
+        self._max_subscriptions = max_subscriptions
+        self._can_stream = can_stream
+        self._server_context = server_context
+
+    async def serve(self, exchange: Exchange, head: RequestHead) -> None:
+        """Serve a POST to its end.
+
+        Raises:
+            HttpRefusal: it is refused.
+        """
+        if head.body_refused is not None:
+            raise HttpRefusal.of(head.body_refused)
+        limit = self._limits.message_bytes
+        try:
+            body = exchange.at_hand(limit) or await exchange.read(limit)
+        except TooLarge:
+            error = ParseError(f"A message must not have more than {limit} bytes")
+            raise HttpRefusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, error) from None
+        except TooSlow as slow:
+            raise HttpRefusal(HTTPStatus.REQUEST_TIMEOUT, ParseError(str(slow)), headers=(_CLOSE,)) from None
+        received = receive(head.headers, body, self._server.offer, self._limits)
+        if isinstance(received, McpRequest):
+            self._require_callable(exchange, received, head.headers)
+            await self._serve_request(exchange, received, head.acceptable)
+        elif isinstance(received, Rejection):
+            raise HttpRefusal.of(received)
+        elif not isinstance(received, InSession):
+            await self._serve_notification(exchange, received, head.session(exchange.principal))
+        elif self._sessions is None:
+            await self._serve_without_session(exchange, head, received)
+        else:
+            await self._serve_in_session(exchange, self._sessions, head, received)
+
+    async def refuse(self, exchange: Exchange, refused: HttpRefusal, acceptable: Acceptable) -> None:
+        """Answer an exchange with a refusal, or with what middleware makes of it."""
+        status, data = await self._refusal(exchange, refused)
+        if status == refused.status:
+            exchange.extra_headers += refused.headers
+        # An error of JSON-RPC is sent as any other response; an error of HTTP has a JSON body.
+        await _answer(exchange, acceptable if status == OK else _JSON_ONLY, status, data)
+
+    async def _refusal(self, exchange: Exchange, refused: HttpRefusal) -> tuple[int, Any]:
+        """Return the status and the body of a refusal; middleware may change them."""
+        server, request, error = self._server, refused.request, refused.error
+        if request is None or server.around is None:
+            body = runner.refusal(server, error, refused.id, null_id=refused.null_id, place=refused.place)
+            return refused.status, body
+        session = refused.session or Session(principal=exchange.principal)
+        if isinstance(request, jsonrpc.Request):
+            request = eras.unopened(request, server.offer, session.caller)
+        call = self._call(request, session, exchange)
+        data = await self.in_flight.run(call, runner.run_refused(call, error))
+        is_same = call.refusal is not None and call.refusal is call.refused
+        return refused.status if is_same else OK if call.refusal is None else handler_status(call.refusal), data
+
+    def _call(self, request: McpRequest, session: Session, exchange: Exchange, channel: Channel = SILENCE) -> Call:
+        server, identity = self._server, exchange.identity
+        context = server.server_context if self._server_context is None else self._server_context
+        call = Call(request, session, channel, server, context, exchange.loop, session.principal)
+        call.headers = exchange.given_headers
+        if identity is not None:
+            call.scopes, call.claims = identity.scopes, identity.claims
+        return call
+
+    def _open(self, message: jsonrpc.Request, session: Session) -> McpRequest:
+        """Open a request of the handshake era.
+
+        Raises:
+            HttpRefusal: it cannot be served.
+        """
+        try:
+            return eras.open(message, self._server.offer, session.caller)
+        except RpcError as error:
+            raise HttpRefusal(OK, error, message, session=session) from None
+
+    def _require_callable(
+        self, exchange: Exchange, request: McpRequest, headers: McpHeaders | None = None, session: Session | None = None
+    ) -> None:
+        """Refuse a tool call before anything else is done for it.
+
+        Raises:
+            HttpRefusal: the client lacks a scope of the tool, or an `Mcp-Param-*` header differs from its argument.
+        """
+        tool = self._server.registry.tools.get(request.params.name) if request.method.name == "tools/call" else None
+        if tool is None:
+            return
+        if exchange.identity is not None and not exchange.identity.scopes.issuperset(tool.scopes):
+            challenged = (self._challenge(exchange, tool.scopes),)
+            lacking = InsufficientScope(tool.scopes)
+            raise HttpRefusal(HTTPStatus.FORBIDDEN, lacking, request, session=session, headers=challenged)
+        if headers is None or not tool.mirrored.params:
+            return
+        raw = request.params.arguments
+        try:
+            tool.mirrored.check({} if raw is UNSET else _arguments.decode(raw) or {}, headers.params)
+        except msgspec.DecodeError:
+            return  # the tool refuses arguments that are no object
+        except HeaderMismatch as error:
+            raise HttpRefusal(HTTPStatus.BAD_REQUEST, error, request) from None
+
+    def _challenge(self, exchange: Exchange, scopes: Iterable[str]) -> Header:
+        return challenge(insufficient(self._auth, scopes, exchange.scope, self._path))
+
+    def _status(self, call: Call, exchange: Exchange | None) -> int:
+        """Return the status of a request that was refused or given up; a client that lacks a scope is told which."""
+        if isinstance(call.refusal, InsufficientScope):
+            if exchange is not None:
+                exchange.extra_headers += (self._challenge(exchange, call.refusal.scopes),)
+            return HTTPStatus.FORBIDDEN
+        return CLIENT_CLOSED if call.refusal is None else handler_status(call.refusal)
+
+    # Requests that stand alone
+
+    async def _serve_request(self, exchange: Exchange, request: McpRequest, acceptable: Acceptable) -> None:
+        is_stateless = request.caller.version.stateless
+        if not self._can_stream:
+            acceptable = _require_no_stream(request, acceptable)
+        can_stream = acceptable.sse and (is_stateless or not self._json_response)
+        if request.method.name == "subscriptions/listen":
+            self._require_listening(request, can_stream=can_stream)
+        is_mute = not (self._can_stream and is_stateless)
+        channel = PostChannel(self._server, self.subscriptions, exchange, can_stream=can_stream, is_mute=is_mute)
+        call = self._call(request, Session(principal=exchange.principal), exchange, channel)
+        call.task = exchange.task
+        exchange.may_stream = can_stream
+        if is_stateless:
+            exchange.on_gone = call.give_up
+        self.in_flight.add(call)
+        try:
+            try:
+                outcome: Any = runner.run(call)
+                data = await outcome if type(outcome) is CoroutineType else outcome
+            except asyncio.CancelledError:
+                if not exchange.is_ending or call.cancelled or not uncancelled():
+                    raise
+                call.cancelled, call.stopped = True, STOPPED
+                data = runner.stopped(call)
+            status = OK if data and call.refusal is None else self._status(call, exchange)
+            if channel.was_used:
+                await channel.room()
+            if exchange.streaming or not acceptable.json:
+                await exchange.stream(sse.encode(data), last=True)
+            else:
+                await exchange.reply(status, data, JSON_HEADERS)
+        except asyncio.CancelledError:
+            # The client may go away while its response is sent. A cancellation by anybody else is passed on.
+            if not call.cancelled or not uncancelled():
+                raise
+        finally:
+            self.in_flight.discard(call)
+            exchange.on_gone = None
+            if call.cancelled:
+                await _absorb_cancellation()
+            if channel.was_used:
+                await channel.close()
+
+    def _require_listening(self, request: McpRequest, *, can_stream: bool) -> None:
+        if not can_stream:
+            raise HttpRefusal(HTTPStatus.NOT_ACCEPTABLE, "The Accept header must admit text/event-stream", request)
+        if self._max_subscriptions is not None and len(self.subscriptions) >= self._max_subscriptions:
+            error = InternalError("There are too many subscriptions; try again later")
+            raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, error, request)
+
+    async def _serve_without_session(self, exchange: Exchange, head: RequestHead, received: InSession) -> None:
+        """Serve a message of the handshake era on a server that keeps no sessions."""
+        message, session = received.messages[0], head.session(exchange.principal)
+        if received.batch:
+            raise HttpRefusal(HTTPStatus.BAD_REQUEST, "Batches need a session, and this server keeps none")
+        if isinstance(message, jsonrpc.Request):
+            request = self._open(message, session)
+            self._require_callable(exchange, request)
+            await self._serve_request(exchange, request, head.acceptable)
+        else:
+            await self._serve_notification(exchange, message, session)
+
+    # Messages without a response
+
+    async def _serve_notification(
+        self, exchange: Exchange, message: jsonrpc.Message, session: Session, channel: Channel = SILENCE
+    ) -> None:
+        """Accept a notification or an answer, and serve a notification for a method of the server's own."""
+        call = self._notification_call(exchange, message, session, channel)
+        if call is None or len(self.in_flight) < MAX_ACCEPTED_AHEAD:
+            await exchange.reply(ACCEPTED)
+        if call is not None:
+            await self.in_flight.run(call, runner.run_notification(call))
+            await exchange.reply(ACCEPTED)
+
+    def _notification_call(
+        self, exchange: Exchange, message: jsonrpc.Message, session: Session, channel: Channel
+    ) -> Call | None:
+        if not isinstance(message, jsonrpc.Notification):
+            return None
+        request = runner.opened_notification(self._server, message, session.caller)
+        return None if request is None else self._call(request, session, exchange, channel)
+
+    # Messages in sessions
+
+    async def _serve_in_session(
+        self, exchange: Exchange, sessions: Sessions, head: RequestHead, received: InSession
+    ) -> None:
+        headers, message, principal = head.headers, received.messages[0], exchange.principal
+        try:
+            if headers.repeated is not None:
+                raise HttpRefusal.repeated(headers.repeated)
+            if received.is_initialize and isinstance(message, jsonrpc.Request):
+                await sessions.refuse_initialized(headers.session_id, principal, exchange.address)
+                await self._begin_session(exchange, sessions, message, head)
+                return
+            session = sessions.find_local(headers.session_id, principal)
+            if session is None:
+                session = await sessions.find(headers.session_id, principal, exchange.address)
+            if head.origin:
+                session.require_origin(head.origin)
+        except HttpRefusal as refused:
+            if isinstance(message, jsonrpc.Request) and not received.batch:
+                refused.id, refused.request = message.id, message
+                refused.session = head.session(principal)
+            raise
+        if received.batch:
+            await self._serve_batch(exchange, session, received.messages, head.acceptable)
+        elif isinstance(message, jsonrpc.Request):
+            await self._serve_session_request(exchange, session, message, head.acceptable)
+        else:
+            session.receive(session.peer.accept(message))
+            await self._serve_notification(exchange, message, session.data, StandaloneChannel(session))
+
+    async def _begin_session(
+        self, exchange: Exchange, sessions: Sessions, message: jsonrpc.Request, head: RequestHead
+    ) -> None:
+        data = SharedSession(principal=exchange.principal)
+        data.origin = head.origin
+        response = await self._response_without_stream(exchange, message, data, {})
+        if data.caller is not None:
+            exchange.extra_headers += ((b"mcp-session-id", sessions.begin(data, exchange.address).encode()),)
+        await _answer(exchange, head.acceptable, OK, response)
+
+    async def _serve_batch(
+        self, exchange: Exchange, session: HttpSession, messages: list[jsonrpc.Message], acceptable: Acceptable
+    ) -> None:
+        """Serve a batch (2025-03-26): its requests run at once, and one JSON array answers them."""
+        if session.data.caller is None or not session.data.caller.version.batches:
+            raise HttpRefusal(HTTPStatus.BAD_REQUEST, "This protocol version has no batches")
+        events = session.peer.accept_batch(messages)
+        answers = await asyncio.gather(*(self._serve_in_batch(exchange, session, event) for event in events))
+        await session.share_changes()
+        whole = next(filter(None, answers), None)
+        await (exchange.reply(ACCEPTED) if whole is None else _answer(exchange, acceptable, OK, whole))
+
+    async def _serve_in_batch(self, exchange: Exchange, session: HttpSession, event: Event) -> bytes | None:
+        """Serve a message of a batch, and return the answer to the whole batch if this message is the last."""
+        if isinstance(event, jsonrpc.Request):
+            data = None
+            try:
+                data = await self._response_without_stream(exchange, event, session.data, session.running) or None
+            finally:
+                whole = session.peer.finish(event.id, data)
+            return whole
+        session.receive(event)  # the requests before it run by now, and it may cancel them
+        if isinstance(event, jsonrpc.Notification):
+            call = self._notification_call(exchange, event, session.data, StandaloneChannel(session))
+            if call is not None:
+                await self.in_flight.run(call, runner.run_notification(call))
+        return event.data if isinstance(event, PeerReply) else None
+
+    async def _response_without_stream(
+        self, exchange: Exchange, message: jsonrpc.Request, session: Session, running: dict[types.RequestId, Call]
+    ) -> bytes:
+        """Return the response to a request that has no stream: `initialize`, or a request in a batch."""
+        try:
+            call = self._call(self._open(message, session), session, exchange)
+        except HttpRefusal as refused:
+            _, data = await self._refusal(exchange, refused)
+            return data  # type: ignore[no-any-return]
+        running[message.id] = call
+        try:
+            return await self.in_flight.run(call, runner.whole_answer(call))
+        finally:
+            del running[message.id]
+
+    async def _serve_session_request(
+        self, exchange: Exchange, session: HttpSession, message: jsonrpc.Request, acceptable: Acceptable
+    ) -> None:
+        if (in_use := session.peer.refuse_id(message.id)) is not None:
+            raise HttpRefusal(HTTPStatus.CONFLICT, in_use, id=message.id)
+        request = self._open(message, session.data)
+        self._require_callable(exchange, request, session=session.data)
+        exchange.may_stream = acceptable.sse and not self._json_response
+        channel = SessionChannel(session, exchange, can_stream=exchange.may_stream)
+        call = self._call(request, session.data, exchange, channel)
+        session.peer.accept(message)
+        session.running[message.id] = call
+        self.in_flight.add(call)
+        serving = self._run_in_session(session, call, channel, json=acceptable.json)
+        if exchange.lasts:
+            call.task = exchange.task
+            await serving
+            return
+        released = exchange.loop.create_future()
+        channel.open(released)
+        call.task = OwnTask(serving, loop=exchange.loop)
+        try:
+            await released
+        except asyncio.CancelledError:
+            if not exchange.is_ending or not uncancelled():
+                raise
+            # The server that carries the exchange ends, and waits no longer.
+            call.stop(STOPPED)
+            await _answer_stopped(call, channel)
+        if not exchange.ended:
+            await end_without_response(exchange)
+
+    async def _run_in_session(self, session: HttpSession, call: Call, channel: SessionChannel, *, json: bool) -> None:
+        assert self._sessions is not None
+        status, data = OK, b""
+        try:
+            try:
+                data = await runner.whole_answer(call)
+                if session.data.unshared:
+                    await session.share_changes()
+            finally:
+                del session.running[call.request.id]
+                data = session.peer.finish(call.request.id, data) or b""
+                self._sessions.touch(session)
+            if call.cancelled:
+                await _absorb_cancellation()
+            status = OK if data and call.refusal is None else self._status(call, channel.reader)
+            await channel.answer(status, data, json=json)
+        finally:
+            self.in_flight.discard(call)
+            channel.close()
+
+
+def _require_no_stream(request: McpRequest, acceptable: Acceptable) -> Acceptable:
+    """Refuse what only a stream can answer, on a server that cannot stream; return what the response may be."""
+    if request.method.name == "subscriptions/listen":
+        error = MethodNotFound(f"subscriptions/listen is not served here: there are no streams; {NO_STREAMS_REMEDY}")
+        raise HttpRefusal(HTTPStatus.NOT_FOUND, error, request)
+    if not acceptable.json:
+        reason = f"The Accept header must admit {JSON} here: there are no streams; {NO_STREAMS_REMEDY}"
+        raise HttpRefusal(HTTPStatus.NOT_ACCEPTABLE, reason, request)
+    return _JSON_ONLY
+
+
+async def _answer(exchange: Exchange, acceptable: Acceptable, status: int, data: bytes) -> None:
+    """Answer with JSON, unless a stream has begun or the client accepts nothing else."""
+    if exchange.streaming or not acceptable.json:
+        await exchange.stream(sse.encode(data), last=True)
+    else:
+        await exchange.reply(status, data, JSON_HEADERS)
+
+
+async def _absorb_cancellation() -> None:
+    """Receive a cancellation of this task that was on its way when the handler ended."""
+    task = asyncio.current_task()
+    if task is not None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        task.uncancel()
