@@ -259,7 +259,7 @@ class Sessions:
         self._holders.add(id, session, holder_name(data.principal, address))
 
     def _evict_one(self, now: float) -> None:
-        """Evict an idle session, and keep its state aside if its client ever used it.
+        """Evict an idle session, and keep its state aside for when its client comes back.
 
         Raises:
             HttpRefusal: all sessions are busy.
@@ -268,13 +268,12 @@ class Sessions:
         if session is None:
             error = InternalError("There are too many sessions; try again later")
             raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, error)
-        data, is_used = session.data, session.state == "used"
+        data = session.data
         assert data.id is not None
         self._end(data.id)
-        if is_used:
-            if sum(map(len, data.subscribed)) > MAX_EVICTED_CHARACTERS:
-                data.subscribed.clear()
-            _remember(self._evicted, data.id, data, MAX_EVICTED)
+        if sum(map(len, data.subscribed)) > MAX_EVICTED_CHARACTERS:
+            data.subscribed.clear()
+        _remember(self._evicted, data.id, data, MAX_EVICTED)
 
     def _end(self, id: str) -> None:
         session = self._local.get(id)
