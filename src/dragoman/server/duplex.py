@@ -30,10 +30,10 @@ from dragoman.protocol.peer import RequestCancelled as GaveUp
 from dragoman.protocol.states import Transitions
 from dragoman.runtime.eager import EagerRunner
 from dragoman.runtime.tasks import is_running_here
-from dragoman.server.audience import change_params, is_told, is_wanted, log_params
-from dragoman.server.dispatch.runner import Answer, opened_notification, refusal, run, run_notification, run_refused
-from dragoman.server.request.call import ELICITATION_COMPLETE, Call, Session
-from dragoman.server.request.waiting import ask, settle
+from dragoman.server.audience import change_params, wants_change
+from dragoman.server.dispatch.runner import Answer, open_notification, refusal, run, run_notification, run_refused
+from dragoman.server.request.asking import request_client, set_outcome
+from dragoman.server.request.call import ELICITATION_COMPLETE, Call, Session, wants_log
 from dragoman.transports.contract import FunctionSink, Sink
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class DuplexConnection:
         self._state = LIFE[self._state, "end"]
         self._fail_waiting()
         for ended in self._subscriptions.values():
-            settle(ended, None)
+            set_outcome(ended, None)
 
     async def drain(self) -> None:
         """Wait until nothing is in flight."""
@@ -113,11 +113,11 @@ class DuplexConnection:
         if self._flushing is not None:
             self._flushing.cancel()
         for call in list(self._running.values()):
-            call.give_up()
+            call.cancel()
 
     def _fail_waiting(self) -> None:
         for waiter in self._peer.abandon():
-            settle(waiter, TransportError(GONE))
+            set_outcome(waiter, TransportError(GONE))
 
     async def room(self) -> None:
         """Wait while the client does not take what it is sent."""
@@ -133,7 +133,7 @@ class DuplexConnection:
 
     def complete_elicitation(self, id: str) -> None:
         """Tell the client, from any thread, that a visit came to its end, if its user was sent there."""
-        params = self._session.completed(id)
+        params = self._session.end_elicitation(id)
         if params is not None:
             self.notify(ELICITATION_COMPLETE, params)
 
@@ -148,13 +148,14 @@ class DuplexConnection:
     def tell(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
         """Tell the client of a change, from any thread, if it wants to know."""
         message = jsonrpc.encode_notification(method, change_params(subject, params))
-        is_announced = is_told(self._server, self._session, method, subject)
+        is_announced = wants_change(self._server, self._session, method, subject)
         self._in_loop(self._change, method, subject, params, message if is_announced else None)
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
         """Send a log message, from any thread, if this client set a level that wants it."""
-        if self._session.caller is not None and is_wanted(self._server, level, self._session.log_level):
-            message = jsonrpc.encode_notification("notifications/message", log_params(level, data, logger))
+        if self._session.caller is not None and wants_log(self._server, level, self._session.log_level):
+            params = types.LoggingMessageNotificationParams(level, data, logger)
+            message = jsonrpc.encode_notification("notifications/message", params)
             self._in_loop(self._log, message)
 
     def _change(self, method: str, subject: str | None, params: types.Json | None, message: bytes | None) -> None:
@@ -212,7 +213,7 @@ class DuplexConnection:
             self._subscriptions[subscription] = ended
             self._send(subscription.acknowledgement())
         if self._state != "open":
-            settle(ended, None)
+            set_outcome(ended, None)
         try:
             await ended
             self._send_changes(subscription)
@@ -229,7 +230,7 @@ class DuplexConnection:
         """
         if self._state != "open":
             raise TransportError(GONE)
-        return await ask(self._peer, self._write, method, params, timeout)
+        return await request_client(self._peer, self._write, method, params, timeout)
 
     def _begin(self, event: Event | None) -> Coroutine[Any, Any, None] | None:
         """Take in an event, or the end of the stream, and return what is to be run for it."""
@@ -258,7 +259,7 @@ class DuplexConnection:
             case GaveUp(id, reason):
                 self._cancel(id, reason)
             case Answered(waiter, outcome):
-                settle(waiter, outcome)
+                set_outcome(waiter, outcome)
             case None:
                 self._end()
             case _:  # progress on requests of ours, and answers that nobody waits for
@@ -268,7 +269,7 @@ class DuplexConnection:
         """Take in a notification, and return what is to be run for it."""
         server = self._server
         server.notified(message.method)
-        request = opened_notification(server, message, self._session.caller)
+        request = open_notification(server, message, self._session.caller)
         if request is None:
             return None
         call = Call(request, self._session, self, server, server.server_context, self._loop)
@@ -286,14 +287,14 @@ class DuplexConnection:
         for subscription in [one for one in self._subscriptions if one.id == id]:
             del self._subscriptions[subscription]
         if id in self._running:
-            self._running[id].give_up(reason)
+            self._running[id].cancel(reason)
 
     async def _finish(self, call: Call, answer: Coroutine[Any, Any, Answer]) -> None:
         """Wait for the answer to a request, and send it."""
         id = call.request.id
         call.task = self._relay.task
         if call.cancelled:
-            call.give_up()  # once more, now that there is a task to cancel
+            call.cancel()  # once more, now that there is a task to cancel
         try:
             self._reply(id, await answer)
         except (asyncio.CancelledError, GeneratorExit):  # whoever runs the task ends it, and nobody is answered
@@ -304,7 +305,7 @@ class DuplexConnection:
     def _refuse(self, message: jsonrpc.Request, error: BaseException) -> Coroutine[Any, Any, None] | None:
         """Refuse a request that cannot be opened, after middleware knows of it if there is any."""
         server, session = self._server, self._session
-        if server.around is None:
+        if server.middleware_chain is None:
             self._reply(message.id, refusal(server, error, message.id))
             return None
         request = eras.unopened(message, server.offer, session.caller)

@@ -16,7 +16,7 @@ from dragoman.server.define.prompts import Prompt, PromptOptions
 from dragoman.server.define.resources import Resource, ResourceOptions, ResourceTemplate, resource
 from dragoman.server.define.tools import Tool, ToolOptions
 from dragoman.server.dispatch.handlers import HANDLERS, CustomMethod
-from dragoman.server.dispatch.middleware import Around, Middleware
+from dragoman.server.dispatch.middleware import Chain, Middleware
 from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, Definitions, Registry
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -39,8 +39,8 @@ class Registration:
         self._roots_hooks: list[Callable[[], Any]] = []
         self.middlewares: tuple[Middleware, ...] = ()
         """In the order of their registration, which is from outside to inside."""
-        self.around: Around | None = None
-        """What stands around every request, composed; None if nothing does."""
+        self.middleware_chain: Chain | None = None
+        """The middleware and hooks around every request, composed; None if there are none."""
         self.handlers = dict(HANDLERS)
         """What is called for each method: those of the protocol, of extensions, and of the server's own."""
         self.own_methods: tuple[Method, ...] = ()

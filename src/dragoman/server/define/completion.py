@@ -11,7 +11,7 @@ from dragoman import types
 from dragoman.config import Watchers
 from dragoman.errors import DefinitionError
 from dragoman.server.define.binding import Hook
-from dragoman.server.define.results import wire_object
+from dragoman.server.wire_objects import wire_object
 
 MOST_VALUES = 100
 
@@ -88,8 +88,7 @@ def completion_result(found: Any) -> types.CompleteResult:
 
 def _completion(found: Any) -> types.Completion:
     if isinstance(found, types.Completion | dict):
-        completion: types.Completion = wire_object(found, types.Completion, "A completion")
-        return completion
+        return wire_object(found, types.Completion, "A completion")
     values = [found] if isinstance(found, str) else found or ()
     return types.Completion([str(value) for value in values])
 

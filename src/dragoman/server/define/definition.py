@@ -20,8 +20,8 @@ from dragoman.runtime.callables import starter
 from dragoman.schema.python import docstrings
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.define.binding import signature_of
-from dragoman.server.define.results import wire_objects
 from dragoman.server.request.call import Call
+from dragoman.server.wire_objects import wire_objects
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -179,12 +179,13 @@ def _name_of(function: Any) -> str:
 Defined = TypeVar("Defined")
 
 
-def options_among(names: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
-    """Return the options of a kind that a decorator has among its local names.
+def options_among(names: dict[str, Any], kind: type[Any]) -> Any:
+    """Return the options of a TypedDict that a function has among its local names.
 
-    A decorator has each option as a parameter, so that `help` lists them; this passes them on without a second list.
+    A public function has each option as a parameter, so that `help` lists them; this passes them on without a second
+    list.
     """
-    return {option: names[option] for option in kind.__annotations__}
+    return {option: names[option] for option in kind.__annotations__ if option in names}
 
 
 def decorated(

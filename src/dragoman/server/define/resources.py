@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
+import msgspec
 from msgspec import Raw
 
 from dragoman import types
 from dragoman.errors import DefinitionError, ResourceNotFound, RpcError
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.uritemplate import UriTemplate
+from dragoman.schema.python.shapes import encode_hook
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.define.completion import Completable, Completer, Completers
 from dragoman.server.define.definition import (
@@ -25,9 +28,9 @@ from dragoman.server.define.definition import (
     options_among,
     snake_case,
 )
-from dragoman.server.define.results import resource_result, wire_object
 from dragoman.server.request.call import Call
 from dragoman.server.request.questions import InputRequired
+from dragoman.server.wire_objects import optional_wire_object, wire_object
 
 _DRIVE = re.compile(r"[A-Za-z]:/")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.+", re.DOTALL)
@@ -58,7 +61,7 @@ class _Readable(Definition[Parameters, Returned]):
         """What the resource holds; a class defines it, and without it the resource is empty."""
 
     def _described(self, kind: Callable[..., Listed], **fields: Any) -> Listed:
-        annotations = wire_object(self.annotations, types.Annotations, f"The annotations of {self.name!r}")
+        annotations = optional_wire_object(self.annotations, types.Annotations, f"The annotations of {self.name!r}")
         return super()._described(kind, mime_type=self.mime_type, annotations=annotations, **fields)
 
     def result(self, call: Call, value: object) -> object:
@@ -171,6 +174,51 @@ class ResourceTemplate(Completable, _Readable[Parameters, Returned]):
     def _refusal(self, call: Call, rejected: ArgumentsRejected) -> RpcError:  # noqa: ARG002
         # A variable of the wrong type for the function: no resource has such a URI.
         return ResourceNotFound(call.request.params.uri)
+
+
+def resource_result(value: Any, uri: str, mime_type: str | None) -> types.ReadResourceResult:
+    """Return the result for what a reader returned: contents, a whole result, or a dict in the shape of one."""
+    if isinstance(value, types.ReadResourceResult):
+        return msgspec.structs.replace(value, contents=[_contents(contents) for contents in value.contents])
+    given = value.get("contents") if isinstance(value, dict) else None
+    if isinstance(given, list) and all(map(_is_contents, given)):
+        return wire_object(value, types.ReadResourceResult, "The result of a resource")
+    return types.ReadResourceResult(resource_contents(value, uri, mime_type))
+
+
+def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[types.ResourceContents]:
+    """Return the contents for what a reader returned.
+
+    Text and bytes are what they are; contents, as objects or as dicts in their shape, and lists with contents stay;
+    anything else is JSON.
+    """
+    if value is None:
+        return []
+    if _is_contents(value):
+        return [_contents(value)]
+    if isinstance(value, list | tuple) and any(map(_is_contents, value)):
+        return [contents for item in value for contents in resource_contents(item, uri, mime_type)]
+    if isinstance(value, str):
+        return [types.ResourceContents(uri, mime_type or "text/plain", text=value)]
+    if isinstance(value, bytes | bytearray | memoryview):
+        blob = b64encode(value).decode("ascii")
+        return [types.ResourceContents(uri, mime_type or "application/octet-stream", blob=blob)]
+    text = msgspec.json.encode(value, enc_hook=encode_hook).decode()
+    return [types.ResourceContents(uri, mime_type or "application/json", text=text)]
+
+
+def _contents(value: Any) -> types.ResourceContents:
+    return wire_object(value, types.ResourceContents, "The contents of a resource")
+
+
+_CONTENTS_KEYS = {"uri", "mimeType", "mime_type", "text", "blob", "_meta", "meta"}
+
+
+def _is_contents(value: Any) -> bool:
+    """Tell whether a value is the contents of a resource: an object, or a dict with a URI, and text or a blob."""
+    if not isinstance(value, dict):
+        return isinstance(value, types.ResourceContents)
+    return "uri" in value and len(value.keys() & {"text", "blob"}) == 1 and value.keys() <= _CONTENTS_KEYS
 
 
 class ResourceOptions(DefinitionOptions, total=False):

@@ -27,9 +27,9 @@ from dragoman.server.define.definition import (
     decorated,
     options_among,
 )
-from dragoman.server.define.outputs import Output
-from dragoman.server.define.results import ToolResult, wire_object
+from dragoman.server.define.tool_results import Output, ToolResult
 from dragoman.server.request.call import Call
+from dragoman.server.wire_objects import optional_wire_object
 
 _NO_ARGUMENTS = Raw(b"{}")
 _NULL = Raw(b"null")
@@ -99,11 +99,12 @@ class Tool(Definition[Parameters, Returned]):
         self.output = Output.of(
             self.signature.returns, _schema(self.output_schema, OutputSchema), self.name, is_bare=not self.wrap_result
         )
+        hints = optional_wire_object(self.annotations, types.ToolAnnotations, f"The annotations of {self.name!r}")
         self.definition = self._described(
             types.Tool,
             input_schema=self._given_schema.document if self._given_schema else self.signature.input_schema,
             output_schema=self.output.schema,
-            annotations=wire_object(self.annotations, types.ToolAnnotations, f"The annotations of {self.name!r}"),
+            annotations=hints,
         )
         self.mirrored = HeaderPlan.of(self.definition.input_schema)
 
@@ -152,7 +153,7 @@ class Tool(Definition[Parameters, Returned]):
         """
         output = self.output
         if not output.is_bare and not call.settings.validates_results:
-            call.plain = plain = output.plain_result(value)
+            call.plain_result = plain = output.plain_result(value)
             return output.result(value) if plain is None else plain
         result = output.result(value)
         if call.settings.validates_results and isinstance(result, types.CallToolResult) and not result.is_error:

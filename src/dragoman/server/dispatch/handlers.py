@@ -25,16 +25,17 @@ from dragoman.errors import (
 from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.listen import Subscription, honour, require_fields_declared
-from dragoman.server.capabilities import without_changes
+from dragoman.server.declaration import without_changes
 from dragoman.server.define.binding import Hook
 from dragoman.server.define.completion import Completers, completion_result
 from dragoman.server.define.definition import Definition
-from dragoman.server.define.results import resource_result, wire_object
+from dragoman.server.define.resources import resource_result
 from dragoman.server.dispatch.runner import seal
 from dragoman.server.listing import paginate, read_cursor
 from dragoman.server.registry import AnyPrompt
 from dragoman.server.request.call import Call
 from dragoman.server.request.questions import InputRequired
+from dragoman.server.wire_objects import wire_object
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.exchange import ACCEPTED
-from dragoman.server.dispatch.runner import opened_notification, run_notification
+from dragoman.server.dispatch.runner import open_notification, run_notification
 from dragoman.server.http.in_flight import CallsInFlight
-from dragoman.server.request.call import SILENCE, Call, Channel, Session
+from dragoman.server.request.call import NO_CHANNEL, Call, Channel, Session
 from dragoman.transports.http.exchange import Exchange
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class HttpNotices:
         self._make_call = make_call
 
     async def serve(
-        self, exchange: Exchange, message: jsonrpc.Message, data: Session, channel: Channel = SILENCE
+        self, exchange: Exchange, message: jsonrpc.Message, data: Session, channel: Channel = NO_CHANNEL
     ) -> None:
         """Accept a message, and serve it after that, unless so many are served that the client has to wait."""
         is_ahead = len(self._serving) < MOST_AHEAD
@@ -45,7 +45,7 @@ class HttpNotices:
         """Return what is to be run for a message, if anything."""
         if not isinstance(message, jsonrpc.Notification):
             return None
-        request = opened_notification(self._server, message, data.caller)
+        request = open_notification(self._server, message, data.caller)
         return None if request is None else self._make_call(request, data, exchange, channel)
 
     async def run(self, call: Call) -> None:

@@ -56,7 +56,7 @@ from dragoman.server.http.session import HttpSession, SessionAside, SessionChann
 from dragoman.server.http.sessions import Sessions
 from dragoman.server.http.streams import part
 from dragoman.server.http.workers import Workers
-from dragoman.server.request.call import SILENCE, Call, Channel, Session
+from dragoman.server.request.call import NO_CHANNEL, Call, Channel, Session
 from dragoman.server.request.http_request import Auth, insufficient, verify
 from dragoman.transports.http.exchange import (
     CLIENT_CLOSED,
@@ -233,7 +233,7 @@ class HttpService:
     async def _refusal(self, exchange: Exchange, refused: HttpRefusal) -> tuple[int, Any]:
         """Return the status and the answer of what is refused before it is served; middleware may answer otherwise."""
         server, request, error = self._server, refused.request, refused.error
-        if request is None or server.around is None:
+        if request is None or server.middleware_chain is None:
             return refused.status, refusal(server, error, refused.id, null_id=refused.null_id, place=refused.place)
         session = refused.session or Session(principal=exchange.principal)
         if isinstance(request, jsonrpc.Request):
@@ -245,7 +245,7 @@ class HttpService:
             data = await run_refused(call, error)
         finally:
             self._serving.discard(call)
-        is_same = call.refusal is not None and call.refusal is call.refused
+        is_same = call.refusal is not None and call.refusal is call.rejection
         return refused.status if is_same else OK if call.refusal is None else handler_status(call.refusal), data
 
     def _open(self, message: jsonrpc.Request, session: Session) -> eras.McpRequest:
@@ -459,7 +459,7 @@ class HttpService:
             except Exception as error:
                 self._server.report(error, None, {"place": "telling other workers"})
 
-    def _call(self, request: eras.McpRequest, data: Session, exchange: Exchange, channel: Channel = SILENCE) -> Call:
+    def _call(self, request: eras.McpRequest, data: Session, exchange: Exchange, channel: Channel = NO_CHANNEL) -> Call:
         server, loop, identity = self._server, asyncio.get_running_loop(), exchange.identity
         call = Call(request, data, channel, server, server.server_context, loop, data.principal)
         call.headers = exchange.given_headers
@@ -478,7 +478,7 @@ class HttpService:
         call.task = exchange.task
         exchange.may_stream = streams
         if request.caller.version.stateless:
-            exchange.on_gone = call.give_up
+            exchange.on_gone = call.cancel
         self._serving.add(call)
         try:
             try:

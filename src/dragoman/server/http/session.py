@@ -30,13 +30,13 @@ from dragoman.protocol.listen import RESOURCE_UPDATED, Subscription
 from dragoman.protocol.peer import Answered, Event, Peer, RequestCancelled, Unmatched
 from dragoman.protocol.sse import EventId
 from dragoman.protocol.states import Transitions
-from dragoman.server.audience import change_params, is_told, is_wanted, log_params
+from dragoman.server.audience import change_params, wants_change
 from dragoman.server.http.replies import HttpRefusal
 from dragoman.server.http.retention import Retention, SessionStreams
 from dragoman.server.http.streams import EventStream, part
 from dragoman.server.http.workers import Changed, Said, Sent, StandaloneStreamOpened, Workers
-from dragoman.server.request.call import ELICITATION_COMPLETE, Call, Session, Silence
-from dragoman.server.request.waiting import ask, settle
+from dragoman.server.request.asking import request_client, set_outcome
+from dragoman.server.request.call import ELICITATION_COMPLETE, Call, NoChannel, Session, wants_log
 from dragoman.transports.http.exchange import JSON_HEADERS, Exchange
 
 if TYPE_CHECKING:
@@ -168,15 +168,15 @@ class HttpSession:
         """Send a request to the client on a stream, and return what it answers in a POST of its own."""
         if self.state == "ended":
             raise TransportError(OVER)
-        return await ask(self.peer, stream.add, method, params, timeout)
+        return await request_client(self.peer, stream.add, method, params, timeout)
 
     def take(self, event: Event | None) -> None:
         """Take what a message of the client brings; what concerns no request here is sent on to the other processes."""
         match event:
             case Answered(waiter, outcome):
-                settle(waiter, outcome)
+                set_outcome(waiter, outcome)
             case RequestCancelled(id, reason) if id in self.running:
-                self.running[id].give_up(reason)
+                self.running[id].cancel(reason)
             case Unmatched(message):
                 self._send_on(message)
             case jsonrpc.Notification(method):
@@ -215,7 +215,7 @@ class HttpSession:
         for call in list(self.running.values()):
             call.stop(_ENDED)
         for waiter in self.peer.waiters:  # who takes the question back on the stream of the request that asked
-            settle(waiter, TransportError(OVER))
+            set_outcome(waiter, TransportError(OVER))
         for stream in self._open():
             stream.detach()
         self._streams.close()
@@ -237,17 +237,17 @@ class HttpSession:
 
     def tell(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
         """Tell the client of a change, from any thread, if it wants to know and reads what belongs to no request."""
-        if is_told(self._server, self.data, method, subject):
+        if wants_change(self._server, self.data, method, subject):
             self.say(method, change_params(subject, params))
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
         """Send a log message, from any thread, if this client set a level that wants it."""
-        if is_wanted(self._server, level, self.data.log_level):
-            self.say("notifications/message", log_params(level, data, logger))
+        if wants_log(self._server, level, self.data.log_level):
+            self.say("notifications/message", types.LoggingMessageNotificationParams(level, data, logger))
 
     def complete_elicitation(self, id: str) -> None:
         """Tell the client, from any thread, that a visit came to its end, if its user was sent there."""
-        params = self.data.completed(id)
+        params = self.data.end_elicitation(id)
         if params is not None:
             self.say_anywhere(ELICITATION_COMPLETE, params)
 
@@ -287,7 +287,7 @@ class HttpSession:
             self._loop.call_soon_threadsafe(function, *given)
 
 
-class SessionAside(Silence):
+class SessionAside(NoChannel):
     """The way back to the client of a notification in a session: what belongs to no request."""
 
     def __init__(self, session: HttpSession) -> None:
