@@ -1,4 +1,4 @@
-"""Prompts: messages that a user picks, with arguments filled in."""
+"""Prompts: messages that a user picks, with arguments filled in, and the results of their functions."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Prompt(Completable, Definition[Parameters, Returned]):
             )
 
     def begin(self, call: Call) -> Any:
-        """Fill in a client's arguments; the outcome is for `result`, or a coroutine that gives that.
+        """Call the function with a client's arguments; return its value, or a coroutine that gives it, for `result`.
 
         Raises:
             InvalidParams: an argument is missing or wrong.
@@ -85,11 +85,11 @@ class Prompt(Completable, Definition[Parameters, Returned]):
         return super().begin(call)
 
     def result(self, call: Call, value: object) -> object:  # noqa: ARG002
-        """Return what the function said as a result, or as the questions that it asks."""
+        """Return the result for the function's value, or the questions that it asks."""
         return value if isinstance(value, InputRequired) else prompt_result(value, self.description)
 
     def _refuse_missing(self, arguments: Raw | UnsetType) -> None:
-        """Refuse what lacks an argument that is declared as required, whether or not the function has a default."""
+        """Refuse arguments without one that is declared as required, even if the function has a default for it."""
         if self.arguments is None or not self._required:
             return
         try:

@@ -1,4 +1,4 @@
-"""Resources: what a client may read, at a fixed URI or at any that follows a template."""
+"""Resources that clients read, at a fixed URI or at URIs that follow a template, and the results of their functions."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _DRIVE = re.compile(r"[A-Za-z]:/")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.+", re.DOTALL)
 
 
-# No docstring: it would be the description of every resource without a reader.
-def _nothing(**_: Any) -> None:
+# Without a docstring, which would become the description of every resource without a reader.
+def _read_nothing(**_: Any) -> None:
     return
 
 
@@ -53,7 +53,7 @@ class _Readable(Definition[Parameters, Returned]):
         if type(self).read is _Readable.read:
             self._set(options)
             self.inline = True
-            self._adopt(_nothing, type(self).__name__, None)
+            self._adopt(_read_nothing, type(self).__name__, None)
         else:
             super().__init__(**options)
 
@@ -65,7 +65,7 @@ class _Readable(Definition[Parameters, Returned]):
         return super()._described(kind, mime_type=self.mime_type, annotations=annotations, **fields)
 
     def result(self, call: Call, value: object) -> object:
-        """Return what the function read as a result, or as the questions that it asks."""
+        """Return the result for the function's value, or the questions that it asks."""
         if isinstance(value, InputRequired):
             return value
         return resource_result(value, call.request.params.uri, self.mime_type)
@@ -126,8 +126,9 @@ class ResourceTemplate(Completable, _Readable[Parameters, Returned]):
 
         server = Server("app", resource_templates=[Profile])
 
-    A variable never holds a path that climbs out: `..` segments, absolute paths, backslashes and NUL are not found, and
-    neither is a slash, except in a query and in `{+name}` and `{#name}`. `unsafe_paths = True` lets them through.
+    A variable never holds a path that leaves its folder: `..` segments, absolute paths, backslashes and NUL are not
+    found, and neither is a slash, except in a query and in `{+name}` and `{#name}`. `unsafe_paths = True` lets them
+    through.
 
     Raises:
         DefinitionError: the template cannot be matched, or its variables are not the function's parameters.
@@ -172,7 +173,7 @@ class ResourceTemplate(Completable, _Readable[Parameters, Returned]):
         return not value.startswith("/") and not _DRIVE.match(value) and ".." not in value.split("/")
 
     def _refusal(self, call: Call, rejected: ArgumentsRejected) -> RpcError:  # noqa: ARG002
-        # A variable of the wrong type for the function: no resource has such a URI.
+        # A variable does not fit the type of its parameter, so there is no resource at this URI.
         return ResourceNotFound(call.request.params.uri)
 
 
@@ -225,13 +226,13 @@ class ResourceOptions(DefinitionOptions, total=False):
     """The options of a resource or template that is made of a function."""
 
     mime_type: str | None
-    """What kind of content it has."""
+    """The MIME type of the contents."""
     annotations: types.Annotations | types.Json | None
-    """Hints for clients: for whom it is, and how important."""
+    """Hints for clients: its audience and its priority."""
     size: int | None
-    """How many bytes it has; for a fixed URI alone."""
+    """The number of bytes; only for a fixed URI."""
     unsafe_paths: bool
-    """Let variables of a template hold paths that climb out."""
+    """Let variables of a template hold paths that leave their folder."""
 
 
 def resource(
@@ -256,8 +257,8 @@ def resource(
         def profile(user_id: int) -> dict:
             return {"id": user_id}
 
-    `size` is how many bytes it has, for a fixed URI alone. `unsafe_paths` lets variables of a template hold paths that
-    climb out.
+    `size` is the number of bytes, only for a fixed URI. `unsafe_paths` lets variables of a template hold paths that
+    leave their folder.
 
     Raises:
         DefinitionError: the URI or the function's parameters cannot be served.
