@@ -43,15 +43,15 @@ if TYPE_CHECKING:
     from dragoman.errors import TransportError as TransportError
     from dragoman.errors import UrlElicitationRequired as UrlElicitationRequired
     from dragoman.errors import ValidationError as ValidationError
+    from dragoman.server.define.content import Audio as Audio
+    from dragoman.server.define.content import File as File
+    from dragoman.server.define.content import Image as Image
     from dragoman.server.define.prompts import Prompt as Prompt
     from dragoman.server.define.prompts import prompt as prompt
     from dragoman.server.define.resources import Resource as Resource
     from dragoman.server.define.resources import ResourceTemplate as ResourceTemplate
     from dragoman.server.define.resources import resource as resource
-    from dragoman.server.define.results import Audio as Audio
-    from dragoman.server.define.results import File as File
-    from dragoman.server.define.results import Image as Image
-    from dragoman.server.define.results import ToolResult as ToolResult
+    from dragoman.server.define.tool_results import ToolResult as ToolResult
     from dragoman.server.define.tools import Tool as Tool
     from dragoman.server.define.tools import tool as tool
     from dragoman.server.request.context import BlockingContext as BlockingContext
@@ -84,7 +84,8 @@ else:
             "server.define.prompts": "Prompt prompt",
             "server.request.questions": "Elicit ElicitResult ElicitUrl InputRequired ListRoots Sample",
             "server.define.resources": "Resource ResourceTemplate resource",
-            "server.define.results": "Audio File Image ToolResult",
+            "server.define.content": "Audio File Image",
+            "server.define.tool_results": "ToolResult",
             "server.server": "Server",
             "server.define.tools": "Tool tool",
         },

@@ -13,16 +13,15 @@ if TYPE_CHECKING:
     from dragoman.protocol.methods import Method as Method
     from dragoman.schema.compile import InputSchema as InputSchema
     from dragoman.schema.compile import OutputSchema as OutputSchema
-    from dragoman.server.carriers import HttpOptions as HttpOptions
+    from dragoman.server.define.content import Audio as Audio
+    from dragoman.server.define.content import File as File
+    from dragoman.server.define.content import Image as Image
     from dragoman.server.define.prompts import Prompt as Prompt
     from dragoman.server.define.prompts import prompt as prompt
     from dragoman.server.define.resources import Resource as Resource
     from dragoman.server.define.resources import ResourceTemplate as ResourceTemplate
     from dragoman.server.define.resources import resource as resource
-    from dragoman.server.define.results import Audio as Audio
-    from dragoman.server.define.results import File as File
-    from dragoman.server.define.results import Image as Image
-    from dragoman.server.define.results import ToolResult as ToolResult
+    from dragoman.server.define.tool_results import ToolResult as ToolResult
     from dragoman.server.define.tools import Tool as Tool
     from dragoman.server.define.tools import tool as tool
     from dragoman.server.dispatch.middleware import CallNext as CallNext
@@ -42,11 +41,12 @@ if TYPE_CHECKING:
     from dragoman.server.request.questions import ListRoots as ListRoots
     from dragoman.server.request.questions import Sample as Sample
     from dragoman.server.server import Server as Server
+    from dragoman.server.serving import HttpOptions as HttpOptions
 else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
-            "carriers": "HttpOptions",
+            "serving": "HttpOptions",
             "request.context": "BlockingContext Context",
             "dispatch.middleware": "CallNext Middleware",
             "extensions.contract": "ServerExtension",
@@ -56,7 +56,8 @@ else:
             "define.prompts": "Prompt prompt",
             "request.questions": "Elicit ElicitResult ElicitUrl InputRequired ListRoots Sample",
             "define.resources": "Resource ResourceTemplate resource",
-            "define.results": "Audio File Image ToolResult",
+            "define.content": "Audio File Image",
+            "define.tool_results": "ToolResult",
             "server": "Server",
             "define.tools": "Tool tool",
             "http.views": "HttpReply",

@@ -1,9 +1,9 @@
-"""What a server tells its clients without being asked: log messages and changes."""
+"""The clients that a server notifies of log messages and of changes, and which of them want to know."""
 
 from __future__ import annotations
 
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
 from dragoman import types
@@ -14,23 +14,7 @@ if TYPE_CHECKING:
     from dragoman.server.request.call import Session
     from dragoman.server.server import Server
 
-LEVELS: tuple[types.LoggingLevel, ...] = get_args(types.LoggingLevel)
-"""From the least severe to the most."""
-
-
-def is_wanted(server: Server, level: types.LoggingLevel, threshold: types.LoggingLevel | None) -> bool:
-    """Tell whether a client that set a threshold is sent a message of a level; without one it is sent nothing.
-
-    Raises:
-        ValueError: there is no such level.
-    """
-    if level not in LEVELS:
-        raise ValueError(f"There is no log level {level!r}; there are {', '.join(LEVELS)}")
-    severity = LEVELS.index(level)
-    return threshold is not None and server.capabilities.logging is not None and severity >= LEVELS.index(threshold)
-
-
-_ANNOUNCED = {
+_CAPABILITIES = {
     TOOLS_CHANGED: ("tools", "list_changed"),
     PROMPTS_CHANGED: ("prompts", "list_changed"),
     RESOURCES_CHANGED: ("resources", "list_changed"),
@@ -38,28 +22,24 @@ _ANNOUNCED = {
 }
 
 
-def is_told(server: Server, session: Session, method: str, subject: str | None) -> bool:
-    """Tell whether a client of the handshake era is told of a change.
+def wants_change(server: Server, session: Session, method: str, subject: str | None) -> bool:
+    """Tell whether a client of the handshake era is notified of a change.
 
-    Of an extension's notification it is told if it declared the extension and the notification has no subject: this era
-    has no way to ask for subjects but the URIs of resources.
+    An extension's notification is sent if the client declared the extension and the notification has no subject: in
+    this era a client can subscribe to the URIs of resources alone.
     """
-    if method in _ANNOUNCED:
+    if method in _CAPABILITIES:
         is_subscribed = subject is None or subject in session.subscribed
-        return is_subscribed and declares(server.capabilities, _ANNOUNCED[method])
+        return is_subscribed and declares(server.capabilities, _CAPABILITIES[method])
     caller = session.caller
-    return (
-        subject is None
-        and caller is not None
-        and any(
-            row.exists_in(caller.version) and declares(caller.capabilities, row.capability)
-            for row in server_notifications(server, method)
-        )
-    )
+    if subject is not None or caller is None:
+        return False
+    rows = server_notifications(server, method)
+    return any(row.exists_in(caller.version) and declares(caller.capabilities, row.capability) for row in rows)
 
 
 def server_notifications(server: Server, method: str) -> list[Method]:
-    """Return the notifications of a name that extensions let the server send, one for each generation."""
+    """Return the rows of a notification that extensions let the server send, one for each generation."""
     return [
         row
         for row in server.offer.table.methods
@@ -68,19 +48,14 @@ def server_notifications(server: Server, method: str) -> list[Method]:
 
 
 def change_params(subject: str | None, params: types.Json | None) -> Any:
-    """Return the parameters of a notification of a change; without any, its subject is a URI."""
+    """Return the parameters of a notification of a change; a subject without parameters is the URI of a resource."""
     if params is not None:
         return params
     return types.Params() if subject is None else types.ResourceUpdatedNotificationParams(subject)
 
 
-def log_params(level: types.LoggingLevel, data: Any, logger: str | None) -> types.LoggingMessageNotificationParams:
-    """Return the parameters of a log message."""
-    return types.LoggingMessageNotificationParams(level, data, logger)
-
-
 class NotificationListener(Protocol):
-    """Whom a server tells."""
+    """A connection, session or subscription that a server notifies."""
 
     def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
         """Notify of a change, from any thread."""
@@ -89,27 +64,27 @@ class NotificationListener(Protocol):
         """Send a log message, from any thread."""
 
     def complete_elicitation(self, id: str) -> None:
-        """Tell, from any thread, that a visit came to its end, if it was asked for there."""
+        """Notify, from any thread, that a url elicitation is complete, if this client was sent it."""
 
 
 class Audience:
-    """The connections of a server, to be told of changes from any thread."""
+    """The listeners of a server; any thread may add, remove and notify them."""
 
     def __init__(self) -> None:
-        self._connections: WeakSet[NotificationListener] = WeakSet()
+        self._listeners: WeakSet[NotificationListener] = WeakSet()
         self._lock = Lock()
 
-    def add(self, connection: NotificationListener) -> None:
-        """Let a connection be told."""
+    def add(self, listener: NotificationListener) -> None:
+        """Add a listener."""
         with self._lock:
-            self._connections.add(connection)
+            self._listeners.add(listener)
 
-    def discard(self, connection: NotificationListener) -> None:
-        """Let it be told no more."""
+    def discard(self, listener: NotificationListener) -> None:
+        """Remove a listener."""
         with self._lock:
-            self._connections.discard(connection)
+            self._listeners.discard(listener)
 
     def members(self) -> list[NotificationListener]:
-        """Return those that are there now."""
+        """Return the listeners of this moment."""
         with self._lock:
-            return list(self._connections)
+            return list(self._listeners)

@@ -1,14 +1,16 @@
-"""One duplex connection: stdio, or a test's wire.
+"""One duplex connection of a server: stdio, or the in-memory wire of tests.
 
-The peer machine turns bytes into events. A request whose outcome is known at once is answered in place; any other is
-answered by a task, which is its own as soon as it waits for something. Cancelling a request cancels its task, and the
-peer sees to it that nothing is answered then. Requests to the client wait for their answers here; changes are told to
-the session if it shook hands, and to the subscriptions of stateless clients. A long list, which is encoded already, is
-sent in parts where the way out takes them, so that it is not copied. What no request asked for waits while the
-client does not read: equal changes are one then, and the oldest message gives way when too many wait.
+`Peer` turns bytes into events. A request whose answer is known at once is answered in place; any other is answered by a
+task, which serves that request alone as soon as it waits for something. Cancelling a request cancels its task, and the
+peer drops the answer. Requests to the client wait for their answers here. Changes are sent to the session if the client
+shook hands, and to the subscriptions of stateless clients. A long list, which is encoded already, is sent in parts if
+the sink takes parts, which saves a copy.
 
-Its states: `open`; `ending` once the input has ended, when the client is asked nothing more and what is in flight goes
-on; `closed`, when nothing is sent any more. Its carrier may say twice that the input has ended, or that it is closed.
+Notifications that belong to no request wait while the client does not read. Equal changes are merged then, and the
+oldest message is dropped if too many wait.
+
+The states are `open`; `ending` once the input has ended, when the client is sent no more requests and those in flight
+go on; and `closed`, when nothing is sent any more. The transport may report the end of the input, and close, twice.
 """
 
 from __future__ import annotations
@@ -24,15 +26,14 @@ from dragoman import types
 from dragoman.errors import TransportError
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.listen import MOST_WAITING, RESOURCE_UPDATED, Subscription
-from dragoman.protocol.peer import Answered, Event, Peer, PeerReply
-from dragoman.protocol.peer import RequestCancelled as GaveUp
+from dragoman.protocol.peer import Answered, Event, Peer, PeerReply, RequestCancelled
 from dragoman.protocol.states import Transitions
 from dragoman.runtime.eager import EagerRunner
 from dragoman.runtime.tasks import call_in_loop
-from dragoman.server.audience import change_params, is_told, is_wanted, log_params
-from dragoman.server.dispatch.runner import Answer, opened_notification, refusal, run, run_notification, run_refused
-from dragoman.server.request.call import ELICITATION_COMPLETE, Call, Session
-from dragoman.server.request.waiting import ask, settle
+from dragoman.server.audience import change_params, wants_change
+from dragoman.server.dispatch.runner import Answer, open_notification, refusal, run, run_notification, run_refused
+from dragoman.server.request.asking import request_client, set_outcome
+from dragoman.server.request.call import ELICITATION_COMPLETE, Call, Session, wants_log
 from dragoman.transports.contract import FunctionSink, Sink
 
 if TYPE_CHECKING:
@@ -64,65 +65,65 @@ class DuplexConnection:
         self._session = _DuplexSession(self._peer)
         self._running: dict[Any, Call] = {}
         self._subscriptions: dict[Subscription, asyncio.Future[None]] = {}
-        self._waiting: dict[Any, bytes] = {}
+        self._queued: dict[Any, bytes] = {}
         self._flushing: asyncio.Task[None] | None = None
         self._state: Life = "open"
         self._loop = asyncio.get_running_loop()
-        self._relay: EagerRunner[Event | None] = EagerRunner(self._loop, self._begin)
+        self._runner: EagerRunner[Event | None] = EagerRunner(self._loop, self._begin)
         server.audience.add(self)
 
     def receive(self, chunk: bytes) -> None:
-        """Take in a chunk of the stream."""
-        self._relay.run(self._peer.events(chunk))
+        """Receive a chunk of the stream."""
+        self._runner.run(self._peer.events(chunk))
 
     def receive_message(self, data: bytes) -> None:
-        """Take in one whole message."""
-        self._relay.run(self._peer.receive_message(data))
+        """Receive one whole message."""
+        self._runner.run(self._peer.receive_message(data))
 
     def receive_end(self) -> None:
-        """Take in the end of the stream; an unterminated last line is a line, and nobody will answer us any more."""
-        self._relay.run(self._last_events())
+        """Receive the end of the stream; an unterminated last line counts as a line."""
+        self._runner.run(self._last_events())
 
     def _last_events(self) -> Iterator[Event | None]:
         yield from self._peer.receive_end()
         yield None
 
     def _end(self) -> None:
-        """Wait for nothing that is still to come: all that came before was taken in."""
+        """Fail the requests to the client, and end the subscriptions; every earlier message was received."""
         self._state = LIFE[self._state, "end"]
-        self._fail_waiting()
+        self._fail_requests()
         for ended in self._subscriptions.values():
-            settle(ended, None)
+            set_outcome(ended, None)
 
     async def drain(self) -> None:
         """Wait until nothing is in flight."""
-        while self._running or self._relay.is_pending:
+        while self._running or self._runner.is_pending:
             tasks = [call.task for call in self._running.values() if call.task is not None]
             await (asyncio.wait(tasks) if tasks else asyncio.sleep(0))
 
     def close(self) -> None:
-        """Cancel what is in flight; nothing is sent any more."""
+        """Cancel the requests in flight, and send nothing any more."""
         self._state = LIFE[self._state, "close"]
-        self._relay.close()  # which leads back to us
+        self._runner.close()  # it holds a reference to this object
         self._sink = FunctionSink(_discard)
         self._send = _discard
         self._server.audience.discard(self)
-        self._fail_waiting()
+        self._fail_requests()
         self._peer.close()
         if self._flushing is not None:
             self._flushing.cancel()
         for call in list(self._running.values()):
-            call.give_up()
+            call.cancel()
 
-    def _fail_waiting(self) -> None:
+    def _fail_requests(self) -> None:
         for waiter in self._peer.abandon():
-            settle(waiter, TransportError(GONE))
+            set_outcome(waiter, TransportError(GONE))
 
     async def room(self) -> None:
-        """Wait while the client does not take what it is sent."""
+        """Wait until the client has read enough of what it was sent."""
         await self._sink.room()
 
-    # Encoded by whoever tells, so that what cannot be JSON fails there, and what changes later is told as it was.
+    # Notifications are encoded in the calling thread: an error is raised there, and later changes have no effect.
 
     def notify(self, method: str, params: Any) -> None:
         """Send a notification to the client, from any thread."""
@@ -131,46 +132,46 @@ class DuplexConnection:
     say = notify
 
     def complete_elicitation(self, id: str) -> None:
-        """Tell the client, from any thread, that a visit came to its end, if its user was sent there."""
-        params = self._session.completed(id)
+        """Notify the client, from any thread, that a url elicitation is complete, if the client was sent it."""
+        params = self._session.end_elicitation(id)
         if params is not None:
             self.notify(ELICITATION_COMPLETE, params)
 
     def updated(self, uri: str) -> None:
-        """Tell this client, from any thread, that a resource changed."""
+        """Notify this client, from any thread, that a resource was updated."""
         message = jsonrpc.encode_notification(RESOURCE_UPDATED, change_params(uri, None))
         call_in_loop(self._loop, self._change, RESOURCE_UPDATED, uri, None, message)
 
     async def close_stream(self) -> None:
-        """Keep the connection: there is no other to come back by."""
+        """Keep the connection, because the client has no other to resume on."""
 
     def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
         """Tell the client of a change, from any thread, if it wants to know."""
         message = jsonrpc.encode_notification(method, change_params(subject, params))
-        is_announced = is_told(self._server, self._session, method, subject)
+        is_announced = wants_change(self._server, self._session, method, subject)
         call_in_loop(self._loop, self._change, method, subject, params, message if is_announced else None)
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
-        """Send a log message, from any thread, if this client set a level that wants it."""
-        if self._session.caller is not None and is_wanted(self._server, level, self._session.log_level):
-            message = jsonrpc.encode_notification("notifications/message", log_params(level, data, logger))
-            call_in_loop(self._loop, self._log, message)
+        """Send a log message, from any thread, if this client's log level includes it."""
+        if self._session.caller is not None and wants_log(self._server, level, self._session.log_level):
+            params = types.LoggingMessageNotificationParams(level, data, logger)
+            message = jsonrpc.encode_notification("notifications/message", params)
+            call_in_loop(self._loop, self._queue, object(), message)
 
     def _change(self, method: str, subject: str | None, params: types.Json | None, message: bytes | None) -> None:
         for subscription in self._subscriptions:
             subscription.offer(method, subject, params)
         if message is not None and self._session.caller is not None:
-            self._let_wait((method, subject), message)
-        self._flush()
+            self._queue((method, subject), message)
+        else:
+            self._flush()
 
-    def _log(self, message: bytes) -> None:
-        self._let_wait(object(), message)
+    def _queue(self, key: Any, message: bytes) -> None:
+        """Send a message when the client reads; a message of the same key that still waits is replaced."""
+        self._queued[key] = message
+        if len(self._queued) > MOST_WAITING:
+            del self._queued[next(iter(self._queued))]
         self._flush()
-
-    def _let_wait(self, key: Any, message: bytes) -> None:
-        self._waiting[key] = message
-        if len(self._waiting) > MOST_WAITING:
-            del self._waiting[next(iter(self._waiting))]
 
     def _flush(self) -> None:
         if self._flushing is not None:
@@ -186,7 +187,7 @@ class DuplexConnection:
         self._send_waiting()
 
     def _send_waiting(self) -> None:
-        messages, self._waiting = self._waiting, {}
+        messages, self._queued = self._queued, {}
         for message in messages.values():
             self._send(message)
         for subscription in list(self._subscriptions):
@@ -204,7 +205,7 @@ class DuplexConnection:
             self._subscriptions[subscription] = ended
             self._send(subscription.acknowledgement())
         if self._state != "open":
-            settle(ended, None)
+            set_outcome(ended, None)
         try:
             await ended
             self._send_changes(subscription)
@@ -212,23 +213,23 @@ class DuplexConnection:
             self._subscriptions.pop(subscription, None)
 
     async def request(self, method: str, params: Any, timeout: float) -> Raw:
-        """Ask the client and return what it answers.
+        """Send a request to the client and return its result.
 
         Raises:
             RpcError: the client refused.
-            Timeout: it did not answer in time.
-            TransportError: it is gone.
+            Timeout: the client did not answer in time.
+            TransportError: the client is gone.
         """
         if self._state != "open":
             raise TransportError(GONE)
-        return await ask(self._peer, self._write, method, params, timeout)
+        return await request_client(self._peer, self._write, method, params, timeout)
 
     def _begin(self, event: Event | None) -> Coroutine[Any, Any, None] | None:
-        """Take in an event, or the end of the stream, and return what is to be run for it."""
+        """Receive an event, or None for the end of the stream; return a coroutine if the event needs one."""
         if type(event) is not jsonrpc.Request:
             if type(event) is jsonrpc.Notification:
-                return self._notice(event)
-            self._take(event)
+                return self._receive_notification(event)
+            self._receive(event)
             return None
         server, session = self._server, self._session
         try:
@@ -243,32 +244,31 @@ class DuplexConnection:
         self._reply(event.id, answer)
         return None
 
-    def _take(self, event: Event | None) -> None:
+    def _receive(self, event: Event | None) -> None:
         match event:
             case PeerReply(data):
                 self._send(data)
-            case GaveUp(id, reason):
+            case RequestCancelled(id, reason):
                 self._cancel(id, reason)
             case Answered(waiter, outcome):
-                settle(waiter, outcome)
+                set_outcome(waiter, outcome)
             case None:
                 self._end()
-            case _:  # progress on requests of ours, and answers that nobody waits for
+            case _:  # progress of requests to the client, and answers that nobody waits for
                 pass
 
-    def _notice(self, message: jsonrpc.Notification) -> Coroutine[Any, Any, None] | None:
-        """Take in a notification, and return what is to be run for it."""
+    def _receive_notification(self, message: jsonrpc.Notification) -> Coroutine[Any, Any, None] | None:
         server = self._server
         server.notified(message.method)
-        request = opened_notification(server, message, self._session.caller)
+        request = open_notification(server, message, self._session.caller)
         if request is None:
             return None
         call = Call(request, self._session, self, server, server.server_context, self._loop)
         self._running[call] = call
-        return self._serve_notice(call)
+        return self._run_notification(call)
 
-    async def _serve_notice(self, call: Call) -> None:
-        call.task = self._relay.task
+    async def _run_notification(self, call: Call) -> None:
+        call.task = self._runner.task
         try:
             await run_notification(call)
         finally:
@@ -278,25 +278,24 @@ class DuplexConnection:
         for subscription in [one for one in self._subscriptions if one.id == id]:
             del self._subscriptions[subscription]
         if id in self._running:
-            self._running[id].give_up(reason)
+            self._running[id].cancel(reason)
 
     async def _finish(self, call: Call, answer: Coroutine[Any, Any, Answer]) -> None:
-        """Wait for the answer to a request, and send it."""
         id = call.request.id
-        call.task = self._relay.task
+        call.task = self._runner.task
         if call.cancelled:
-            call.give_up()  # once more, now that there is a task to cancel
+            call.cancel()  # once more, because there was no task to cancel before
         try:
             self._reply(id, await answer)
-        except (asyncio.CancelledError, GeneratorExit):  # whoever runs the task ends it, and nobody is answered
+        except (asyncio.CancelledError, GeneratorExit):  # the task itself is ended: there is no answer
             self._reply(id, b"")
         finally:
             self._running.pop(id, None)
 
     def _refuse(self, message: jsonrpc.Request, error: BaseException) -> Coroutine[Any, Any, None] | None:
-        """Refuse a request that cannot be opened, after middleware knows of it if there is any."""
+        """Refuse a request that cannot be opened, after the middleware ran for it, if there is any."""
         server, session = self._server, self._session
-        if server.around is None:
+        if server.middleware_chain is None:
             self._reply(message.id, refusal(server, error, message.id))
             return None
         request = eras.unopened(message, server.offer, session.caller)
@@ -317,7 +316,7 @@ class DuplexConnection:
 
 
 class _DuplexSession(Session):
-    """What a connection remembers of its client; the peer speaks the version that the handshake agrees on."""
+    """The session of a connection; its peer speaks the version that the handshake agreed on."""
 
     __slots__ = ("_peer",)
 

@@ -1,7 +1,7 @@
-"""Lists that are encoded once.
+"""Pages of lists, encoded once.
 
-The definitions of a server change rarely and are listed often, so each page is kept as the sealed bytes of its result,
-per version, until the list changes. A cursor is the offset of its page.
+The definitions of a server change rarely and are listed often. Each page is therefore cached as the sealed bytes of its
+result, for each version, until the list changes. A cursor is the offset of the first entry of its page.
 """
 
 from __future__ import annotations
@@ -37,35 +37,32 @@ class Listing:
         self.page_size: int | None = None
 
     def clear(self) -> None:
-        """Forget the pages: the list changed."""
+        """Discard the cached pages, because the list changed."""
         self._pages = {}
 
     def page(self, cursor: str | None, version: Version, seal: Seal) -> Raw:
         """Return the result of one page, sealed and encoded, without newlines.
 
         Raises:
-            InvalidParams: the cursor is none that this list gave out.
+            InvalidParams: the cursor is none of this list.
         """
         offset = read_cursor(cursor)
-        pages = self._pages  # the list may change in another thread meanwhile: then what is made here is forgotten
+        pages = self._pages  # another thread may clear the list: the page that is made here is discarded then
         page = pages.get((version.name, offset))
         if page is None:
             result = paginate(self._result, list(self._entries(version)), offset, self.page_size)
             page = Raw(lines.flat(encode(seal(result, version))))
-            if self._begins_page(offset):
+            # Only offsets that this list gives out as cursors are cached, or clients could fill the memory.
+            if offset == 0 or (self.page_size is not None and offset % self.page_size == 0):
                 pages[version.name, offset] = page
         return page
 
-    def _begins_page(self, offset: int) -> bool:
-        """Tell whether this list gives the offset out as a cursor; keeping any other would let clients fill memory."""
-        return offset == 0 if self.page_size is None else offset % self.page_size == 0
-
 
 def read_cursor(cursor: str | None) -> int:
-    """Return the offset that a cursor stands for; an empty one is the start.
+    """Return the offset of a cursor; an empty cursor is the start.
 
     Raises:
-        InvalidParams: it is no offset.
+        InvalidParams: the cursor is no offset.
     """
     if not cursor:
         return 0
@@ -80,7 +77,7 @@ def paginate(
     """Return the page that begins at an offset.
 
     Raises:
-        InvalidParams: the list does not reach that far.
+        InvalidParams: the offset lies beyond the list.
     """
     if offset and offset >= len(entries):
         raise InvalidParams(f"Invalid cursor: {str(offset)!r}")

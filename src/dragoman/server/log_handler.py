@@ -1,4 +1,4 @@
-"""Python's logging, sent to clients."""
+"""A handler for Python's logging that sends its records to clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class _Target(Protocol):
 
 
 class LogHandler(logging.Handler):
-    """Sends the records of Python's logging to clients: those of a Server, or the one of a request's context.
+    """Sends the records of Python's logging to all clients of a Server, or to the one client of a request's context.
 
     Example:
         logging.getLogger("weather").addHandler(LogHandler(server))
@@ -21,13 +21,13 @@ class LogHandler(logging.Handler):
 
     def __init__(self, target: _Target, level: int = logging.NOTSET) -> None:
         super().__init__(level)
-        # Must not wait for the loop: the loop may wait for the lock under which a record is emitted.
-        self._tell = getattr(target, "_tell_log", target.log)
+        # `log` of a context waits for the loop, and the loop may wait for the lock under which a record is emitted.
+        self._send = getattr(target, "_send_log", target.log)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send one record."""
         try:
-            self._tell(_level_of(record.levelno), self.format(record), record.name)
+            self._send(_level_of(record.levelno), self.format(record), record.name)
         except Exception:
             self.handleError(record)
 

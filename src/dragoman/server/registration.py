@@ -1,4 +1,4 @@
-"""What authors register with a server: by decorators, by hand, and by hooks."""
+"""The methods of a Server with which authors register tools, prompts, resources, methods, hooks and middleware."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dragoman.server.define.prompts import Prompt, PromptOptions
 from dragoman.server.define.resources import Resource, ResourceOptions, ResourceTemplate, resource
 from dragoman.server.define.tools import Tool, ToolOptions
 from dragoman.server.dispatch.handlers import HANDLERS, CustomMethod
-from dragoman.server.dispatch.middleware import Around, Middleware
+from dragoman.server.dispatch.middleware import Chain, Middleware
 from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, Definitions, Registry
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -27,7 +27,7 @@ OwnResource = TypeVar("OwnResource", bound=Resource[..., Any] | ResourceTemplate
 
 
 class Registration:
-    """The part of a Server that authors register with."""
+    """The part of a Server with which authors register."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
@@ -38,13 +38,13 @@ class Registration:
         self.unsubscriber: Hook | None = None
         self._roots_hooks: list[Callable[[], Any]] = []
         self.middlewares: tuple[Middleware, ...] = ()
-        """In the order of their registration, which is from outside to inside."""
-        self.around: Around | None = None
-        """What stands around every request, composed; None if nothing does."""
+        """In the order of their registration, the first outermost."""
+        self.middleware_chain: Chain | None = None
+        """The middleware and hooks around every request, composed; None if there are none."""
         self.handlers = dict(HANDLERS)
-        """What is called for each method: those of the protocol, of extensions, and of the server's own."""
+        """The handler of each method: of the protocol, of extensions, and of the server's own."""
         self.own_methods: tuple[Method, ...] = ()
-        """The rows of the server's own methods, which need no declaration."""
+        """The rows of the server's own methods, which need no capability."""
 
     @overload
     def tool(self, function: Callable[P, R], /) -> Tool[P, R]: ...
@@ -181,39 +181,39 @@ class Registration:
         return register
 
     def on_complete(self, function: Function) -> Function:
-        """Complete what has no completion of its own, by a function of `(ref, argument, arguments)`."""
+        """Complete every argument without a completion of its own, by a function of `(ref, argument, arguments)`."""
         self.completer = Hook(function)
         self.registry.changed()
         return function
 
     def on_read_resource(self, function: Function) -> Function:
-        """Read every resource by one function of `(uri)`, instead of those registered."""
+        """Read every resource by one function of `(uri)`, instead of the registered ones."""
         self.resource_reader = Hook(function)
         return function
 
     def on_list_resources(self, function: Function) -> Function:
-        """List resources by a function, anew for each request; pages and lifetimes are taken care of."""
+        """List resources by a function, called for each request; the server adds pages and cache hints."""
         self.resource_lister = Hook(function)
         return function
 
     def on_subscribe(self, function: Function) -> Function:
-        """Call a function of `(uri)` when a client asks to be told of a resource (until 2025-11-25)."""
+        """Call a function of `(uri)` when a client subscribes to a resource (until 2025-11-25)."""
         self.subscriber = Hook(function)
         self.registry.changed()
         return function
 
     def on_unsubscribe(self, function: Function) -> Function:
-        """Call a function of `(uri)` when a client does not want to be told any more (until 2025-11-25)."""
+        """Call a function of `(uri)` when a client unsubscribes from a resource (until 2025-11-25)."""
         self.unsubscriber = Hook(function)
         return function
 
     def on_roots_changed(self, function: Function) -> Function:
-        """Call a function of no parameters when a client says that its roots changed (until 2025-11-25)."""
+        """Call a function of no parameters when a client notifies that its roots changed (until 2025-11-25)."""
         self._roots_hooks.append(function)
         return function
 
     def middleware(self, function: OwnMiddleware) -> OwnMiddleware:
-        """Let an `async def (ctx, call_next)` stand around every request, also around those that are refused.
+        """Run an `async def (ctx, call_next)` around every request, including those that are refused.
 
         Example:
             @server.middleware
@@ -225,8 +225,8 @@ class Registration:
                     raise
 
         `call_next()` returns the result as an object of `dragoman.types`, or raises the RpcError that the request is
-        answered with. What the function returns is sent: that result, another one or a dict. What it raises is answered
-        as what handlers raise. The first that is registered is the outermost.
+        answered with. The function returns the result to send: that one, another one or a dict. Its exceptions are
+        answered like those of handlers. The first middleware that is registered is the outermost.
 
         Raises:
             DefinitionError: the function is not async.
@@ -241,12 +241,12 @@ class Registration:
         return function
 
     def renew(self) -> None:
-        """Make lists and capabilities anew, after a change of what an extension adds to them."""
+        """Derive lists and capabilities again, after an extension changed what it adds to them."""
         self.registry.changed()
 
     @property
     def tools(self) -> list[AnyTool]:
-        """The tools; a list that is assigned takes their place.
+        """The tools; assigning a list replaces them.
 
         Raises:
             DefinitionError: by setting it, for what cannot be a tool; the tools stay as they are.
@@ -259,7 +259,7 @@ class Registration:
 
     @property
     def prompts(self) -> list[AnyPrompt]:
-        """The prompts; a list that is assigned takes their place."""
+        """The prompts; assigning a list replaces them."""
         return list(self.registry.prompts.values())
 
     @prompts.setter
@@ -268,7 +268,7 @@ class Registration:
 
     @property
     def resources(self) -> list[AnyResource]:
-        """The resources at fixed URIs; a list that is assigned takes their place."""
+        """The resources at fixed URIs; assigning a list replaces them."""
         return list(self.registry.resources.values())
 
     @resources.setter
@@ -277,7 +277,7 @@ class Registration:
 
     @property
     def resource_templates(self) -> list[AnyTemplate]:
-        """The resource templates; a list that is assigned takes their place."""
+        """The resource templates; assigning a list replaces them."""
         return list(self.registry.templates.values())
 
     @resource_templates.setter
@@ -309,15 +309,15 @@ class Registration:
         return cast("OwnResource", self.registry.add_resource(definition))
 
     def remove_tool(self, tool: AnyTool | str) -> None:
-        """Take a tool out, by itself or by its name."""
+        """Remove a tool, by itself or by its name."""
         self.registry.remove(self.registry.tools, tool)
 
     def remove_prompt(self, prompt: AnyPrompt | str) -> None:
-        """Take a prompt out, by itself or by its name."""
+        """Remove a prompt, by itself or by its name."""
         self.registry.remove(self.registry.prompts, prompt)
 
     def remove_resource(self, definition: AnyResource | AnyTemplate | str) -> None:
-        """Take a resource or template out, by itself or by its URI."""
+        """Remove a resource or template, by itself or by its URI."""
         tables: tuple[dict[str, Any], ...] = (self.registry.templates, self.registry.resources)
         found = next((table for table in tables if definition in table or definition in table.values()), tables[1])
         self.registry.remove(found, definition)

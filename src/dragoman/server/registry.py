@@ -1,4 +1,4 @@
-"""What a server has registered: found by name or URI, listed in pages."""
+"""The registry of a server: its tools, prompts, resources and templates, by name or URI, and their lists."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dragoman.server.define.tools import Tool
 from dragoman.server.listing import Listing
 
 Definitions = Iterable[object]
-"""Tools, prompts, resources or templates; not said more closely, because mypy takes a list of tools with different
-parameters for a list of objects."""
+"""Tools, prompts, resources or templates. The type is no closer, because mypy infers a list of objects for a list of
+tools with different parameters."""
 PageSize = int | Mapping[str, int] | None
 Kind = TypeVar("Kind", bound=Definition[..., Any])
 
@@ -27,25 +27,28 @@ AnyPrompt = Prompt[..., Any]
 AnyResource = Resource[..., Any]
 AnyTemplate = ResourceTemplate[..., Any]
 
-LISTS = {
-    "tools": "tools/list",
-    "prompts": "prompts/list",
-    "resources": "resources/list",
-    "resource_templates": "resources/templates/list",
+LISTS: dict[str, tuple[str, type[types.PaginatedResult]]] = {
+    "tools": ("tools/list", types.ListToolsResult),
+    "prompts": ("prompts/list", types.ListPromptsResult),
+    "resources": ("resources/list", types.ListResourcesResult),
+    "resource_templates": ("resources/templates/list", types.ListResourceTemplatesResult),
 }
+"""The lists of a server, with the method and the result of each."""
 
 
 class Registry:
-    """The definitions of one server."""
+    """The definitions of one server.
+
+    `require_servable` raises for a definition that the server cannot serve; `notify` is called after each change.
+    """
 
     def __init__(
         self,
         require_servable: Callable[[Definition[..., Any]], None] | None = None,
         notify: Callable[[], None] | None = None,
     ) -> None:
-        """Make one; `require_servable` is asked of each definition, and `notify` is called after each change."""
         self.entry_of: Callable[[str, Definition[..., Any], Version], Any] | None = None
-        """Returns the entry of a list, where extensions add fields to entries."""
+        """Returns the entry of a definition in a list; set if extensions add fields to entries."""
         self._require_servable = require_servable
         self._notify = notify
         self.tools: dict[str, AnyTool] = {}
@@ -53,19 +56,13 @@ class Registry:
         self.resources: dict[str, AnyResource] = {}
         self.templates: dict[str, AnyTemplate] = {}
         self.listings = {
-            method: Listing(result, partial(self._entries, method, table))
-            for table, method, result in (
-                ("tools", "tools/list", types.ListToolsResult),
-                ("prompts", "prompts/list", types.ListPromptsResult),
-                ("resources", "resources/list", types.ListResourcesResult),
-                ("templates", "resources/templates/list", types.ListResourceTemplatesResult),
-            )
+            method: Listing(result, partial(self._entries, method, name)) for name, (method, result) in LISTS.items()
         }
         self._page_size: PageSize = None
 
-    def _entries(self, method: str, table: str, version: Version) -> list[Any]:
-        # The copy is made in one step, so that another thread may register meanwhile.
-        return self.entries(method, list(getattr(self, table).values()), version)
+    def _entries(self, method: str, name: str, version: Version) -> list[Any]:
+        # `list` copies in one step, because another thread may register at the same time.
+        return self.entries(method, list(getattr(self, _table(name)).values()), version)
 
     def entries(self, method: str, definitions: Iterable[Definition[..., Any]], version: Version) -> list[Any]:
         """Return the entries of a list in a version."""
@@ -107,7 +104,7 @@ class Registry:
         return definition
 
     def _watch(self, definition: Definition[..., Any]) -> None:
-        """Hear of completions that a prompt or template is given later."""
+        """Count a completion that a prompt or template is given later as a change."""
         if isinstance(definition, Completable):
             definition.completers.watchers.add(self.changed)
 
@@ -128,14 +125,13 @@ class Registry:
             self.add_resource(one)
 
     def replace(self, **lists: Iterable[Any]) -> None:
-        """Register these in place of those that their lists have; if one cannot be, nothing changes."""
+        """Replace whole lists; if one definition cannot be registered, nothing changes."""
         fresh = Registry(self._require_servable)
         fresh.extend(**lists)
         if ("resources" not in lists and fresh.resources) or ("resource_templates" not in lists and fresh.templates):
             raise DefinitionError("A URI with variables belongs to `resource_templates`, and any other to `resources`")
         for name in lists:
-            table = "templates" if name == "resource_templates" else name
-            setattr(self, table, getattr(fresh, table))
+            setattr(self, _table(name), getattr(fresh, _table(name)))
         for definition in self.definitions():
             self._watch(definition)
         self.changed()
@@ -146,7 +142,7 @@ class Registry:
         return [definition for table in tables for definition in list(table.values())]
 
     def remove(self, table: dict[str, Any], key: Any) -> None:
-        """Take a definition out, by its name or URI or by itself.
+        """Remove a definition, by its name or URI or by itself.
 
         Raises:
             DefinitionError: it is not registered.
@@ -157,7 +153,7 @@ class Registry:
         self.changed()
 
     def changed(self) -> None:
-        """Forget what was made of the definitions, and tell the server."""
+        """Discard the encoded lists, and notify the server."""
         for listing in self.listings.values():
             listing.clear()
         if self._notify is not None:
@@ -165,7 +161,7 @@ class Registry:
 
     @property
     def has_scopes(self) -> bool:
-        """Whether a tool is only for some."""
+        """Whether a tool requires scopes."""
         return any(tool.scopes for tool in list(self.tools.values()))
 
     @property
@@ -188,17 +184,16 @@ class Registry:
             if entries is not None and (not isinstance(entries, int) or isinstance(entries, bool) or entries < 1):
                 raise DefinitionError(f"page_size must be a positive integer or None, not {entries!r}")
         self._page_size = size
-        for name, method in LISTS.items():
+        for name, (method, _) in LISTS.items():
             self.listings[method].page_size = sizes.get(name)
         self.changed()
 
 
-def _several(given: Any, option: str) -> Iterable[Any]:
-    """Return what an author gave for a list.
+def _table(name: str) -> str:
+    return "templates" if name == "resource_templates" else name
 
-    Raises:
-        DefinitionError: it is no list of definitions.
-    """
+
+def _several(given: Any, option: str) -> Iterable[Any]:
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise DefinitionError(f"{option} must be a list, such as [...], not {type(given).__name__}")
     return given

@@ -1,9 +1,13 @@
-"""The server: what an author registers, and how it is served."""
+"""The `Server`: the object that authors make, register functions with, and serve.
+
+It keeps the state that its parts share, and delegates the work: `registration` and `declaration` are base classes,
+`serving` and `http` serve it, `dispatch` runs its requests. What follows from its registrations and its configuration
+(the offer of versions and methods, the capabilities, the middleware chain) is derived again after each change.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -14,28 +18,33 @@ from dragoman.config import PROCESS, Configuration
 from dragoman.errors import DefinitionError
 from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE, ProtocolTable, merge_settings
-from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits, encode
+from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, encode
 from dragoman.protocol.listen import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.runtime.callables import invoke
-from dragoman.server.audience import Audience, NotificationListener, is_wanted, server_notifications
-from dragoman.server.capabilities import Declaration, Given, served_capabilities
-from dragoman.server.define.definition import Definition
+from dragoman.server.audience import Audience, NotificationListener, server_notifications
+from dragoman.server.declaration import (
+    Declaration,
+    GivenCapabilities,
+    ServerIdentity,
+    derived_capabilities,
+    implementation,
+    require_text,
+)
+from dragoman.server.define.definition import Definition, options_among
 from dragoman.server.define.tools import Tool
 from dragoman.server.dispatch.middleware import composed
-from dragoman.server.identity import ServerIdentity, implementation, require_text
 from dragoman.server.registration import Registration
 from dragoman.server.registry import Definitions, PageSize, Registry
-from dragoman.server.request.call import ELICITATION_COMPLETE, Call
-from dragoman.server.request.context import readable
-from dragoman.server.settings import ServerSettings
+from dragoman.server.request.call import ELICITATION_COMPLETE, Call, wants_log
+from dragoman.server.settings import ServerSettings, checked_cache_hints, checked_configuration, checked_limits
 
 if TYPE_CHECKING:
     from dragoman.protocol.tokens import KeyRing
-    from dragoman.server.carriers import Http, HttpOptions
     from dragoman.server.duplex import DuplexConnection
-    from dragoman.server.extensions.installed import Extensions, Installed
+    from dragoman.server.extensions.installed import Extensions, InstalledExtensions
     from dragoman.server.http.views import Headers, HttpReply
     from dragoman.server.request.http_request import Auth
+    from dragoman.server.serving import Http, HttpOptions
     from dragoman.stores import Store
     from dragoman.transports.contract import Sink
     from dragoman.transports.http.asgi import AsgiApp
@@ -77,7 +86,7 @@ class Server(ServerIdentity, Registration):
         prompts: Definitions = (),
         resources: Definitions = (),
         resource_templates: Definitions = (),
-        capabilities: Given = None,
+        capabilities: GivenCapabilities = None,
         configuration: Configuration | None = None,
         server_context: object = None,
         page_size: PageSize = None,
@@ -93,31 +102,32 @@ class Server(ServerIdentity, Registration):
         self.instructions = instructions
         self.server_context: Any = server_context
         self._strict_arguments = strict_arguments
-        self.limits = _limits(max_message_bytes)
-        self._configuration = _checked_configuration(configuration)
-        self.settings = self._put_together(self._configuration)
-        """The configuration of this server and of the process, put together."""
-        Registration.__init__(self, Registry(self._require_carried, self._renew))
+        self.limits = checked_limits(max_message_bytes)
+        self._configuration = checked_configuration(configuration)
+        self.settings = self._merged(self._configuration)
+        """The configuration of this server over that of the process."""
+        Registration.__init__(self, Registry(self._require_servable, self._derive))
         self.audience = Audience()
         self._background: set[Any] = set()
         self._secret = secret
         self._key_ring: KeyRing | None = None
         self._declaration = Declaration(capabilities)
-        self.installed: Installed | None = None if extensions is None else self._install(extensions)
+        self.installed: InstalledExtensions | None = None if extensions is None else self._install(extensions)
         """The extensions that were given to the server."""
         self._warned = False
-        self.cache_hints = _cache_hints(ttl_ms, cache_scope)
-        self._require_carried_itself(self.settings)
-        self._renewing = Lock()
-        self._offered: tuple[Any, ...] = ()
+        self.cache_hints = checked_cache_hints(ttl_ms, cache_scope)
+        self._require_pinned_version(self.settings)
+        self._deriving = Lock()
+        self._offer_inputs: tuple[Any, ...] = ()
+        """The values that the offer was made of."""
         self.offer: eras.Offer
         """The versions and methods that are served."""
-        self._hearing: eras.Offer | None = None
-        """The same for notifications of clients, where an extension hears some."""
+        self._notification_offer: eras.Offer | None = None
+        """The same for notifications of clients, if an extension handles some."""
         if self.installed is not None:
             self.installed.bind(self)
         self.registry.page_size = page_size
-        PROCESS.watchers.add(self._renew)
+        PROCESS.watchers.add(self._derive)
         self.registry.extend(tools=tools, prompts=prompts, resources=resources, resource_templates=resource_templates)
 
     def __repr__(self) -> str:
@@ -127,10 +137,10 @@ class Server(ServerIdentity, Registration):
         counts = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in held.items() if count]
         return f"<Server {self.name!r} {self.version}: {', '.join(counts) or 'nothing'}>"
 
-    def _install(self, extensions: Extensions) -> Installed:
-        from dragoman.server.extensions.installed import Installed
+    def _install(self, extensions: Extensions) -> InstalledExtensions:
+        from dragoman.server.extensions.installed import InstalledExtensions
 
-        installed = Installed(extensions)
+        installed = InstalledExtensions(extensions)
         self.handlers |= installed.handlers
         self.registry.entry_of = installed.entry
         return installed
@@ -156,7 +166,7 @@ class Server(ServerIdentity, Registration):
 
     @property
     def configuration(self) -> Configuration:
-        """What this server says for itself; what it leaves out is as `configure` set it for the process.
+        """The configuration of this server; `configure` sets the defaults of the process for what it leaves out.
 
         Raises:
             DefinitionError: by setting it, for a protocol version that is unknown or lacks what is registered.
@@ -165,66 +175,68 @@ class Server(ServerIdentity, Registration):
 
     @configuration.setter
     def configuration(self, configuration: Configuration) -> None:
-        configuration = _checked_configuration(configuration)
-        settings = self._put_together(configuration)
-        self._require_carried_itself(settings)
+        configuration = checked_configuration(configuration)
+        settings = self._merged(configuration)
+        self._require_pinned_version(settings)
         for definition in self.registry.definitions():
             settings.require_definition_carried(definition)
         self._configuration = configuration
-        self._renew()
+        self._derive()
 
-    def _put_together(self, configuration: Configuration) -> ServerSettings:
+    def _merged(self, configuration: Configuration) -> ServerSettings:
         return ServerSettings.of(configuration, PROCESS.configuration, strict_arguments=self._strict_arguments)
 
     def _identity_changed(self) -> None:
-        self._require_carried_itself(self.settings)
+        self._require_pinned_version(self.settings)
         self.registry.changed()
 
-    def _require_carried(self, definition: Definition[..., Any]) -> None:
+    def _require_servable(self, definition: Definition[..., Any]) -> None:
         self.settings.require_definition_carried(definition)
         if self.installed is not None:
-            self.installed.define(definition)
+            self.installed.define_tool(definition)
         elif isinstance(definition, Tool):
             definition.require_options_known(())
 
-    def _require_carried_itself(self, settings: ServerSettings) -> None:
+    def _require_pinned_version(self, settings: ServerSettings) -> None:
+        """Refuse a pinned version that lacks something that the server declares."""
         settings.require_carried(f"The server {self.name!r}", self._info)
         settings.require_carried(f"What the server {self.name!r} declares", self._declaration.given)
         if settings.pinned is not None and self.installed is not None:
             self.installed.require_carried(settings.pinned)
 
-    def _renew(self) -> None:
-        """Make anew what follows from what is registered and configured; any thread may register."""
-        with self._renewing:
-            self.settings = self._put_together(self._configuration)
-            self.around = composed(self.middlewares, self.settings)
+    def _derive(self) -> None:
+        """Derive the settings, the capabilities, the middleware chain and the offer again; any thread may register."""
+        with self._deriving:
+            self.settings = self._merged(self._configuration)
+            self.middleware_chain = composed(self.middlewares, self.settings)
             completes = self.completer is not None or self.registry.completes
-            derived = served_capabilities(completes=completes, subscribes=self.subscriber is not None)
+            derived = derived_capabilities(completes=completes, subscribes=self.subscriber is not None)
             configured = merge_settings(PROCESS.configuration.extensions, self._configuration.extensions)
             if self.installed is not None:
                 derived = self.installed.declared(derived, configured)
             elif configured:
                 derived = msgspec.structs.replace(derived, extensions=configured)
-            facts = (self._declaration, derived, self.settings.versions, self.own_methods)
-            if facts == self._offered:
+            inputs = (self._declaration, derived, self.settings.versions, self.own_methods)
+            if inputs == self._offer_inputs:
                 return
             self._capabilities = self._declaration.over(derived)
             rows = () if self.installed is None else self.installed.rows
             table = ProtocolTable.of(rows, self.own_methods) if rows or self.own_methods else CORE
             self.offer = eras.Offer.of(self._capabilities, self.settings.versions, table)
-            if self.installed is not None and self.installed.heard:
-                self._hearing = eras.Offer.of(self._capabilities, self.settings.versions, table, notifications=True)
-            self._offered = facts
+            if self.installed is not None and self.installed.notifications:
+                offer = eras.Offer.of(self._capabilities, self.settings.versions, table, notifications=True)
+                self._notification_offer = offer
+            self._offer_inputs = inputs
 
     @property
     def capabilities(self) -> types.ServerCapabilities:
-        """What the server declares: what it serves, with what was given over it.
+        """The capabilities that the server declares.
 
         Example:
             server.capabilities = {"resources": {"subscribe": True}, "prompts": False}
 
-        A dict adds to what follows from what is registered, and False hides an entry. A `ServerCapabilities` replaces
-        all of it.
+        They follow from what is registered. A dict adds to them, and False hides an entry. A `ServerCapabilities`
+        replaces all of them.
 
         Raises:
             DefinitionError: by setting it, for a capability that does not exist or that a pinned version lacks.
@@ -232,20 +244,20 @@ class Server(ServerIdentity, Registration):
         return self._capabilities
 
     @capabilities.setter
-    def capabilities(self, given: Given) -> None:
+    def capabilities(self, given: GivenCapabilities) -> None:
         before, self._declaration = self._declaration, Declaration(given)
         try:
-            self._require_carried_itself(self.settings)
+            self._require_pinned_version(self.settings)
         except DefinitionError:
             self._declaration = before
             raise
         self._warned = False
-        self._renew()
+        self._derive()
 
     def warn_of_unserved(self) -> None:
         """Warn the author, once, of what is registered and not declared."""
-        unserved = self._declaration.unserved(self.registry)
-        if unserved and not self._warned:
+        undeclared = self._declaration.undeclared(self.registry)
+        if undeclared and not self._warned:
             import logging
 
             self._warned = True
@@ -253,12 +265,12 @@ class Server(ServerIdentity, Registration):
                 "The server %r has %s that no client can use, because its capabilities leave them out; give"
                 " `capabilities` as a dict to add to what is declared",
                 self.name,
-                " and ".join(unserved),
+                " and ".join(undeclared),
             )
 
     @property
     def key_ring(self) -> KeyRing:
-        """The keys that seal what comes back from clients."""
+        """The keys that seal request states and session ids."""
         if self._key_ring is None:
             from dragoman.runtime.keys import key_ring
 
@@ -270,16 +282,17 @@ class Server(ServerIdentity, Registration):
         return any(method.name == name for method in self.own_methods)
 
     def offer_for_notification(self, method: str) -> eras.Offer | None:
-        """Return what a notification is looked up in; None if nothing is done for it.
+        """Return the offer in which a notification is looked up; None if nothing handles it.
 
-        Methods of the server's own may be sent as notifications, and extensions may hear notifications.
+        Methods of the server's own may be sent as notifications, and extensions may handle notifications.
         """
         if self.has_method(method):
             return self.offer
-        return None if self.installed is None or method not in self.installed.heard else self._hearing
+        is_handled = self.installed is not None and method in self.installed.notifications
+        return self._notification_offer if is_handled else None
 
     def notified(self, method: str) -> None:
-        """Take a notification that a client sent."""
+        """Receive a notification of a client."""
         if method == "notifications/roots/list_changed":
             for hook in self._roots_hooks:
                 self._run_in_background(hook, method)
@@ -298,30 +311,30 @@ class Server(ServerIdentity, Registration):
         task.add_done_callback(self._background.discard)
 
     def log(self, level: types.LoggingLevel, data: object, logger: str | None = None) -> None:
-        """Send a log message to every client that set a level that wants it, from any thread.
+        """Send a log message to every client whose log level includes it, from any thread.
 
         Raises:
             ValueError: there is no such level.
             ValidationError: the data cannot be JSON.
         """
-        is_wanted(self, level, None)
+        wants_log(self, level, None)
         encode(data)
         self._tell_each("notifications/message", lambda member: member.log(level, data, logger))
 
     def notify_tools_list_changed(self) -> None:
-        """Tell every client, from any thread, that the tools changed."""
+        """Notify every client, from any thread, that the tools changed."""
         self._tell(TOOLS_CHANGED)
 
     def notify_prompts_list_changed(self) -> None:
-        """Tell every client, from any thread, that the prompts changed."""
+        """Notify every client, from any thread, that the prompts changed."""
         self._tell(PROMPTS_CHANGED)
 
     def notify_resources_list_changed(self) -> None:
-        """Tell every client, from any thread, that the resources changed."""
+        """Notify every client, from any thread, that the resources changed."""
         self._tell(RESOURCES_CHANGED)
 
     def notify_resource_updated(self, uri: str) -> None:
-        """Tell every client that follows a resource, from any thread, that it changed."""
+        """Notify every client that subscribed to a resource, from any thread, that it was updated."""
         self._tell(RESOURCE_UPDATED, uri)
 
     def notify(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
@@ -330,8 +343,8 @@ class Server(ServerIdentity, Registration):
         Example:
             server.notify("notifications/prices", "apple", {"item": "apple", "price": 3})
 
-        Whoever subscribed to the subject, or to every one, is told, in all processes that serve the server. Without a
-        subject, clients of the handshake era that declared the extension are told too.
+        The clients that subscribed to the subject, or to all subjects, are notified by all processes of the server.
+        Without a subject, clients of the handshake era that declared the extension are notified too.
 
         Raises:
             DefinitionError: no extension of the server has such a notification.
@@ -344,14 +357,14 @@ class Server(ServerIdentity, Registration):
         self._tell_each(method, lambda member: member.notify_change(method, subject, given))
 
     def notify_elicitation_complete(self, elicitation_id: str) -> None:
-        """Tell the client whose user was sent to a page, from any thread, that the visit came to its end (2025-11-25).
+        """Notify the client whose user was sent to a page, from any thread, that the visit is complete (2025-11-25).
 
         Example:
             @app.get("/signed-in")
             def signed_in(state: str):
                 server.notify_elicitation_complete(state)
 
-        Only the client that was given this id, by `ctx.elicit_url` or `UrlElicitationRequired`, is told, and only once.
+        Only the client that received this id, by `ctx.elicit_url` or `UrlElicitationRequired`, is notified, once.
         """
         self._tell_each(ELICITATION_COMPLETE, lambda member: member.complete_elicitation(elicitation_id))
 
@@ -366,20 +379,10 @@ class Server(ServerIdentity, Registration):
                 self.report(error, None, {"notification": notification})
 
     def report(self, error: BaseException, call: Call | None, info: dict[str, Any] | None = None) -> None:
-        """Tell the reporter, or else the log, of an error that nobody else will hear of; this itself never fails."""
-        import logging
+        """Report an error that no client is told of, to the exception reporter or the log; this never fails."""
+        from dragoman.server.dispatch.reporting import report
 
-        logger = logging.getLogger("dragoman.server")
-        where = _place(call, info)
-        with suppress(Exception):
-            reporter = self.settings.configuration.exception_reporter
-            if reporter is None:
-                logger.error("Unexpected error in %s", where, exc_info=error)
-                return
-            try:
-                reporter(error, info or {"request": _described(call)})
-            except BaseException:
-                logger.exception("The exception reporter failed on an error in %s", where)
+        report(self.settings.configuration.exception_reporter, error, call, info)
 
     def connect(self, send: Callable[[bytes], None] | Sink) -> DuplexConnection:
         """Serve one duplex connection: messages come in by `receive` and go out by `send`, a function or a sink."""
@@ -405,7 +408,7 @@ class Server(ServerIdentity, Registration):
             TypeError: the transport has no such option.
             DragomanError: called where an event loop runs.
         """
-        from dragoman.server.carriers import run
+        from dragoman.server.serving import run
 
         run(self, transport, options)
 
@@ -431,28 +434,15 @@ class Server(ServerIdentity, Registration):
 
         `stateless` keeps no sessions for clients before 2026-07-28, which then cannot be asked; `json_response` answers
         their requests by JSON alone. `max_event_bytes` bounds the events that are kept for clients that resume their
-        streams. `auth` tells who sends a request (see `Auth`). The processes that serve the same
-        server on one machine find each other, unless another `store` is given.
+        streams. `auth` verifies the sender of a request (see `Auth`). The processes that serve the same server on one
+        machine find each other, unless another `store` is given.
 
         Raises:
             DefinitionError: the value of an option makes no sense.
         """
-        from dragoman.server.carriers import asgi_app
+        from dragoman.server.serving import HttpOptions, asgi_app
 
-        options: HttpOptions = {
-            "path": path,
-            "stateless": stateless,
-            "json_response": json_response,
-            "session_idle_timeout": session_idle_timeout,
-            "max_sessions": max_sessions,
-            "max_event_bytes": max_event_bytes,
-            "allowed_hosts": allowed_hosts,
-            "allowed_origins": allowed_origins,
-            "max_subscriptions": max_subscriptions,
-            "auth": auth,
-            "store": store,
-        }
-        return asgi_app(self, options)
+        return asgi_app(self, options_among(locals(), HttpOptions))
 
     def wsgi(
         self,
@@ -501,11 +491,11 @@ class Server(ServerIdentity, Registration):
 
     async def handle_json_async(self, body: bytes | str, server_context: object = None) -> bytes | None:
         """Answer one JSON-RPC message; None for what is not answered."""
-        from dragoman.server.handle import answer
+        from dragoman.server.serving import answer_message
 
         # A lone surrogate becomes bytes that are not UTF-8, which is answered as such.
         data = body.encode(errors="surrogatepass") if isinstance(body, str) else body
-        return await answer(self, data, server_context)
+        return await answer_message(self, data, server_context)
 
     def handle_json(self, body: bytes | str, server_context: object = None) -> bytes | None:
         """Answer one JSON-RPC message, blocking; None for what is not answered.
@@ -526,45 +516,5 @@ class Server(ServerIdentity, Registration):
         return _parsed(self.handle_json(encode(message), server_context))
 
 
-def _checked_configuration(configuration: Configuration | None) -> Configuration:
-    if configuration is not None and not isinstance(configuration, Configuration):
-        raise DefinitionError(f"configuration must be a Configuration(...), not {configuration!r}")
-    return Configuration() if configuration is None else configuration
-
-
 def _parsed(data: bytes | None) -> types.Json | None:
     return None if data is None else msgspec.json.decode(data)
-
-
-def _place(call: Call | None, info: dict[str, Any] | None) -> str:
-    if call is not None:
-        return f"{call.request.method.name}{_subject(call)} (request {call.request.id!r})"
-    return "a request" if info is None else ", ".join(str(value) for value in info.values())
-
-
-def _subject(call: Call) -> str:
-    """Return what a request is about, as it stands in the log: the tool, prompt or resource."""
-    params = call.request.params
-    about = getattr(params, "name", None) or getattr(params, "uri", None)
-    return f" of {about!r}" if isinstance(about, str) else ""
-
-
-def _described(call: Call | None) -> types.Json | None:
-    if call is None:
-        return None
-    request = call.request
-    return {"id": request.id, "method": request.method.name, "params": readable(request.raw_params)}
-
-
-def _limits(max_message_bytes: int) -> Limits:
-    if type(max_message_bytes) is not int or max_message_bytes < 1:
-        raise DefinitionError(f"max_message_bytes must be an integer of at least 1, not {max_message_bytes!r}")
-    return Limits(max_message_bytes)
-
-
-def _cache_hints(ttl_ms: int | None, cache_scope: str | None) -> tuple[int | None, Any]:
-    if ttl_ms is not None and (type(ttl_ms) is not int or ttl_ms < 0):
-        raise DefinitionError(f"ttl_ms must be an integer of at least 0, not {ttl_ms!r}")
-    if cache_scope not in (None, "public", "private"):
-        raise DefinitionError(f'cache_scope must be "public" or "private", not {cache_scope!r}')
-    return ttl_ms, cache_scope

@@ -1,9 +1,13 @@
-"""What a server and its process configured, put together once, and what a pinned version allows."""
+"""The settings of a server: the options of `Server(...)`, checked, and its configuration over that of the process.
+
+A server may pin one protocol version. An author's definition that has a field which the pinned version lacks is refused
+when it is registered, because the field would be lost silently.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -11,12 +15,15 @@ from msgspec import UNSET, Struct
 from dragoman.config import Configuration
 from dragoman.errors import DefinitionError
 from dragoman.protocol.fields import trim
+from dragoman.protocol.jsonrpc import Limits
 from dragoman.protocol.versions import VERSIONS, Version, find_version, version_names
-from dragoman.server.define.definition import Definition
+
+if TYPE_CHECKING:
+    from dragoman.server.define.definition import Definition
 
 
 class ServerSettings(Struct, frozen=True):
-    """What follows from the configuration of a server and the defaults that it was put over."""
+    """The configuration of a server over the defaults of the process, and what follows from it."""
 
     configuration: Configuration
     pinned: Version | None
@@ -30,7 +37,7 @@ class ServerSettings(Struct, frozen=True):
 
     @classmethod
     def of(cls, own: Configuration, defaults: Configuration, *, strict_arguments: bool = False) -> ServerSettings:
-        """Put a configuration over the defaults.
+        """Merge a configuration over the defaults.
 
         Raises:
             DefinitionError: there is no such protocol version.
@@ -51,10 +58,10 @@ class ServerSettings(Struct, frozen=True):
         return VERSIONS if self.pinned is None else (self.pinned,)
 
     def require_carried(self, what: str, value: Struct | None) -> None:
-        """See that a pinned version loses nothing of what an author gave.
+        """Refuse a value that the pinned version cannot carry whole.
 
         Raises:
-            DefinitionError: it would leave out a field, which the message names.
+            DefinitionError: the version lacks a field, which the message names.
         """
         if self.pinned is None or value is None:
             return
@@ -66,16 +73,18 @@ class ServerSettings(Struct, frozen=True):
             )
 
     def require_definition_carried(self, definition: Definition[..., Any]) -> None:
-        """See that a pinned version loses nothing of a tool, prompt, resource or template.
+        """Refuse a tool, prompt, resource or template that the pinned version cannot carry whole.
 
         Raises:
-            DefinitionError: it would leave out a field, which the message names.
+            DefinitionError: the version lacks a field, which the message names.
         """
         given = definition.definition
         if getattr(definition, "output_schema", None) is None and getattr(given, "output_schema", None) is not None:
-            # It was made of a return annotation, and no author asked for it.
+            # The schema was derived from the return annotation. The author did not ask for it, so it may be lost.
             given = msgspec.structs.replace(given, output_schema=None)
-        self.require_carried(f"The {_kind(given)} {given.name!r}", given)
+        kind = type(given).__name__
+        kind = "resource template" if kind == "ResourceTemplate" else kind.lower()
+        self.require_carried(f"The {kind} {given.name!r}", given)
 
 
 def _pinned(name: str | None) -> Version | None:
@@ -85,25 +94,51 @@ def _pinned(name: str | None) -> Version | None:
     return version
 
 
-def _kind(definition: Struct) -> str:
-    name = type(definition).__name__
-    return "resource template" if name == "ResourceTemplate" else name.lower()
-
-
 def _lost(before: Any, after: Any) -> Iterator[str]:
-    """Give the paths of what one value has and the other lacks; what is said otherwise is not lost."""
-    if isinstance(before, Struct) and type(before) is type(after):
+    """Yield the paths of the fields that one value has and the other lacks; a field that is renamed is not lost."""
+    if isinstance(before, list) and isinstance(after, list):
+        for index, (held, kept) in enumerate(zip(before, after, strict=True)):
+            yield from (f"[{index}].{path}" for path in _lost(held, kept))
+    elif isinstance(before, Struct) and type(before) is type(after):
         for name in before.__struct_fields__:
             held, kept = getattr(before, name), getattr(after, name)
             if held is not kept and (kept is None or kept is UNSET):
                 yield name
             elif held is not kept:
-                yield from (f"{name}{path}" for path in _lost_within(held, kept))
+                separator = "" if isinstance(held, list) else "."
+                yield from (f"{name}{separator}{path}" for path in _lost(held, kept))
 
 
-def _lost_within(before: Any, after: Any) -> Iterator[str]:
-    if isinstance(before, list) and isinstance(after, list):
-        for index, (held, kept) in enumerate(zip(before, after, strict=True)):
-            yield from (f"[{index}].{path}" for path in _lost(held, kept))
-    else:
-        yield from (f".{path}" for path in _lost(before, after))
+def checked_configuration(configuration: Configuration | None) -> Configuration:
+    """Return the configuration that an author gave, or an empty one.
+
+    Raises:
+        DefinitionError: it is no Configuration.
+    """
+    if configuration is not None and not isinstance(configuration, Configuration):
+        raise DefinitionError(f"configuration must be a Configuration(...), not {configuration!r}")
+    return Configuration() if configuration is None else configuration
+
+
+def checked_limits(max_message_bytes: int) -> Limits:
+    """Return the limits of messages.
+
+    Raises:
+        DefinitionError: the size is no positive integer.
+    """
+    if type(max_message_bytes) is not int or max_message_bytes < 1:
+        raise DefinitionError(f"max_message_bytes must be an integer of at least 1, not {max_message_bytes!r}")
+    return Limits(max_message_bytes)
+
+
+def checked_cache_hints(ttl_ms: int | None, cache_scope: str | None) -> tuple[int | None, Any]:
+    """Return the cache hints of results that have none of their own.
+
+    Raises:
+        DefinitionError: a hint makes no sense.
+    """
+    if ttl_ms is not None and (type(ttl_ms) is not int or ttl_ms < 0):
+        raise DefinitionError(f"ttl_ms must be an integer of at least 0, not {ttl_ms!r}")
+    if cache_scope not in (None, "public", "private"):
+        raise DefinitionError(f'cache_scope must be "public" or "private", not {cache_scope!r}')
+    return ttl_ms, cache_scope

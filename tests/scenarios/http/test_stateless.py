@@ -97,7 +97,7 @@ async def test_what_is_told_faster_than_it_is_sent_is_bounded_and_the_response_c
     @server.tool
     async def flood(ctx: Context) -> str:
         for number in range(MAX_WAITING + 10):
-            ctx._tell_progress(number + 1, None, None)
+            ctx._send_progress(number + 1, None, None)
         return "over"
 
     exchange = await peer(server).call("flood", token=1).end()
@@ -113,7 +113,7 @@ async def test_what_is_told_without_waiting_is_sent_while_the_handler_goes_on():
 
     @server.tool
     async def hint(ctx: Context) -> str:
-        ctx._tell_progress(1, None, None)
+        ctx._send_progress(1, None, None)
         await go_on.wait()
         return "over"
 

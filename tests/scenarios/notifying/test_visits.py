@@ -121,7 +121,7 @@ async def test_over_a_connection_the_server_tells_the_client_that_was_sent_there
 
 @scenario
 async def test_the_oldest_visit_is_forgotten_when_a_client_was_sent_to_too_many_pages(monkeypatch):
-    monkeypatch.setattr(calls, "MOST_ELICITATIONS", 2)
+    monkeypatch.setattr(calls, "MAX_ELICITATIONS", 2)
     site = pages()
     async with WirePeer(site.server, NEWEST, capabilities=VISITING) as peer:
         for id in ("v1", "v2", "v3"):

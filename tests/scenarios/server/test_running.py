@@ -6,7 +6,7 @@ import inspect
 import pytest
 
 from dragoman import AsyncClient, DefinitionError, DragomanError, Server, Tool, prompt, resource, tool
-from dragoman.server import carriers
+from dragoman.server import serving
 from dragoman.server.http.head import Guard
 from scenarios.http_crew import crew
 from scenarios.http_peer import scenario
@@ -64,7 +64,7 @@ def test_options_that_there_are_not_are_refused(transport, option, remedy):
 
 def test_the_options_of_run_are_those_of_asgi_and_where_it_listens():
     taken = set(inspect.signature(Server.asgi).parameters) - {"self"}
-    assert set(carriers.HttpOptions.__annotations__) == taken | {"host", "port", "workers"}
+    assert set(serving.HttpOptions.__annotations__) == taken | {"host", "port", "workers"}
 
 
 BAD_VALUES = [

@@ -94,6 +94,14 @@ def test_the_root_of_an_output_schema_may_be_anything(document):
     assert OutputSchema(document).document == document
 
 
+@pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef"])
+@pytest.mark.parametrize("target", ["http://example.com/x", "file:///etc/passwd", "other.json", "other.json#/a"])
+def test_references_that_lead_outside_are_refused(keyword, target):
+    for document in ({keyword: target}, {"properties": {"a": {"anyOf": [{keyword: target}]}}}):
+        with pytest.raises(DefinitionError, match=r"leads outside the JSON Schema; copy its target into \$defs"):
+            OutputSchema(document)
+
+
 def test_what_only_looks_like_a_reference_is_accepted():
     document = {
         "properties": {"$ref": {"type": "string"}, "default": {"type": "string"}},

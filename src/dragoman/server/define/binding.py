@@ -1,9 +1,8 @@
 """Where each parameter of an author's function comes from.
 
-A parameter is an argument, which a client gives, unless it has a source: a function that makes its value from the call
-that is served. `Signature` decodes the arguments, leaves what has a source out of the schema, and puts both in their
-places; `_Sources` says which parameters have a source. The context is the only source so far; a further one is one more
-rule there.
+A parameter is an argument, which the client sends, unless it has a source: a function that makes its value from the
+call. `Signature` decodes the arguments, leaves parameters with a source out of the schema, and binds both kinds.
+`_Sources` finds the source of a parameter. The context is the only source so far; another one is one more rule there.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _CONTEXTS: dict[str, Source] = {"Context": Context, "BlockingContext": BlockingC
 
 
 def signature_of(function: Callable[..., Any]) -> Signature:
-    """Inspect a function whose parameters clients give, except for those that have a source.
+    """Inspect a function whose parameters are arguments, except for those that have a source.
 
     Raises:
         DefinitionError: a parameter cannot be given; the message names it and the remedy.
@@ -33,7 +32,7 @@ def signature_of(function: Callable[..., Any]) -> Signature:
 
 
 class Hook:
-    """An author's function that is given values by position, as many as it takes, and what has a source."""
+    """An author's function that is called with values by position, as many as it takes, and with its sources."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._signature = signature_of(function)
@@ -54,7 +53,7 @@ class _Sources:
     def __call__(self, parameter: inspect.Parameter, *, is_async: bool) -> Source | None:
         annotation = parameter.annotation
         fitting = "Context" if is_async else "BlockingContext"
-        # One that is called `ctx` needs no annotation.
+        # A parameter that is called `ctx` needs no annotation.
         is_bare = annotation is parameter.empty and parameter.name == "ctx" and parameter.default in (annotation, None)
         context = fitting if is_bare else _context_class(annotation)
         if context is None:
@@ -69,7 +68,7 @@ class _Sources:
 
 
 def _context_class(annotation: Any) -> str | None:
-    """Return which context an annotation asks for, itself, or as optional, or with metadata."""
+    """Return the name of the context that an annotation is, also within Optional or Annotated; None if it is none."""
     if get_origin(annotation) in {Annotated, Union, UnionType}:
         found = {_context_class(argument) for argument in get_args(annotation)} - {None}
         return found.pop() if len(found) == 1 else None

@@ -11,22 +11,22 @@ from dragoman import types
 from dragoman.config import Watchers
 from dragoman.errors import DefinitionError
 from dragoman.server.define.binding import Hook
-from dragoman.server.define.results import wire_object
+from dragoman.server.wire_objects import wire_object
 
-MOST_VALUES = 100
+MAX_VALUES = 100
 
 Completer = TypeVar("Completer", bound=Callable[..., object])
 
 
 class Completers:
-    """The completions of one prompt or template, by argument: functions of `(value, arguments)`, or of the value.
+    """The completers of one prompt or template, by argument: functions of `(value, arguments)`, or of the value.
 
-    `known` are the arguments that the owner has.
+    `known` are the names of the arguments.
     """
 
     def __init__(self, owner: str = "", known: Iterable[str] = ()) -> None:
         self.watchers = Watchers()
-        """Told of each completion that is added."""
+        """Notified of each completer that is added."""
         self._owner = owner
         self._known = list(known)
         self._by_argument: dict[str, Hook] = {}
@@ -35,7 +35,7 @@ class Completers:
         return bool(self._by_argument)
 
     def find(self, argument: str) -> Hook | None:
-        """Return what completes an argument."""
+        """Return the completer of an argument, or None."""
         return self._by_argument.get(argument)
 
     def decorator(self, argument: str) -> Callable[[Completer], Completer]:
@@ -75,9 +75,9 @@ class Completable:
 
 
 def completion_result(found: Any) -> types.CompleteResult:
-    """Return what a completer gave back as a result: at most 100 values, saying how many there are.
+    """Return the result for the value of a completer: at most 100 values, with their total number.
 
-    It may give values, one value, a Completion, a whole result, a dict of the fields of either, or None.
+    A completer returns values, one value, a Completion, a whole result, a dict of the fields of either, or None.
     """
     if isinstance(found, dict) and "completion" in found:
         found = wire_object(found, types.CompleteResult, "The result of a completion")
@@ -88,15 +88,14 @@ def completion_result(found: Any) -> types.CompleteResult:
 
 def _completion(found: Any) -> types.Completion:
     if isinstance(found, types.Completion | dict):
-        completion: types.Completion = wire_object(found, types.Completion, "A completion")
-        return completion
+        return wire_object(found, types.Completion, "A completion")
     values = [found] if isinstance(found, str) else found or ()
     return types.Completion([str(value) for value in values])
 
 
 def _capped(completion: types.Completion) -> types.Completion:
     values = completion.values
-    if len(values) > MOST_VALUES:
+    if len(values) > MAX_VALUES:
         total = completion.total if completion.total is not None else len(values)
-        return types.Completion(values[:MOST_VALUES], total=total, has_more=True)
+        return types.Completion(values[:MAX_VALUES], total=total, has_more=True)
     return types.Completion(values, total=completion.total, has_more=bool(completion.has_more))

@@ -1,8 +1,8 @@
-"""What tools, prompts, resources and templates share: a function, a name and how they are described.
+"""`Definition`, the base class of tools, prompts, resources and templates: an author's function with its description.
 
 There are three ways to define each: a class with a method, an object made of a function (`Tool.define`, or the free
-decorators), and a decorator on the server. All of them end in one object whose function is inspected once; it can be
-registered with any number of servers, and called like the function.
+decorators), and a decorator on the server. All of them make one object whose function is inspected once. The object can
+be registered with any number of servers, and called like the function.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dragoman.runtime.callables import starter
 from dragoman.schema.python import docstrings
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.define.binding import signature_of
-from dragoman.server.define.results import wire_objects
 from dragoman.server.request.call import Call
+from dragoman.server.wire_objects import wire_objects
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,7 +42,7 @@ _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 class DefinitionOptions(TypedDict, total=False):
-    """The options of whatever is made of a function."""
+    """The options that every definition has."""
 
     name: str | None
     """By default the name of the function."""
@@ -51,7 +51,7 @@ class DefinitionOptions(TypedDict, total=False):
     description: str | None
     """By default the docstring of the function."""
     meta: types.Json | None
-    """What is listed as its `_meta`."""
+    """The `_meta` of its entry in lists."""
     icons: Iterable[types.Icon | types.Json]
     """The icons that people are shown."""
     inline: bool
@@ -73,9 +73,9 @@ class Definition(Generic[Parameters, Returned]):
     """The method that a class defines."""
 
     definition: Any
-    """What is listed."""
+    """The entry in lists."""
     start: Callable[..., Any]
-    """Calls the function, in a thread if it may block; the outcome is a value, or a coroutine that gives it."""
+    """Calls the function, in a thread if it may block; returns its value, or a coroutine that gives it."""
 
     def __init__(self, **options: Any) -> None:
         kind = type(self)
@@ -97,10 +97,10 @@ class Definition(Generic[Parameters, Returned]):
 
     @classmethod
     def define(cls, function: Callable[Parameters, Returned], /, **options: Any) -> Self:
-        """Make one of a function; the options are the attributes that a class would set, and None sets nothing.
+        """Make a definition of a function; the options are the attributes that a class would set, and None sets none.
 
         Raises:
-            DefinitionError: it is no function, or one that cannot be served; the message names the remedy.
+            DefinitionError: the function cannot be served; the message names the remedy.
         """
         _refuse_class(function, cls)
         made = cls.__new__(cls)
@@ -129,10 +129,10 @@ class Definition(Generic[Parameters, Returned]):
         self._refuse_unlistable()
 
     def _compile(self) -> None:
-        """Make the definition that is listed; a subclass says which."""
+        """Make the entry for lists; a subclass overrides this."""
 
     def _refuse_unlistable(self) -> None:
-        """Refuse what would make the whole list fail, or mislead those who read it."""
+        """Refuse an entry that would make the whole list fail."""
         definition = getattr(self, "definition", None)
         try:
             types.decode(encode(definition), type(definition))
@@ -140,13 +140,13 @@ class Definition(Generic[Parameters, Returned]):
             raise DefinitionError(f"{self.name!r} cannot be listed: {error}") from None
 
     def _described(self, kind: Callable[..., Listed], **fields: Any) -> Listed:
-        """Return what is listed: what every kind has, and fields of its own."""
+        """Return the entry for lists, from the fields that every kind has and from others."""
         icons = wire_objects(self.icons, types.Icon, f"An icon of {self.name!r}")
         texts = {"name": self.name, "title": self.title, "description": self.description}
         return kind(**texts, icons=icons, meta=self.meta, **fields)
 
     def begin(self, call: Call) -> Any:
-        """Call the function with a client's arguments; the outcome is for `result`, or a coroutine that gives that.
+        """Call the function with a client's arguments; return its value, or a coroutine that gives it, for `result`.
 
         Raises:
             RpcError: the arguments do not fit.
@@ -161,7 +161,7 @@ class Definition(Generic[Parameters, Returned]):
         return rejected.refusal()
 
     def result(self, call: Call, value: object) -> object:  # noqa: ARG002
-        """Return what the function gave as a result, which is not sealed; a subclass says how."""
+        """Return the result for the function's value, not sealed; a subclass overrides this."""
         return value
 
 
@@ -179,18 +179,19 @@ def _name_of(function: Any) -> str:
 Defined = TypeVar("Defined")
 
 
-def options_among(names: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
-    """Return the options of a kind that a decorator has among its local names.
+def options_among(names: dict[str, Any], kind: type[Any]) -> Any:
+    """Return the options of a TypedDict that a function has among its local names.
 
-    A decorator has each option as a parameter, so that `help` lists them; this passes them on without a second list.
+    A public function has each option as a parameter, so that `help` lists them; this passes them on without a second
+    list.
     """
-    return {option: names[option] for option in kind.__annotations__}
+    return {option: names[option] for option in kind.__annotations__ if option in names}
 
 
 def decorated(
     make: Callable[..., Defined], given: Callable[P, R] | str | None, options: dict[str, Any]
 ) -> Defined | Callable[[Callable[P, R]], Defined]:
-    """Return what a decorator gives: a definition of a function, or a decorator; a string names what it defines.
+    """Return a definition of a function, or a decorator if a name or options were given.
 
     Raises:
         DefinitionError: two names are given, or the function cannot be served.

@@ -1,4 +1,4 @@
-"""Prompts: messages that a user picks, with arguments filled in."""
+"""Prompts: messages that a user picks, with arguments filled in, and the results of their functions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dragoman.errors import DefinitionError
 from dragoman.schema.python.shapes import Problem
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.define.completion import Completable, Completers
+from dragoman.server.define.content import content_blocks
 from dragoman.server.define.definition import (
     Definition,
     DefinitionOptions,
@@ -23,9 +24,9 @@ from dragoman.server.define.definition import (
     decorated,
     options_among,
 )
-from dragoman.server.define.results import prompt_result, wire_objects
 from dragoman.server.request.call import Call
 from dragoman.server.request.questions import InputRequired
+from dragoman.server.wire_objects import wire_object, wire_objects
 
 
 class Prompt(Completable, Definition[Parameters, Returned]):
@@ -75,7 +76,7 @@ class Prompt(Completable, Definition[Parameters, Returned]):
             )
 
     def begin(self, call: Call) -> Any:
-        """Fill in a client's arguments; the outcome is for `result`, or a coroutine that gives that.
+        """Call the function with a client's arguments; return its value, or a coroutine that gives it, for `result`.
 
         Raises:
             InvalidParams: an argument is missing or wrong.
@@ -84,11 +85,11 @@ class Prompt(Completable, Definition[Parameters, Returned]):
         return super().begin(call)
 
     def result(self, call: Call, value: object) -> object:  # noqa: ARG002
-        """Return what the function said as a result, or as the questions that it asks."""
+        """Return the result for the function's value, or the questions that it asks."""
         return value if isinstance(value, InputRequired) else prompt_result(value, self.description)
 
     def _refuse_missing(self, arguments: Raw | UnsetType) -> None:
-        """Refuse what lacks an argument that is declared as required, whether or not the function has a default."""
+        """Refuse arguments without one that is declared as required, even if the function has a default for it."""
         if self.arguments is None or not self._required:
             return
         try:
@@ -98,6 +99,35 @@ class Prompt(Completable, Definition[Parameters, Returned]):
         missing = [name for name in self._required if name not in given]
         if missing:
             raise ArgumentsRejected(tuple(Problem(name, "", missing=True) for name in missing)).refusal()
+
+
+def prompt_result(value: Any, description: str | None) -> types.GetPromptResult:
+    """Return the result for what a prompt returned: messages, a whole result, or a dict in the shape of one."""
+    if isinstance(value, types.GetPromptResult):
+        return msgspec.structs.replace(value, messages=prompt_messages(value.messages))
+    if isinstance(value, dict) and "messages" in value:
+        whole = {"description": description, **value, "messages": []}
+        result = wire_object(whole, types.GetPromptResult, "The result of a prompt")
+        result.messages = prompt_messages(value["messages"])
+        return result
+    return types.GetPromptResult(prompt_messages(value), description=description)
+
+
+def prompt_messages(value: Any) -> list[types.PromptMessage]:
+    """Return the messages for what a prompt returned; what has no role is the user's.
+
+    Raises:
+        TypeError: the value is nothing that messages can be made of.
+        ValueError: a role is none of the protocol's, or a block does not fit its type.
+    """
+    if isinstance(value, list | tuple):
+        return [message for item in value for message in prompt_messages(item)]
+    if isinstance(value, types.PromptMessage):
+        value = {"role": value.role, "content": value.content}
+    if not isinstance(value, dict) or "role" not in value:
+        value = {"role": "user", "content": value}
+    role = msgspec.convert(value["role"], types.Role)
+    return [types.PromptMessage(role, block) for block in content_blocks(value.get("content"))]
 
 
 class PromptOptions(DefinitionOptions, total=False):

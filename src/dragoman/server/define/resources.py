@@ -1,16 +1,19 @@
-"""Resources: what a client may read, at a fixed URI or at any that follows a template."""
+"""Resources that clients read, at a fixed URI or at URIs that follow a template, and the results of their functions."""
 
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
+import msgspec
 from msgspec import Raw
 
 from dragoman import types
 from dragoman.errors import DefinitionError, ResourceNotFound, RpcError
 from dragoman.protocol.jsonrpc import encode
+from dragoman.schema.python.shapes import encode_hook
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.define.completion import Completable, Completer, Completers
 from dragoman.server.define.definition import (
@@ -24,16 +27,16 @@ from dragoman.server.define.definition import (
     options_among,
     snake_case,
 )
-from dragoman.server.define.results import resource_result, wire_object
 from dragoman.server.request.call import Call
 from dragoman.server.request.questions import InputRequired
+from dragoman.server.wire_objects import optional_wire_object, wire_object
 
 _DRIVE = r"[A-Za-z]:/"
 _SCHEME = r"(?s)[A-Za-z][A-Za-z0-9+.-]*:.+"
 
 
-# No docstring: it would be the description of every resource without a reader.
-def _nothing(**_: Any) -> None:
+# Without a docstring, which would become the description of every resource without a reader.
+def _read_nothing(**_: Any) -> None:
     return
 
 
@@ -49,7 +52,7 @@ class _Readable(Definition[Parameters, Returned]):
         if type(self).read is _Readable.read:
             self._set(options)
             self.inline = True
-            self._adopt(_nothing, type(self).__name__, None)
+            self._adopt(_read_nothing, type(self).__name__, None)
         else:
             super().__init__(**options)
 
@@ -57,11 +60,11 @@ class _Readable(Definition[Parameters, Returned]):
         """What the resource holds; a class defines it, and without it the resource is empty."""
 
     def _described(self, kind: Callable[..., Listed], **fields: Any) -> Listed:
-        annotations = wire_object(self.annotations, types.Annotations, f"The annotations of {self.name!r}")
+        annotations = optional_wire_object(self.annotations, types.Annotations, f"The annotations of {self.name!r}")
         return super()._described(kind, mime_type=self.mime_type, annotations=annotations, **fields)
 
     def result(self, call: Call, value: object) -> object:
-        """Return what the function read as a result, or as the questions that it asks."""
+        """Return the result for the function's value, or the questions that it asks."""
         if isinstance(value, InputRequired):
             return value
         return resource_result(value, call.request.params.uri, self.mime_type)
@@ -122,8 +125,9 @@ class ResourceTemplate(Completable, _Readable[Parameters, Returned]):
 
         server = Server("app", resource_templates=[Profile])
 
-    A variable never holds a path that climbs out: `..` segments, absolute paths, backslashes and NUL are not found, and
-    neither is a slash, except in a query and in `{+name}` and `{#name}`. `unsafe_paths = True` lets them through.
+    A variable never holds a path that leaves its folder: `..` segments, absolute paths, backslashes and NUL are not
+    found, and neither is a slash, except in a query and in `{+name}` and `{#name}`. `unsafe_paths = True` lets them
+    through.
 
     Raises:
         DefinitionError: the template cannot be matched, or its variables are not the function's parameters.
@@ -170,21 +174,66 @@ class ResourceTemplate(Completable, _Readable[Parameters, Returned]):
         return not value.startswith("/") and not re.match(_DRIVE, value) and ".." not in value.split("/")
 
     def _refusal(self, call: Call, rejected: ArgumentsRejected) -> RpcError:  # noqa: ARG002
-        # A variable of the wrong type for the function: no resource has such a URI.
+        # A variable does not fit the type of its parameter, so there is no resource at this URI.
         return ResourceNotFound(call.request.params.uri)
+
+
+def resource_result(value: Any, uri: str, mime_type: str | None) -> types.ReadResourceResult:
+    """Return the result for what a reader returned: contents, a whole result, or a dict in the shape of one."""
+    if isinstance(value, types.ReadResourceResult):
+        return msgspec.structs.replace(value, contents=[_contents(contents) for contents in value.contents])
+    given = value.get("contents") if isinstance(value, dict) else None
+    if isinstance(given, list) and all(map(_is_contents, given)):
+        return wire_object(value, types.ReadResourceResult, "The result of a resource")
+    return types.ReadResourceResult(resource_contents(value, uri, mime_type))
+
+
+def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[types.ResourceContents]:
+    """Return the contents for what a reader returned.
+
+    Text and bytes are what they are; contents, as objects or as dicts in their shape, and lists with contents stay;
+    anything else is JSON.
+    """
+    if value is None:
+        return []
+    if _is_contents(value):
+        return [_contents(value)]
+    if isinstance(value, list | tuple) and any(map(_is_contents, value)):
+        return [contents for item in value for contents in resource_contents(item, uri, mime_type)]
+    if isinstance(value, str):
+        return [types.ResourceContents(uri, mime_type or "text/plain", text=value)]
+    if isinstance(value, bytes | bytearray | memoryview):
+        blob = b64encode(value).decode("ascii")
+        return [types.ResourceContents(uri, mime_type or "application/octet-stream", blob=blob)]
+    text = msgspec.json.encode(value, enc_hook=encode_hook).decode()
+    return [types.ResourceContents(uri, mime_type or "application/json", text=text)]
+
+
+def _contents(value: Any) -> types.ResourceContents:
+    return wire_object(value, types.ResourceContents, "The contents of a resource")
+
+
+_CONTENTS_KEYS = {"uri", "mimeType", "mime_type", "text", "blob", "_meta", "meta"}
+
+
+def _is_contents(value: Any) -> bool:
+    """Tell whether a value is the contents of a resource: an object, or a dict with a URI, and text or a blob."""
+    if not isinstance(value, dict):
+        return isinstance(value, types.ResourceContents)
+    return "uri" in value and len(value.keys() & {"text", "blob"}) == 1 and value.keys() <= _CONTENTS_KEYS
 
 
 class ResourceOptions(DefinitionOptions, total=False):
     """The options of a resource or template that is made of a function."""
 
     mime_type: str | None
-    """What kind of content it has."""
+    """The MIME type of the contents."""
     annotations: types.Annotations | types.Json | None
-    """Hints for clients: for whom it is, and how important."""
+    """Hints for clients: its audience and its priority."""
     size: int | None
-    """How many bytes it has; for a fixed URI alone."""
+    """The number of bytes; only for a fixed URI."""
     unsafe_paths: bool
-    """Let variables of a template hold paths that climb out."""
+    """Let variables of a template hold paths that leave their folder."""
 
 
 def resource(
@@ -209,8 +258,8 @@ def resource(
         def profile(user_id: int) -> dict:
             return {"id": user_id}
 
-    `size` is how many bytes it has, for a fixed URI alone. `unsafe_paths` lets variables of a template hold paths that
-    climb out.
+    `size` is the number of bytes, only for a fixed URI. `unsafe_paths` lets variables of a template hold paths that
+    leave their folder.
 
     Raises:
         DefinitionError: the URI or the function's parameters cannot be served.

@@ -1,4 +1,4 @@
-"""Tools: functions that a model may call."""
+"""Tools: functions that a model may call, with the checks of their arguments and results."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ from dragoman.server.define.definition import (
     decorated,
     options_among,
 )
-from dragoman.server.define.outputs import Output
-from dragoman.server.define.results import ToolResult, wire_object
+from dragoman.server.define.tool_results import Output, ToolResult
 from dragoman.server.request.call import Call
+from dragoman.server.wire_objects import optional_wire_object
 
 _NO_ARGUMENTS = Raw(b"{}")
 _NULL = Raw(b"null")
-_OPEN = frozenset({"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"})
-"""What may name properties elsewhere than in `properties`."""
+_OTHER_PLACES = frozenset(
+    {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"}
+)
+"""The keywords that may name properties elsewhere than in `properties`."""
 _FURTHER_OPTIONS: set[str] = set()
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
@@ -63,7 +65,7 @@ class Tool(Definition[Parameters, Returned]):
 
     _method: ClassVar[str] = "call"
     _further: tuple[str, ...] = ()
-    """The options of extensions that it was given."""
+    """The options of extensions that the tool was given."""
 
     def _takes(self, option: str) -> bool:
         if super()._takes(option):
@@ -74,10 +76,10 @@ class Tool(Definition[Parameters, Returned]):
         return is_further
 
     def require_options_known(self, known: Container[str]) -> None:
-        """See that a server has the extensions that the further options of the tool belong to.
+        """Refuse the tool if an option belongs to an extension that the server lacks.
 
         Raises:
-            DefinitionError: it lacks one.
+            DefinitionError: one does.
         """
         for option in self._further:
             if option not in known:
@@ -95,25 +97,26 @@ class Tool(Definition[Parameters, Returned]):
             remedy = "use 1 to 128 letters, digits, underscores, hyphens and dots"
             raise DefinitionError(f"The name {self.name!r} is not allowed: {remedy}")
         self._given_schema = _schema(self.input_schema, InputSchema)
-        self._whole = None if self._given_schema is None else self._compare_parameters(self._given_schema.document)
+        self._takes_all = None if self._given_schema is None else self._compare_parameters(self._given_schema.document)
         self.output = Output.of(
             self.signature.returns, _schema(self.output_schema, OutputSchema), self.name, is_bare=not self.wrap_result
         )
+        hints = optional_wire_object(self.annotations, types.ToolAnnotations, f"The annotations of {self.name!r}")
         self.definition = self._described(
             types.Tool,
             input_schema=self._given_schema.document if self._given_schema else self.signature.input_schema,
             output_schema=self.output.schema,
-            annotations=wire_object(self.annotations, types.ToolAnnotations, f"The annotations of {self.name!r}"),
+            annotations=hints,
         )
         self.mirrored = HeaderPlan.of(self.definition.input_schema)
 
     def _compare_parameters(self, schema: types.Json) -> str | None:
-        """See that a schema of the author's names what the function needs; return the parameter that takes everything.
+        """Compare an author's schema with the function; return the parameter that takes all arguments, if there is one.
 
-        A function of one parameter that the schema does not name, and that may be a dict, takes all arguments as one.
+        The only parameter of a function takes all arguments if the schema does not name it and it may be a dict.
 
         Raises:
-            DefinitionError: the function needs an argument that no client can know of.
+            DefinitionError: the function needs an argument that the schema does not name.
         """
         properties = schema.get("properties", {})
         parameters = self.signature.parameters
@@ -121,7 +124,7 @@ class Tool(Definition[Parameters, Returned]):
         if len(parameters) == 1 and parameters[0].name not in properties and _may_be_object(parameters[0].schema):
             return parameters[0].name
         unnamed = [one.name for one in parameters if one.required and one.name not in properties]
-        if unnamed and not schema.keys() & _OPEN:
+        if unnamed and not schema.keys() & _OTHER_PLACES:
             raise DefinitionError(
                 f"The input schema of the tool {self.name!r} has no {', '.join(unnamed)}, which its function needs: add"
                 " them to its properties, name the parameters alike, or take all arguments as one parameter"
@@ -130,29 +133,29 @@ class Tool(Definition[Parameters, Returned]):
         return None
 
     def begin(self, call: Call) -> Any:
-        """Call the tool with a client's arguments; the outcome is for `result`, or a coroutine that gives that."""
+        """Call the tool with a client's arguments; return its value, or a coroutine that gives it, for `result`."""
         arguments = call.request.params.arguments
         try:
             if self._given_schema is not None:
                 arguments = _fitting(self._given_schema, arguments, validate=call.settings.validates_arguments)
-                if self._whole is not None:
-                    arguments = Raw(encode({self._whole: arguments}))
+                if self._takes_all is not None:
+                    arguments = Raw(encode({self._takes_all: arguments}))
             args, kwargs = self.signature.bind(arguments, call, strict=call.settings.strict_arguments)
         except (ValidationError, ArgumentsRejected) as rejected:
             return failure(str(rejected))
         return self.start(*args, **kwargs)
 
     def result(self, call: Call, value: object) -> object:
-        """Return what the tool returned as a result, or as the questions that it asks.
+        """Return the result for the tool's value, or the questions that it asks.
 
         Raises:
-            TypeError: it has no JSON form.
-            ValidationError: it does not fit the return annotation.
-            InternalError: it does not fit the output schema, where results are compared with it.
+            TypeError: the value has no JSON form.
+            ValidationError: the value does not fit the return annotation.
+            InternalError: the value does not fit the output schema, if results are compared with it.
         """
         output = self.output
         if not output.is_bare and not call.settings.validates_results:
-            call.plain = plain = output.plain_result(value)
+            call.plain_result = plain = output.plain_result(value)
             return output.result(value) if plain is None else plain
         result = output.result(value)
         if call.settings.validates_results and isinstance(result, types.CallToolResult) and not result.is_error:
@@ -166,7 +169,7 @@ class Tool(Definition[Parameters, Returned]):
 
 
 def add_options(names: Iterable[str]) -> None:
-    """Let every tool take further options, which belong to an extension; a server that lacks it refuses them."""
+    """Let tools take the options of an extension; a server without the extension refuses such tools."""
     _FURTHER_OPTIONS.update(name for name in names if not hasattr(Tool, name))
 
 
@@ -175,7 +178,7 @@ def _may_be_object(schema: types.Json) -> bool:
 
 
 def failure(message: str) -> types.CallToolResult:
-    """Return a result that says what went wrong, for the model to read."""
+    """Return a result with `isError`, whose message the model reads."""
     return types.CallToolResult([types.TextContent(message)], is_error=True)
 
 
@@ -184,10 +187,10 @@ def _schema(given: Any, kind: type[Any]) -> Any:
 
 
 def _fitting(schema: InputSchema, arguments: Raw | UnsetType, *, validate: bool) -> Raw:
-    """Return the arguments as an author's schema takes them: as they came, or mended if only so they fit.
+    """Return arguments that fit an author's schema: as received, or coerced if they fit only so.
 
     Raises:
-        ValidationError: something is missing or does not fit.
+        ValidationError: an argument is missing or does not fit.
     """
     given = _NO_ARGUMENTS if arguments is UNSET or arguments == _NULL else arguments
     value = msgspec.json.decode(given)
@@ -224,13 +227,13 @@ class ToolOptions(DefinitionOptions, total=False):
     """The options of a tool that is made of a function."""
 
     input_schema: InputSchema | types.Json | None
-    """By default made of the parameters."""
+    """By default derived from the parameters."""
     output_schema: OutputSchema | types.Json | None
-    """By default made of the return annotation."""
+    """By default derived from the return annotation."""
     annotations: types.ToolAnnotations | types.Json | None
     """Hints for clients, such as `{"readOnlyHint": True}`."""
     scopes: Sequence[str]
-    """What whoever calls it must be allowed to do."""
+    """The scopes that a caller needs."""
     wrap_result: bool
     """Send structured content that is no object as `{"result": value}`, also from 2026-07-28 on."""
 

@@ -1,8 +1,8 @@
-"""What the server does for each method: one table from method to function.
+"""The handlers of the protocol's methods: one table from method to function.
 
-A function is given the server and the call. It returns a result that is not sealed, or a coroutine that gives one; a
-page of a list comes as bytes that were sealed before. Where a function of the author's serves the request, the handler
-finds it and sets `call.target` and `call.arguments`. Only the runner calls handlers.
+A handler receives the server and the call. It returns a result that is not sealed, or a coroutine that gives one; a
+page of a list is bytes that were sealed before. If a function of the author's serves the request, the handler finds it
+and sets `call.target` and `call.arguments`. Only the runner calls handlers.
 """
 
 from __future__ import annotations
@@ -15,26 +15,21 @@ import msgspec
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import (
-    InsufficientScope,
-    InvalidParams,
-    InvalidRequest,
-    MethodNotFound,
-    ResourceNotFound,
-)
+from dragoman.errors import InsufficientScope, InvalidParams, InvalidRequest, MethodNotFound, ResourceNotFound
 from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.listen import Subscription, honour, require_fields_declared
-from dragoman.server.capabilities import without_changes
+from dragoman.server.declaration import without_changes
 from dragoman.server.define.binding import Hook
 from dragoman.server.define.completion import Completers, completion_result
 from dragoman.server.define.definition import Definition
-from dragoman.server.define.results import resource_result, wire_object
+from dragoman.server.define.resources import resource_result
 from dragoman.server.dispatch.runner import seal
 from dragoman.server.listing import paginate, read_cursor
 from dragoman.server.registry import AnyPrompt
 from dragoman.server.request.call import Call
 from dragoman.server.request.questions import InputRequired
+from dragoman.server.wire_objects import wire_object
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -54,7 +49,7 @@ def initialize(server: Server, call: Call) -> Any:
 
 
 def discover(server: Server, call: Call) -> Any:
-    """Say what the server speaks and offers."""
+    """Return the versions and capabilities of the server."""
     return eras.discover(server.offer, _declared(server, call), server.instructions)
 
 
@@ -64,12 +59,12 @@ def _declared(server: Server, call: Call) -> types.ServerCapabilities:
 
 
 def acknowledge(_server: Server, _call: Call) -> types.Result:
-    """Answer with nothing."""
+    """Answer with an empty result."""
     return types.Result()
 
 
 def set_level(_server: Server, call: Call) -> types.Result:
-    """Set from which level on this client is sent log messages."""
+    """Set the lowest level of log messages that this client is sent."""
     call.session.set_level(call.request.params.level)
     return types.Result()
 
@@ -83,7 +78,7 @@ def list_page(server: Server, call: Call) -> Any:
 
 
 def _list_permitted(server: Server, call: Call, scopes: frozenset[str]) -> Any:
-    """Return a page of the tools that whoever asks may call."""
+    """Return a page of the tools that the caller may call."""
     permitted = [tool for tool in list(server.registry.tools.values()) if scopes.issuperset(tool.scopes)]
     tools = server.registry.entries("tools/list", permitted, call.request.caller.version)
     size = server.registry.listings["tools/list"].page_size
@@ -94,14 +89,14 @@ def _list_permitted(server: Server, call: Call, scopes: frozenset[str]) -> Any:
 
 
 def list_resources(server: Server, call: Call) -> Any:
-    """Return a page of resources, as the author's own function lists them if there is one."""
-    return list_page(server, call) if server.resource_lister is None else _list_by_author(server, call)
+    """Return a page of resources; the author's function lists them, if there is one."""
+    lister = server.resource_lister
+    return list_page(server, call) if lister is None else _list_by_author(server, call, lister)
 
 
-async def _list_by_author(server: Server, call: Call) -> Any:
+async def _list_by_author(server: Server, call: Call, lister: Hook) -> Any:
     offset = read_cursor(call.request.params.cursor)
-    assert server.resource_lister is not None
-    listed = _listed(await server.resource_lister.invoke(call))
+    listed = _listed(await lister.invoke(call))
     page_size = server.registry.listings["resources/list"].page_size
     page = paginate(types.ListResourcesResult, listed.resources, offset, page_size)
     assert isinstance(page, types.ListResourcesResult)
@@ -110,7 +105,7 @@ async def _list_by_author(server: Server, call: Call) -> Any:
 
 
 def _listed(given: Any) -> types.ListResourcesResult:
-    """Return what an author listed: resources, a whole result, or a dict in the shape of one."""
+    """Return the result for what an author listed: resources, a whole result, or a dict in the shape of one."""
     if isinstance(given, dict):
         result = wire_object({**given, "resources": []}, types.ListResourcesResult, "A list of resources")
         entries = given.get("resources")
@@ -118,27 +113,23 @@ def _listed(given: Any) -> types.ListResourcesResult:
         result, entries = given, given.resources
     else:
         result, entries = types.ListResourcesResult([]), given
-    listed: types.ListResourcesResult = msgspec.structs.replace(
-        result, resources=[_listed_resource(entry) for entry in entries or ()]
-    )
-    return listed
+    resources = [
+        wire_object(getattr(entry, "definition", entry), types.Resource, "A listed resource") for entry in entries or ()
+    ]
+    return msgspec.structs.replace(result, resources=resources)
 
 
-def _listed_resource(given: Any) -> types.Resource:
-    listed: types.Resource = wire_object(getattr(given, "definition", given), types.Resource, "A listed resource")
-    return listed
-
-
-MOST_COMPARED = 1000
-"""A name that is not known is compared with this many others, and only if it is not longer than a tool's may be."""
-LONGEST_COMPARED = 128
+MAX_COMPARED = 1000
+"""The number of known names that an unknown name is compared with."""
+MAX_COMPARED_LENGTH = 128
+"""The length of the longest name of a tool; a longer name is not compared."""
 
 
 def _unknown(kind: str, name: str, known: list[str]) -> InvalidParams:
-    """Return the refusal of a name that is not known, with a hint at the one that was probably meant."""
+    """Return the refusal of an unknown name, with a hint at a similar one."""
     from difflib import get_close_matches
 
-    close = get_close_matches(name, known[:MOST_COMPARED], 1) if len(name) <= LONGEST_COMPARED else []
+    close = get_close_matches(name, known[:MAX_COMPARED], 1) if len(name) <= MAX_COMPARED_LENGTH else []
     error = InvalidParams(f"Unknown {kind}: {name}" + (f"; did you mean {close[0]}?" if close else ""))
     error.label = f"{kind}_not_found"
     return error
@@ -218,29 +209,29 @@ def _completers(server: Server, ref: types.PromptReference | types.ResourceTempl
 
 
 async def subscribe(server: Server, call: Call) -> Any:
-    """Tell this client of a resource's changes from now on; the author's own function may do more."""
+    """Subscribe this client to a resource, after the author's function for it."""
     if call.channel.is_mute:
         raise MethodNotFound("resources/subscribe is not served here: there is no stream to tell of changes")
-    result = await _told(call, server.subscriber)
+    result = await _run_hook(call, server.subscriber)
     call.session.subscribe(call.request.params.uri)
     return result
 
 
 async def unsubscribe(server: Server, call: Call) -> Any:
-    """Tell this client of a resource's changes no more."""
-    result = await _told(call, server.unsubscriber)
+    """Unsubscribe this client from a resource, after the author's function for it."""
+    result = await _run_hook(call, server.unsubscriber)
     call.session.unsubscribe(call.request.params.uri)
     return result
 
 
-async def _told(call: Call, hook: Hook | None) -> types.Result:
+async def _run_hook(call: Call, hook: Hook | None) -> types.Result:
     given = None if hook is None else await hook.invoke(call, call.request.params.uri)
     meta = given.get("_meta") if isinstance(given, dict) else None
     return types.Result(meta=meta if isinstance(meta, dict) else None)
 
 
 async def listen(server: Server, call: Call) -> Any:
-    """Tell a stateless client of changes, until it or the connection ends."""
+    """Notify a stateless client of changes, until it or the connection ends."""
     wanted, fields = call.request.params.notifications, server.offer.table.subscription_fields()
     require_fields_declared(wanted, call.request.caller.capabilities, fields)
     honoured = honour(wanted, server.capabilities, fields)
@@ -271,14 +262,14 @@ HANDLERS: dict[str, Handler] = {
 
 
 class CustomMethod(Definition[..., Any]):
-    """A method of the server's own: it takes parameters by name, or all of them as `params`."""
+    """A method of the server's own; its function takes parameters by name, or all of them as `params`."""
 
     def handle(self, _server: Server, call: Call) -> None:
-        """Let the function serve a request."""
+        """Set the function as the target of a request."""
         raw = call.request.raw_params
         takes_all = [parameter.name for parameter in self.signature.parameters] == ["params"]
         call.target, call.arguments = self, Raw(encode({"params": raw})) if takes_all else raw
 
     def result(self, call: Call, value: Any) -> Any:  # noqa: ARG002
-        """Return what the function gave: a result, or whatever else can be JSON."""
+        """Return the value of the function: a result, or any other value that can be JSON."""
         return value if isinstance(value, types.Result) else msgspec.to_builtins(value)

@@ -1,20 +1,20 @@
-"""What stands around requests: the middleware of an author, and the hooks of the configuration.
+"""Middleware around requests: that of the author, and the hooks of the configuration.
 
 Middleware is `async def (ctx, call_next)`. It runs once for each request, also for one that is refused before any
-handler: `call_next()` raises the refusal then. All of it is composed into one function when it is registered or
-configured, the first outermost; the runner calls that function, or nothing at all if there is none.
+handler: `call_next()` raises the refusal then. All middleware is composed into one function when it is registered or
+configured, the first outermost; the runner calls that function, or nothing if there is none.
 
-Middleware is given objects. A page of a list, which is kept as bytes, is decoded for it; the bytes are sent if the page
-comes back unchanged. An exception becomes what it is answered with as soon as it leaves a handler or a middleware, so
-that whatever stands around it sees the outcome: a result, or an RpcError. If a middleware asks the client, in the
-stateless era, its outcome is the result that asks.
+Middleware receives objects. A page of a list, which is cached as bytes, is decoded for it; the bytes are sent if the
+page comes back unchanged. An exception is turned into the outcome that it is answered with, a result or an RpcError, as
+soon as it leaves a handler or a middleware, so that the middleware around it sees that outcome. If a middleware asks
+the client, in the stateless era, its outcome is the `input_required` result.
 
-The hooks `around_request` and `instrumentation_callback` are a middleware around all others. They are given a dict that
-belongs to the request alone. It names the method before, and what it was about and how it ended after. A hook that
-fails is reported, and never fails the request. The `exception_reporter` is none: it also hears of what fails outside of
-requests.
+The hooks `around_request` and `instrumentation_callback` are a middleware around all others. They receive a dict that
+belongs to the request alone. It has the method before the request is served, and its subject and outcome afterwards. A
+hook that fails is reported, and never fails the request. The `exception_reporter` is no middleware, because it also
+receives errors from outside of requests.
 
-A chain that is built for each request was rejected: it costs every request what is known at registration.
+A chain that is built for each request was rejected: every request would pay for what is known at registration.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ from msgspec import UNSET, Raw
 
 from dragoman import types
 from dragoman.errors import ResourceNotFound, ToolError
-from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import encode
 from dragoman.runtime.callables import invoke
-from dragoman.server.dispatch.runner import label_of, serve, settled
+from dragoman.server.dispatch.runner import label_of, outcome_of, serve
 from dragoman.server.request.asking import settle
 from dragoman.server.request.call import Call
 from dragoman.server.request.context import Context, readable
@@ -47,22 +46,22 @@ CallNext = Callable[[], Awaitable[object]]
 A method of the server's own may have any other result.
 """
 Middleware = Callable[[Context, CallNext], Awaitable[object]]
-Around = Callable[[Call], Coroutine[Any, Any, Any]]
-"""Serves a request with everything that stands around it."""
+Chain = Callable[[Call], Coroutine[Any, Any, Any]]
+"""Serves a request within all middleware and hooks."""
 _Serve = Callable[[Context], Coroutine[Any, Any, Any]]
 UNSUPPORTED = "unsupported_method"
-"""Stands for the name of a method that is not part of the protocol, nor the server's own."""
+"""The label of a method that neither the protocol nor the server has."""
 
 
-def composed(middlewares: tuple[Middleware, ...], settings: ServerSettings) -> Around | None:
-    """Return what serves a request with the middleware and the hooks around it; None if there are none."""
+def composed(middlewares: tuple[Middleware, ...], settings: ServerSettings) -> Chain | None:
+    """Return the function that serves a request within the middleware and the hooks; None if there are none."""
     if not middlewares and not settings.is_observed:
         return None
     inner: _Serve = _serve_objects if middlewares else _serve
-    for around in reversed(middlewares):
-        inner = _within(around, inner)
+    for middleware in reversed(middlewares):
+        inner = partial(_serve_within, middleware, inner)
     if middlewares:
-        inner = _keeping(inner)
+        inner = partial(_serve_cached_page, inner)
     if settings.is_observed:
         inner = partial(_observe, settings.configuration, inner)
     return lambda call: inner(Context(call))
@@ -73,77 +72,67 @@ async def _serve(ctx: Context) -> Any:
 
 
 async def _serve_objects(ctx: Context) -> Any:
-    """Serve a request for middleware: its result is an object, and its failure is what it is answered with."""
+    """Serve a request for middleware: return its result as an object, or raise the error that it is answered with."""
     call = ctx._call
     try:
         result = await serve(call)
     except BaseException as error:
-        result = settled(call, error)
-    call.plain = None  # it may be changed now
+        result = outcome_of(call, error)
+    call.plain_result = None  # middleware may change it
     kind = call.request.method.result
     if type(result) is Raw:
-        call.page = result
+        call.encoded_page = result
     elif call.target is None and type(result) is kind:
-        # It may hold what the server declares or has registered, which nobody is to change by changing a result.
+        # The result may hold objects of the server, such as its capabilities, which middleware must not change.
         result = encode(result)
     else:
         return result
     return decoders[kind].decode(result)
 
 
-def _within(around: Middleware, inner: _Serve) -> _Serve:
-    """Return what serves a request with a middleware around it."""
+async def _serve_within(middleware: Middleware, inner: _Serve, ctx: Context) -> Any:
+    served: object = UNSET
 
-    async def serve_within(ctx: Context) -> Any:
-        served: object = UNSET
+    async def call_next() -> object:
+        nonlocal served
+        served = await inner(ctx)
+        return served
 
-        async def call_next() -> object:
-            nonlocal served
-            served = await inner(ctx)
-            return served
-
-        call = ctx._call
-        try:
-            result = await around(ctx, call_next)
-        except BaseException as error:
-            if call.asking is not None and call.asking.stops:
-                return await settle(call, None, error)
-            return settled(call, error)
-        if result is served or isinstance(result, types.Result | dict):
-            return result
-        wanted = "what call_next() gives, a result of dragoman.types or a dict"
-        return settled(call, TypeError(f"{around!r} must return {wanted}, not {result!r}"))
-
-    return serve_within
-
-
-def _keeping(inner: _Serve) -> _Serve:
-    """Return what serves a request with all middleware: an unchanged page is sent as it is kept.
-
-    A session does not begin if middleware refuses its introduction after the handler.
-    """
-
-    async def serve_kept(ctx: Context) -> Any:
-        call = ctx._call
-        known = call.session.caller
-        try:
-            result = await inner(ctx)
-        except BaseException:
-            if ctx.method == "initialize":
-                call.session.caller = known
-            raise
-        page = call.page
-        if page is not None and result == decoders[call.request.method.result].decode(page):
-            return page
+    call = ctx._call
+    try:
+        result = await middleware(ctx, call_next)
+    except BaseException as error:
+        if call.asking is not None and call.asking.is_stopping:
+            return await settle(call, None, error)
+        return outcome_of(call, error)
+    if result is served or isinstance(result, types.Result | dict):
         return result
+    expected = "what call_next() gives, a result of dragoman.types or a dict"
+    return outcome_of(call, TypeError(f"{middleware!r} must return {expected}, not {result!r}"))
 
-    return serve_kept
+
+async def _serve_cached_page(inner: _Serve, ctx: Context) -> Any:
+    """Serve a request within all middleware, and return the cached bytes of a page that comes back unchanged.
+
+    A session does not begin if middleware refuses `initialize` after its handler.
+    """
+    call = ctx._call
+    caller = call.session.caller
+    try:
+        result = await inner(ctx)
+    except BaseException:
+        if ctx.method == "initialize":
+            call.session.caller = caller
+        raise
+    page = call.encoded_page
+    is_unchanged = page is not None and result == decoders[call.request.method.result].decode(page)
+    return page if is_unchanged else result
 
 
 async def _observe(configuration: Configuration, inner: _Serve, ctx: Context) -> Any:
-    """Serve a request with the hooks of the configuration around it."""
+    """Serve a request within the hooks of the configuration."""
     call = ctx._call
-    # A name that a client made up would make a label of whatever it sends.
+    # A method that a client made up must not become a label, because there would be no bound on labels.
     data: dict[str, Any] = {"method": ctx.method if ctx.method in call.server.offer.known else UNSUPPORTED}
     if configuration.instrument_server_context:
         data["server_context"] = ctx.server_context
@@ -154,11 +143,14 @@ async def _observe(configuration: Configuration, inner: _Serve, ctx: Context) ->
     finally:
         data["duration"] = time.perf_counter() - started
         if configuration.instrumentation_callback is not None:
-            await _attempt(call, configuration.instrumentation_callback, data)
+            try:
+                await invoke(configuration.instrumentation_callback, data, in_place=True)
+            except Exception as error:
+                call.server.report(error, call)
 
 
 class _Observation:
-    """One request: its result or its failure, whatever the hook around it makes of either."""
+    """The outcome of one request, kept apart from what the hook around it does with it."""
 
     def __init__(self, ctx: Context, inner: _Serve, data: dict[str, Any]) -> None:
         self._ctx = ctx
@@ -168,7 +160,7 @@ class _Observation:
         self.failure: BaseException | None = None
 
     async def call_next(self) -> Any:
-        """Serve the request, once however often it is called."""
+        """Serve the request once, however often the hook calls this."""
         if self.failure is not None:
             raise self.failure
         if self.result is not UNSET:
@@ -178,21 +170,16 @@ class _Observation:
             self.result = await self._inner(self._ctx)
         except BaseException as error:
             self.failure = error
-            self._note(call, error)
+            cancelled = call.is_cancelled_by(error)
+            self.data["error"] = "cancelled" if cancelled else label_of(error)
+            if cancelled and call.cancel_reason is not None:
+                self.data["cancel_reason"] = call.cancel_reason
             raise
         finally:
             self.data.update(_facts(call, self.data.get("error")))
         if isinstance(self.result, types.CallToolResult) and self.result.is_error:
-            self.data["error"] = call.failure or ToolError.label
+            self.data["error"] = call.failure_label or ToolError.label
         return self.result
-
-    def _note(self, call: Call, error: BaseException) -> None:
-        if call.is_given_up_by(error):
-            self.data["error"] = "cancelled"
-            if call.cancel_reason is not None:
-                self.data["cancel_reason"] = call.cancel_reason
-        else:
-            self.data["error"] = label_of(error)
 
 
 async def _around(call: Call, observation: _Observation, configuration: Configuration) -> Any:
@@ -202,7 +189,7 @@ async def _around(call: Call, observation: _Observation, configuration: Configur
         await configuration.around_request(observation.data, observation.call_next)
     except BaseException as error:
         if error is not observation.failure:
-            if call.is_given_up_by(error):
+            if call.is_cancelled_by(error):
                 raise
             call.server.report(error, call)
             observation.data["error"] = "internal_error"
@@ -210,29 +197,19 @@ async def _around(call: Call, observation: _Observation, configuration: Configur
                 raise
     if observation.failure is not None:
         raise observation.failure
-    # The request is served even if the hook failed before it, or forgot to call.
+    # The request is served even if the hook failed before it, or did not call `call_next`.
     return await observation.call_next() if observation.result is UNSET else observation.result
-
-
-async def _attempt(call: Call, callback: Callable[..., Any], *args: Any) -> None:
-    try:
-        await invoke(callback, *args, in_place=True)
-    except Exception as error:
-        call.server.report(error, call)
-
-
-def _client(caller: eras.Caller) -> dict[str, Any]:
-    return {} if caller.info is None else {"client": {"name": caller.info.name, "version": caller.info.version}}
 
 
 def _facts(call: Call, error: str | None) -> dict[str, Any]:
     request, caller = call.request, call.request.caller
     if request.method.name == "initialize" and call.session.caller is not None:
         caller = call.session.caller
-    facts, params = _client(caller), request.params
-    if call.refused is not None:
+    info, params = caller.info, request.params
+    facts: dict[str, Any] = {} if info is None else {"client": {"name": info.name, "version": info.version}}
+    if call.rejection is not None:
         return facts
-    # A name that nothing is registered under would make a label of whatever a client sends.
+    # Only registered names become labels, because there would be no bound on those that clients make up.
     match request.method.name:
         case "tools/call" if params.name in call.server.registry.tools:
             arguments = {} if params.arguments is UNSET else readable(params.arguments) or {}

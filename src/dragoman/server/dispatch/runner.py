@@ -1,20 +1,20 @@
-"""The one place in which a request becomes an answer, whatever carried it.
+"""The runner: the one place in which a request becomes an answer, whatever transport received it.
 
-A carrier opens a request, makes a `Call` of it and gives it to `run`. The stages are: middleware and hooks (skipped
-when there are none), the handler, questions to the client (`asking.settle`), seal, encode. What fails is refused here,
-and what nobody waits for is given up here. A request that cannot be opened is refused by `refusal` where there is no
-middleware; where there is some, the carrier makes a `Call` of it too and gives it to `run_refused`.
+A transport opens a request, makes a `Call` of it and gives it to `run`. The stages are: middleware and hooks (skipped
+if there are none), the handler, questions to the client (`asking.settle`), seal, encode. Errors are turned into error
+responses here, and cancelled requests end here without an answer. A request that cannot be opened is refused by
+`refusal`; if there is middleware, the transport makes a `Call` of it too and gives it to `run_refused`.
 
-What is known at once is answered at once, as bytes. Anything else is a coroutine that gives them; the carrier awaits it
-where it likes. How a request ended is data of its call: `refusal` is the error that it was answered with, and `failure`
-says what a result stands for that reports an error.
+`run` returns bytes if the answer is known at once, and otherwise a coroutine that gives them, for the transport to
+await. The outcome is recorded in the call: `refusal` is the error that it was answered with, and `failure_label` names
+the failure of a result with `isError`.
 
-A handler returns a result that is not sealed, bytes that were sealed and kept (`Raw`), or a coroutine that gives
+A handler returns a result that is not sealed, bytes that were sealed and cached (`Raw`), or a coroutine that gives
 either. A handler that leads to a function of the author's sets `call.target` and `call.arguments` instead; the runner
-begins the target, and makes a result of what it returns. So no definition finishes in two ways, plain and async.
+calls the target and makes a result of its value. So a definition has one way to finish, for `def` and `async def`.
 
-One coroutine for every request was rejected: most answers are known at once, and a coroutine and its task cost more
-than they do.
+A coroutine for every request was rejected: most answers are known at once, and a coroutine and its task cost more than
+such an answer.
 """
 
 from __future__ import annotations
@@ -42,50 +42,50 @@ if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 Answer = bytes | tuple[bytes, Raw, bytes]
-"""A message to send: whole, or in parts if the channel takes those and the result is large; if empty, nothing."""
+"""A message to send: whole, or in parts if the channel takes parts and the result is large. Empty: no message."""
 LARGE_BYTES = 64 * 1024
-"""From this size on, a result that is encoded already is not copied into its answer."""
+"""From this size on, an encoded result is not copied into its answer."""
 INTERNAL_ERROR = "Internal error occurred"
 NO_ID = ""
-"""Stands for the id of a notification, which has none."""
+"""The id of a notification, which has none on the wire."""
 
 
 def run(call: Call) -> Answer | Coroutine[Any, Any, Answer]:
     """Run a request, and return its answer, or a coroutine that gives it.
 
     Raises:
-        CancelledError: the task that serves it was cancelled, and not because the request was given up.
+        CancelledError: the task that serves the request was cancelled, although the request was not.
     """
     server = call.server
     call.settings = server.settings
-    if server.around is not None:
-        return _answer_later(call, server.around(call))
-    if server.installed is not None and server.installed.is_around and call.request.method.name == "tools/call":
+    if server.middleware_chain is not None:
+        return _answer_later(call, server.middleware_chain(call))
+    if server.installed is not None and server.installed.wraps_calls and call.request.method.name == "tools/call":
         return _answer_later(call, serve(call))
     value, error = _begin(call)
     if type(value) is CoroutineType or call.asking is not None:
         return _settle(call, value, error)
-    if type(value) is not types.CallToolResult and _wants_input(value, error):
+    if type(value) is not types.CallToolResult and _asks(value, error):
         return _settle(call, value, error)
     call.ended = True
     return _answer(call, value) if error is None else _fail(call, error)
 
 
 def run_refused(call: Call, error: BaseException) -> Coroutine[Any, Any, Answer]:
-    """Let middleware know of a request that is refused before any handler, and return its answer.
+    """Run the middleware of a request that is refused before any handler, and return its answer.
 
-    That is the error, unless middleware makes something else of it; `call.refusal` says so.
+    The answer is the error, unless middleware replaces it; `call.refusal` is the error that was sent.
     """
     server = call.server
     call.settings = server.settings
     if isinstance(error, MethodNotFound):
         server.warn_of_unserved()
-    call.refused = _translated(server, error)
-    return _answer_later(call, serve(call) if server.around is None else server.around(call))
+    call.rejection = _rpc_error(server, error)
+    return _answer_later(call, serve(call) if server.middleware_chain is None else server.middleware_chain(call))
 
 
 async def whole_answer(call: Call) -> bytes:
-    """Run a request to its end, for a carrier that waits for it and takes no parts; return its answer."""
+    """Run a request to its end, for a transport that waits for the answer and takes no parts."""
     answer: Any = run(call)
     return await answer if type(answer) is CoroutineType else answer  # type: ignore[no-any-return]
 
@@ -100,7 +100,7 @@ async def _answer_later(call: Call, outcome: Coroutine[Any, Any, Any]) -> Answer
 
 
 def _begin(call: Call) -> tuple[Any, BaseException | None]:
-    """Call the handler; return what it gives, which may be a coroutine, or what it raises."""
+    """Call the handler; return its value, which may be a coroutine, or the exception that it raised."""
     server = call.server
     try:
         value = server.handlers[call.request.method.name](server, call)
@@ -114,44 +114,44 @@ def _begin(call: Call) -> tuple[Any, BaseException | None]:
     return value, None
 
 
-def _wants_input(value: Any, error: BaseException | None) -> bool:
-    """Tell whether a run ended because the client is to be asked something."""
+def _asks(value: Any, error: BaseException | None) -> bool:
+    """Tell whether a run ended with a question to the client."""
     return isinstance(value, InputRequired) or isinstance(error, UrlElicitationRequired)
 
 
 async def serve(call: Call) -> Any:
-    """Return the result of a request, not sealed; raise what it is refused with."""
-    if call.refused is not None:
-        raise call.refused
+    """Return the result of a request, not sealed, or raise the exception that it is refused with."""
+    if call.rejection is not None:
+        raise call.rejection
     installed = call.server.installed
-    if installed is None or not installed.is_around or call.request.method.name != "tools/call":
-        return await _serve_within(call)
+    if installed is None or not installed.wraps_calls or call.request.method.name != "tools/call":
+        return await _serve_handler(call)
     try:
-        return await installed.around(call, partial(_serve_within, call))
+        return await installed.around(call, partial(_serve_handler, call))
     except BaseException as error:
-        return _failed(call, error)
+        return _failure_result(call, error)
     finally:
-        call.plain = None  # it may be changed now
+        call.plain_result = None  # the extension may change it
 
 
-async def _serve_within(call: Call) -> Any:
+async def _serve_handler(call: Call) -> Any:
     return await _settle(call, *_begin(call), answers=False)
 
 
 async def _settle(call: Call, value: Any, error: BaseException | None, *, answers: bool = True) -> Any:
-    """Wait for a handler, and run it again until nothing is left to be asked; return the answer, or only the result."""
+    """Await a handler, and run it again until no question is left; return the answer, or only the result."""
     while True:
         if type(value) is CoroutineType:
             try:
                 value = await value
-                if type(value) is CoroutineType:  # of a `def` that returned what an `async def` gave it
+                if type(value) is CoroutineType:  # from a `def` that returned the coroutine of an `async def`
                     value = await value
                 target = call.target
                 if target is not None:
                     value = target.result(call, value)
             except BaseException as raised:
                 value, error = None, raised
-        if call.asking is not None or (type(value) is not types.CallToolResult and _wants_input(value, error)):
+        if call.asking is not None or (type(value) is not types.CallToolResult and _asks(value, error)):
             try:
                 value, error = await settle(call, value, error), None
             except BaseException as raised:
@@ -162,19 +162,19 @@ async def _settle(call: Call, value: Any, error: BaseException | None, *, answer
             call.ended = True
             return _answer(call, value) if error is None else _fail(call, error)
         else:
-            return value if error is None else _failed(call, error)
+            return value if error is None else _failure_result(call, error)
 
 
-def _failed(call: Call, error: BaseException) -> types.CallToolResult:
-    """Return the result of a tool that failed, for the model to read; any other failure is raised."""
+def _failure_result(call: Call, error: BaseException) -> types.CallToolResult:
+    """Return the result of a tool that failed, for the model to read; raise any other failure."""
     if call.request.method.name == "tools/call":
-        said = str(error) if isinstance(error, ToolError) else explanation(call, error)
-        if said is not None:
-            call.failure = ToolError.label
-            return failure(said)
-        if not isinstance(error, RpcError) and not call.is_given_up_by(error):
+        text = str(error) if isinstance(error, ToolError) else explanation(call, error)
+        if text is not None:
+            call.failure_label = ToolError.label
+            return failure(text)
+        if not isinstance(error, RpcError) and not call.is_cancelled_by(error):
             call.server.report(error, call)
-            call.failure = "internal_error"
+            call.failure_label = "internal_error"
             return failure(INTERNAL_ERROR)
     raise error
 
@@ -184,8 +184,8 @@ def _answer(call: Call, result: Any) -> Answer:
     request = call.request
     version = request.caller.version
     try:
-        if result is not call.plain or not eras.carries_plainly[version]:
-            if type(result) is types.CallToolResult:  # which `seal` adds nothing to
+        if result is not call.plain_result or not eras.carries_plainly[version]:
+            if type(result) is types.CallToolResult:  # it has no cache hints, which `seal` would add
                 if result.result_type is not None:
                     _check_result_type(call, result)
                 result = eras.seal(result, version, call.server.info_bytes)
@@ -201,12 +201,12 @@ def _answer(call: Call, result: Any) -> Answer:
 
 
 def _check_result_type(call: Call, result: Any) -> None:
-    """See that a result of a further type may answer the request: its extension has a row for it, and the client too.
+    """Refuse a result whose type no extension that the client declared has for this method.
 
-    A method of the server's own may answer by whatever its author likes.
+    A method of the server's own may return any type.
 
     Raises:
-        InternalError: it may not.
+        InternalError: the type may not answer the request.
     """
     given = result.get("resultType") if isinstance(result, dict) else getattr(result, "result_type", None)
     if given is None or given in CORE_RESULT_TYPES or call.request.method in call.server.own_methods:
@@ -220,20 +220,20 @@ def _check_result_type(call: Call, result: Any) -> None:
 
 
 def _fail(call: Call, error: BaseException) -> Answer:
-    """Answer in place of a handler that failed, or of a result that cannot be sent."""
+    """Answer for a handler that failed, or for a result that cannot be sent."""
     try:
-        return _answer(call, _failed(call, error))
-    except BaseException as unanswered:
-        return _refuse(call, unanswered)
+        return _answer(call, _failure_result(call, error))
+    except BaseException as raised:
+        return _refuse(call, raised)
 
 
 def seal(server: Server, result: Any, version: Version) -> Any:
-    """Return a result as a version carries it, with the server's cache hints where it has none."""
+    """Return a result as a version carries it; the server's cache hints fill in those that it lacks."""
     if not isinstance(result, types.Result):
         return eras.seal_value(result, version, server.info_bytes)
     if version.stateless and isinstance(result, types.CacheableResult):
         ttl_ms, cache_scope = server.cache_hints
-        # A copy: an author may give the same result every time.
+        # A copy, because an author may return the same object every time.
         result = msgspec.structs.replace(
             result,
             ttl_ms=ttl_ms if result.ttl_ms is None else result.ttl_ms,
@@ -243,45 +243,45 @@ def seal(server: Server, result: Any, version: Version) -> Any:
 
 
 def _refuse(call: Call, error: BaseException) -> bytes:
-    """Answer with an error, or with nothing if nobody wants the outcome."""
-    if call.is_given_up_by(error):
-        return _give_up(call, error)
-    call.refusal = _said(call, error)
+    """Answer with an error, or with nothing if the request was cancelled."""
+    if call.is_cancelled_by(error):
+        return _answer_cancelled(call, error)
+    call.refusal = _error_to_send(call, error)
     return _encoded_error(call.server, call.request.id, call.refusal, call)
 
 
-def _said(call: Call, error: BaseException) -> RpcError:
-    """Return the error to answer with, as the caller's version has it; a request may be refused for its version."""
-    if call.refused is not None and error is call.refused:
-        return call.refused
-    return eras.seal_error(_translated(call.server, error, call), call.request.caller.version)
+def _error_to_send(call: Call, error: BaseException) -> RpcError:
+    # A rejection stays as it is, because it may be about the version itself.
+    if call.rejection is not None and error is call.rejection:
+        return call.rejection
+    return eras.seal_error(_rpc_error(call.server, error, call), call.request.caller.version)
 
 
-def settled(call: Call, error: BaseException) -> types.CallToolResult:
-    """Return the result that an exception is answered with: that of a tool, for a ToolError.
+def outcome_of(call: Call, error: BaseException) -> types.CallToolResult:
+    """Return the result that an exception is answered with: that of a failed tool, for a ToolError.
 
     Raises:
-        RpcError: the error that it is answered with.
-        BaseException: nobody wants the outcome of the request any more.
+        RpcError: the error that the exception is answered with.
+        BaseException: the exception itself, if the request was cancelled.
     """
-    if call.is_given_up_by(error):
+    if call.is_cancelled_by(error):
         raise error
     if isinstance(error, ToolError) and call.request.method.name == "tools/call":
-        return _failed(call, error)
-    said = _said(call, error)
-    if said is error:
+        return _failure_result(call, error)
+    sent = _error_to_send(call, error)
+    if sent is error:
         raise error
-    said.label = label_of(error)
-    raise said from error
+    sent.label = label_of(error)
+    raise sent from error
 
 
 def label_of(error: BaseException) -> str:
-    """Return a name for a failure, of which there are few."""
+    """Return the label of a failure for hooks, from a small set."""
     return error.label if isinstance(error, RpcError | ToolError) else "internal_error"
 
 
-def _give_up(call: Call, error: BaseException) -> bytes:
-    """Answer nothing, or that the server stopped the request; a cancellation of another's goes on."""
+def _answer_cancelled(call: Call, error: BaseException) -> bytes:
+    """Answer nothing, or that the server stopped the request; re-raise a cancellation that has another cause."""
     if not call.cancelled:
         raise error
     from asyncio import CancelledError
@@ -294,7 +294,7 @@ def _give_up(call: Call, error: BaseException) -> bytes:
 
 
 def stopped(call: Call) -> bytes:
-    """Return the answer to a request that was ended because the server, or its session, ends."""
+    """Return the answer to a request that was stopped because the server, or its session, ends."""
     assert call.stopped is not None
     return refusal(call.server, call.stopped, call.request.id)
 
@@ -307,19 +307,17 @@ def refusal(
     null_id: bool = False,
     place: str | None = None,
 ) -> bytes:
-    """Return an error response. What fails in a `place` of the server's own is reported there and not said."""
+    """Return an error response; an error in a `place` of the server's own is reported and not sent."""
     if isinstance(error, MethodNotFound):
         server.warn_of_unserved()
-    return _encoded_error(server, id, _translated(server, error, place=place), null_id=null_id)
+    return _encoded_error(server, id, _rpc_error(server, error, place=place), null_id=null_id)
 
 
-def _translated(
-    server: Server, error: BaseException, call: Call | None = None, *, place: str | None = None
-) -> RpcError:
-    """Return the error to answer with; what was not meant for the client is reported and not said."""
-    said = str(error) if isinstance(error, ToolError) else None if call is None else explanation(call, error)
-    if said is not None:
-        return InternalError(said)
+def _rpc_error(server: Server, error: BaseException, call: Call | None = None, *, place: str | None = None) -> RpcError:
+    """Return the error to answer with; an exception that was not meant for the client is reported and not sent."""
+    text = str(error) if isinstance(error, ToolError) else None if call is None else explanation(call, error)
+    if text is not None:
+        return InternalError(text)
     if isinstance(error, RpcError) and place is None:
         return error
     server.report(error, call, None if place is None else {"place": place})
@@ -329,25 +327,25 @@ def _translated(
 def _encoded_error(
     server: Server, id: types.RequestId | None, error: RpcError, call: Call | None = None, *, null_id: bool = False
 ) -> bytes:
-    for sayable in (error, RpcError(error.code, error.message)):
+    for candidate in (error, RpcError(error.code, error.message)):
         try:
-            return jsonrpc.encode_error(id, sayable, null_id=null_id)
+            return jsonrpc.encode_error(id, candidate, null_id=null_id)
         except ValidationError as misfit:
             server.report(misfit, call)
     return jsonrpc.encode_error(id, InternalError("Internal error"), null_id=null_id)
 
 
-def opened_notification(
+def open_notification(
     server: Server, message: jsonrpc.Notification, caller: eras.Caller | None
 ) -> eras.McpRequest | None:
-    """Return what a notification asks of a method of the server's own or of an extension; None if it asks nothing.
+    """Return a notification as a request to a method of the server's own or of an extension; None if none handles it.
 
-    A notification that cannot be opened is reported, because nobody is answered.
+    A notification that cannot be opened is reported, because it has no answer.
     """
     offer = server.offer_for_notification(message.method)
     if offer is None:
         return None
-    # Only requests must say which version they are of.
+    # Only requests must name their version.
     caller = caller or offer.unintroduced or eras.Caller(offer.versions[0])
     try:
         return eras.open(jsonrpc.Request(NO_ID, message.method, message.params), offer, caller)
@@ -357,13 +355,13 @@ def opened_notification(
 
 
 async def run_notification(call: Call) -> None:
-    """Run a method of the server's own that nobody is answered for; what it raises is reported."""
+    """Run the handler of a notification; an exception is reported, because there is no answer."""
     server = call.server
     call.settings = server.settings
     try:
-        await (serve(call) if server.around is None else server.around(call))
+        await (serve(call) if server.middleware_chain is None else server.middleware_chain(call))
     except BaseException as error:
-        if not call.is_given_up_by(error):
+        if not call.is_cancelled_by(error):
             server.report(error, None, {"notification": call.request.method.name})
     finally:
         call.ended = True

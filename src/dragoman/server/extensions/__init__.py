@@ -1,1 +1,0 @@
-"""What extensions add to a server."""

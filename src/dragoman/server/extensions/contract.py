@@ -1,7 +1,7 @@
-"""The contract of an extension on the side of the server.
+"""The contract of an extension of a server: the class that authors of extensions subclass.
 
-An extension is an object that the author of a server gives to it. Its rows say what it adds to the wire, and its
-methods say what the server does for that. Every method has a default, so an author overrides what is needed.
+The rows of an extension say what it adds to the wire, and its methods say what the server does for that. Every method
+has a default, so an author overrides only what is needed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 Outcome = types.Result | types.Json
-"""What answers a request: a result of `dragoman.types`, or a subclass of `Result`, or a dict."""
+"""A result of `dragoman.types`, a subclass of `Result`, or a dict."""
 CallNext = Callable[[], Awaitable[Outcome]]
 ExtensionHandler = Callable[["Context", Any], Awaitable[Outcome]]
 Wanted = bool | list[str]
@@ -53,34 +53,34 @@ class ServerExtension:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        # A tool may be defined before it is registered with a server, so the names are known to all tools.
+        # A tool may be defined before it is registered with a server, so all tools take the options.
         add_options(cls.tool_options)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {', '.join(dict.fromkeys(row.id for row in self.rows))}>"
 
     def settings(self) -> types.Json | None:
-        """Return what is declared under the id of the extension: by default the settings of its row.
+        """Return the settings to declare under the id of the extension: by default those of its row.
 
-        None declares nothing now, so that nothing of the extension is offered. The server asks again after each change
-        of what is registered with it, and by `server.renew()`. A row whose `capability` is another path is declared
-        there, with the settings of that row.
+        None declares nothing, so that nothing of the extension is offered. The server calls this again after each
+        registration, and by `server.renew()`. A row whose `capability` is another path is declared there, with the
+        settings of that row.
         """
         return next((dict(row.settings) for row in self.rows if not row.capability), {})
 
     def bind(self, server: Server) -> None:
-        """Take the server, once, before anything else is asked; the extension may register tools and resources."""
+        """Receive the server, once, before any other call; the extension may register tools and resources."""
 
     def handlers(self) -> Mapping[str, ExtensionHandler]:
         """Return an `async def (ctx, params)` for each request that the rows let a client send.
 
-        `params` are typed as the row says. A handler is run as every other: with the same middleware and errors. A
-        notification that the rows let a client send may have a handler too, whose result is dropped.
+        `params` have the type that the row says. A handler runs like every other, with the same middleware and errors.
+        A notification that the rows let a client send may have a handler too, whose result is dropped.
         """
         return {}
 
     def define_tool(self, tool: Tool[..., Any], options: Mapping[str, Any]) -> None:
-        """Take a tool that is being registered with some of `tool_options`.
+        """Receive a tool that is being registered with some of `tool_options`.
 
         Raises:
             DefinitionError: the options make no sense for this tool; it is not registered.
@@ -89,16 +89,16 @@ class ServerExtension:
     def entry(self, definition: Definition[..., Any]) -> Struct | None:  # noqa: ARG002
         """Return the fields that are added to the entry of a list, as the row's Struct has them; None adds nothing.
 
-        It is asked for the lists in the row's `entries`, in versions in which the row exists. Lists are kept until
-        something is registered or `server.renew()` is called.
+        This is called for the lists in the row's `entries`, in versions in which the row exists. Lists are cached until
+        the next registration or `server.renew()`.
         """
         return None
 
     async def around_call(self, ctx: Context, call_next: CallNext) -> Outcome:  # noqa: ARG002
         """Return the result of `tools/call`; `call_next` runs the tool.
 
-        `ctx.params` are the parameters, with those that the row adds. A result whose `result_type` is one of the row
-        goes only to a client that declared the extension.
+        `ctx.params` are the parameters, with those that the row adds. A result with a `result_type` of the row is sent
+        only to a client that declared the extension.
 
         Raises:
             MissingCapability: the client must have declared something.
@@ -106,7 +106,7 @@ class ServerExtension:
         return await call_next()
 
     async def honour(self, ctx: Context, field: str, wanted: Wanted) -> Wanted | None:  # noqa: ARG002
-        """Return how much of what a client wants by a subscription field is honoured; None honours nothing."""
+        """Return the part of a subscription field that the server honours; None honours nothing of it."""
         return wanted
 
 

@@ -1,4 +1,4 @@
-"""The extensions of one server, put together: what its machinery asks of them."""
+"""The extensions of one server: checked, and combined into what the server and the runner ask of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from dragoman import types
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError
 from dragoman.protocol.extensions import ExtensionRow, ProtocolTable, check_extension_id, merge, merge_settings
-from dragoman.protocol.methods import Method
 from dragoman.protocol.versions import Version
 from dragoman.server.define.definition import Definition
 from dragoman.server.define.tools import Tool
@@ -28,49 +27,51 @@ if TYPE_CHECKING:
 Extensions = Iterable[ServerExtension] | Mapping[str, types.Json]
 
 
-class Installed:
-    """The extensions that were given to a server.
+class InstalledExtensions:
+    """The extensions that were given to a server; those of a dict are only declared.
 
     Raises:
-        DefinitionError: what was given is no extension, or two extensions do not fit together.
+        DefinitionError: an object is no extension, or two extensions do not fit together.
     """
 
     def __init__(self, given: Extensions) -> None:
-        self._declared = _settings(given) if isinstance(given, Mapping) else {}
+        self._only_declared = _checked_settings(given) if isinstance(given, Mapping) else {}
         self._extensions = () if isinstance(given, Mapping) else tuple(_checked(given))
         self.rows: tuple[ExtensionRow, ...] = tuple(row for one in self._extensions for row in one.rows)
         self.table = ProtocolTable.of(self.rows)
         self.handlers = {
-            name: _handler(function) for one in self._extensions for name, function in _handlers(one).items()
+            name: _handler(function) for one in self._extensions for name, function in _checked_handlers(one).items()
         }
-        methods = (method for row in self.rows for method in row.methods)
-        self.heard = frozenset(one.name for one in methods if _is_heard(one) and one.name in self.handlers)
-        """The notifications that extensions hear."""
-        self._around = tuple(one for one in self._extensions if _overrides(one, "around_call"))
+        self.notifications = frozenset(self.handlers.keys() & _sent_by_client(self.rows, is_notification=True))
+        """The notifications of clients that extensions handle."""
+        default = ServerExtension.around_call
+        self._around = tuple(one for one in self._extensions if type(one).around_call is not default)
         self._options = frozenset(name for one in self._extensions for name in one.tool_options)
         self._honouring = {
             field.name: one for one in self._extensions for row in one.rows for field in row.subscriptions
         }
 
-    @property
-    def is_around(self) -> bool:
-        """Whether an extension stands around calls of tools."""
-        return bool(self._around)
+        self.wraps_calls = bool(self._around)
+        """Whether an extension has an `around_call` for tools."""
 
     def bind(self, server: Server) -> None:
-        """Let the extensions take their server."""
+        """Give the server to the extensions."""
         for one in self._extensions:
             one.bind(server)
 
     def declared(
         self, derived: types.ServerCapabilities, configured: Mapping[str, types.Json]
     ) -> types.ServerCapabilities:
-        """Return what a server declares with its extensions: under their ids, over what is configured, or elsewhere."""
-        said = [(one, settings) for one in self._extensions if (settings := one.settings()) is not None]
-        own = {_id(one): settings for one, settings in said if any(not row.capability for row in one.rows)}
+        """Return the capabilities of a server with those of its extensions added.
+
+        Settings stand under the id of the extension and take precedence over configured ones. A row with a capability
+        path of its own is declared at that path.
+        """
+        active = [(one, settings) for one in self._extensions if (settings := one.settings()) is not None]
+        own = {_id(one): settings for one, settings in active if any(not row.capability for row in one.rows)}
         entries = msgspec.to_builtins(derived)
-        entries["extensions"] = merge_settings(configured, self._declared, own) or None
-        for row in (row for one, _ in said for row in one.rows if row.capability):
+        entries["extensions"] = merge_settings(configured, self._only_declared, own) or None
+        for row in (row for one, _ in active for row in one.rows if row.capability):
             placed: types.Json = row.settings
             for name in reversed(row.capability):
                 placed = {name: placed}
@@ -78,10 +79,10 @@ class Installed:
         return msgspec.convert(entries, types.ServerCapabilities)
 
     def require_carried(self, pinned: Version) -> None:
-        """See that each extension may be declared in the only version that is served.
+        """Refuse extensions that do not exist in the only version that is served.
 
         Raises:
-            DefinitionError: one may not.
+            DefinitionError: one does not.
         """
         for one in self._extensions:
             if not any(row.exists_in(pinned) for row in one.rows):
@@ -90,8 +91,8 @@ class Installed:
                     " leave it out, or do not pin the version"
                 )
 
-    def define(self, definition: Definition[..., Any]) -> None:
-        """Give the further options of a tool to the extensions that they belong to.
+    def define_tool(self, definition: Definition[..., Any]) -> None:
+        """Give the further options of a tool to the extensions that they belong to; other definitions have none.
 
         Raises:
             DefinitionError: an option belongs to no extension, has another type, or does not fit the tool.
@@ -109,7 +110,7 @@ class Installed:
                 one.define_tool(definition, options)
 
     def entry(self, method: str, definition: Definition[..., Any], version: Version) -> Struct:
-        """Return the entry of a list in a version: what is listed of a definition, with the fields that are added."""
+        """Return the entry of a definition in a list, with the fields that extensions add in a version."""
         listed: Struct = definition.definition
         added: dict[str, Any] = {}
         for one in self._extensions:
@@ -122,7 +123,7 @@ class Installed:
         return kind(**msgspec.structs.asdict(listed), **added)
 
     async def around(self, call: Call, serve: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Run a call of a tool with the extensions around it, the first one outermost."""
+        """Run a tool call within the `around_call` of the extensions, the first one outermost."""
         for one in reversed(self._around):
             serve = partial(one.around_call, Context(call), serve)
         result = await serve()
@@ -131,16 +132,16 @@ class Installed:
         return result
 
     async def honour(self, call: Call, honoured: types.SubscriptionFilter) -> types.SubscriptionFilter:
-        """Return what is honoured of a filter after the extensions had their say on their fields."""
-        told: dict[str, Any] = {}
+        """Return the part of a subscription filter that is honoured, as the extensions decide on their fields."""
+        decided: dict[str, Any] = {}
         for name, one in self._honouring.items():
             wanted = getattr(honoured, name)
             if wanted is not None:
-                told[name] = await one.honour(Context(call), name, wanted)
-        return msgspec.structs.replace(honoured, **told) if told else honoured
+                decided[name] = await one.honour(Context(call), name, wanted)
+        return msgspec.structs.replace(honoured, **decided) if decided else honoured
 
 
-def _settings(given: Mapping[str, types.Json]) -> dict[str, types.Json]:
+def _checked_settings(given: Mapping[str, types.Json]) -> dict[str, types.Json]:
     for id, settings in given.items():
         check_extension_id(id)
         if not isinstance(settings, Mapping):
@@ -169,27 +170,23 @@ def _checked(given: Any) -> Iterable[ServerExtension]:
         yield one
 
 
-def _handlers(extension: ServerExtension) -> Mapping[str, ExtensionHandler]:
-    """Return the handlers of an extension: one for each request of a client, and some for its notifications."""
-    given, id = extension.handlers(), _id(extension)
-    methods = [method for row in extension.rows for method in row.methods]
-    wanted = {method.name for method in methods if _is_request(method)}
-    heard = {method.name for method in methods if _is_heard(method)}
-    for name in wanted ^ (given.keys() - heard):
-        said = "has no handler for" if name in wanted else "handles a method that its rows lack:"
-        raise DefinitionError(f"The extension {id!r} {said} {name!r}")
+def _checked_handlers(extension: ServerExtension) -> Mapping[str, ExtensionHandler]:
+    """Return the handlers of an extension: one for each request of clients, and some for their notifications."""
+    given = extension.handlers()
+    requests = _sent_by_client(extension.rows, is_notification=False)
+    notifications = _sent_by_client(extension.rows, is_notification=True)
+    for name in requests ^ (given.keys() - notifications):
+        problem = "has no handler for" if name in requests else "handles a method that its rows lack:"
+        raise DefinitionError(f"The extension {_id(extension)!r} {problem} {name!r}")
     for name, function in given.items():
         if not is_async(function):
             raise DefinitionError(f"The handler of {name!r} must be an `async def (ctx, params)`, not {function!r}")
     return given
 
 
-def _is_request(method: Method) -> bool:
-    return not method.is_notification and "client" in method.sender
-
-
-def _is_heard(method: Method) -> bool:
-    return method.is_notification and "client" in method.sender
+def _sent_by_client(rows: Iterable[ExtensionRow], *, is_notification: bool) -> set[str]:
+    methods = (method for row in rows for method in row.methods)
+    return {one.name for one in methods if one.is_notification is is_notification and "client" in one.sender}
 
 
 def _handler(function: ExtensionHandler) -> Callable[[Any, Call], Any]:
@@ -201,7 +198,3 @@ def _handler(function: ExtensionHandler) -> Callable[[Any, Call], Any]:
 
 def _id(extension: ServerExtension) -> str:
     return canonical_extension(extension.rows[0].id)
-
-
-def _overrides(extension: ServerExtension, name: str) -> bool:
-    return getattr(type(extension), name) is not getattr(ServerExtension, name)

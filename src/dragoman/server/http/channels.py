@@ -23,7 +23,7 @@ from dragoman.protocol.exchange import ACCEPTED, OK
 from dragoman.protocol.listen import RESOURCE_UPDATED, Subscription
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.http.streams import EventStream, end_without_response
-from dragoman.server.request.call import Silence
+from dragoman.server.request.call import NoChannel
 from dragoman.transports.http.exchange import JSON_HEADERS, Exchange
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MAX_WAITING = 1000
 
 
-class PostChannel(Silence):
+class PostChannel(NoChannel):
     """The channel of a request that stands alone: the event stream that answers its POST."""
 
     was_used = False
@@ -161,7 +161,7 @@ class SubscriptionStream:
                 await self._exchange.stream(changes)
 
 
-class StandaloneChannel(Silence):
+class StandaloneChannel(NoChannel):
     """The channel of a notification in a session: the standalone stream."""
 
     def __init__(self, session: HttpSession) -> None:

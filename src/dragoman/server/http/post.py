@@ -44,7 +44,7 @@ from dragoman.server.http.refusal import HttpRefusal, challenge
 from dragoman.server.http.session import HttpSession, SharedSession
 from dragoman.server.http.sessions import Sessions
 from dragoman.server.http.streams import end_without_response
-from dragoman.server.request.call import SILENCE, Call, Channel, Session
+from dragoman.server.request.call import NO_CHANNEL, Call, Channel, Session
 from dragoman.server.request.http_request import Auth, insufficient
 from dragoman.transports.http.exchange import CLIENT_CLOSED, JSON_HEADERS, Exchange, Header, TooSlow
 
@@ -167,7 +167,7 @@ class PostService:
     async def _refusal(self, exchange: Exchange, refused: HttpRefusal) -> tuple[int, Any]:
         """Return the status and the body of a refusal; middleware may change them."""
         server, request, error = self._server, refused.request, refused.error
-        if request is None or server.around is None:
+        if request is None or server.middleware_chain is None:
             body = runner.refusal(server, error, refused.id, null_id=refused.null_id, place=refused.place)
             return refused.status, body
         session = refused.session or Session(principal=exchange.principal)
@@ -175,10 +175,10 @@ class PostService:
             request = eras.unopened(request, server.offer, session.caller)
         call = self._call(request, session, exchange)
         data = await self.in_flight.run(call, runner.run_refused(call, error))
-        is_same = call.refusal is not None and call.refusal is call.refused
+        is_same = call.refusal is not None and call.refusal is call.rejection
         return refused.status if is_same else OK if call.refusal is None else handler_status(call.refusal), data
 
-    def _call(self, request: McpRequest, session: Session, exchange: Exchange, channel: Channel = SILENCE) -> Call:
+    def _call(self, request: McpRequest, session: Session, exchange: Exchange, channel: Channel = NO_CHANNEL) -> Call:
         server, identity = self._server, exchange.identity
         context = server.server_context if self._server_context is None else self._server_context
         call = Call(request, session, channel, server, context, exchange.loop, session.principal)
@@ -249,7 +249,7 @@ class PostService:
         call.task = exchange.task
         exchange.may_stream = can_stream
         if is_stateless:
-            exchange.on_gone = call.give_up
+            exchange.on_gone = call.cancel
         self.in_flight.add(call)
         try:
             try:
@@ -301,7 +301,7 @@ class PostService:
     # Messages without a response
 
     async def _serve_notification(
-        self, exchange: Exchange, message: jsonrpc.Message, session: Session, channel: Channel = SILENCE
+        self, exchange: Exchange, message: jsonrpc.Message, session: Session, channel: Channel = NO_CHANNEL
     ) -> None:
         """Accept a notification or an answer, and serve a notification for a method of the server's own."""
         call = self._notification_call(exchange, message, session, channel)
@@ -316,7 +316,7 @@ class PostService:
     ) -> Call | None:
         if not isinstance(message, jsonrpc.Notification):
             return None
-        request = runner.opened_notification(self._server, message, session.caller)
+        request = runner.open_notification(self._server, message, session.caller)
         return None if request is None else self._call(request, session, exchange, channel)
 
     # Messages in sessions

@@ -26,7 +26,7 @@ from dragoman.protocol.peer import Answered, Event, Peer, RequestCancelled, Unma
 from dragoman.protocol.sse import EventId
 from dragoman.protocol.states import Transitions
 from dragoman.runtime.tasks import call_in_loop
-from dragoman.server.audience import change_params, is_told, is_wanted, log_params
+from dragoman.server.audience import change_params, wants_change
 from dragoman.server.http.channels import SessionChannel
 from dragoman.server.http.refusal import HttpRefusal
 from dragoman.server.http.streams import EventStream, Retention, SessionStreams
@@ -37,8 +37,8 @@ from dragoman.server.http.workers import (
     StandaloneStreamOpened,
     Workers,
 )
-from dragoman.server.request.call import ELICITATION_COMPLETE, Call, Session
-from dragoman.server.request.waiting import ask, settle
+from dragoman.server.request.asking import request_client, set_outcome
+from dragoman.server.request.call import ELICITATION_COMPLETE, Call, Session, wants_log
 
 if TYPE_CHECKING:
     from dragoman.server.http.sessions import Holder
@@ -159,15 +159,15 @@ class HttpSession:
         """Send a request to the client on a stream, and return the result, which comes in another POST."""
         if self.state == "ended":
             raise TransportError(SESSION_ENDED)
-        return await ask(self.peer, stream.add, method, params, timeout)
+        return await request_client(self.peer, stream.add, method, params, timeout)
 
     def receive(self, event: Event | None) -> None:
         """Receive what the Peer made of a client's message; what concerns no request here is forwarded."""
         match event:
             case Answered(waiter, outcome):
-                settle(waiter, outcome)
+                set_outcome(waiter, outcome)
             case RequestCancelled(id, reason) if id in self.running:
-                self.running[id].give_up(reason)
+                self.running[id].cancel(reason)
             case Unmatched(message):
                 self._forward(message)
             case jsonrpc.Notification(method):
@@ -216,7 +216,7 @@ class HttpSession:
         for call in list(self.running.values()):
             call.stop(_STOPPED)
         for waiter in self.peer.waiters:  # each takes its question back on the stream of the request that asked
-            settle(waiter, TransportError(SESSION_ENDED))
+            set_outcome(waiter, TransportError(SESSION_ENDED))
         for stream in self._open_streams():
             stream.detach()
         self._streams.close()
@@ -248,18 +248,18 @@ class HttpSession:
 
     def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
         """Notify the client of a change, from any thread, if it wants that and opened the standalone stream here."""
-        if is_told(self._server, self.data, method, subject):
+        if wants_change(self._server, self.data, method, subject):
             self.add_standalone(jsonrpc.encode_notification(method, change_params(subject, params)))
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
         """Send a log message, from any thread, if the client's level admits it."""
-        if is_wanted(self._server, level, self.data.log_level):
-            params = log_params(level, data, logger)
+        if wants_log(self._server, level, self.data.log_level):
+            params = types.LoggingMessageNotificationParams(level, data, logger)
             self.add_standalone(jsonrpc.encode_notification("notifications/message", params))
 
     def complete_elicitation(self, id: str) -> None:
         """Notify the client, from any thread, that an elicitation by URL was completed, if it was its own."""
-        params = self.data.completed(id)
+        params = self.data.end_elicitation(id)
         if params is not None:
             self.send_standalone(ELICITATION_COMPLETE, params)
 

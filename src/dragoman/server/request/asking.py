@@ -1,10 +1,14 @@
-"""Asking the client while a request is served, the same in both eras.
+"""Questions to the client while a request is served, with one interface for both eras.
 
-Handshake: a question is a request over the session, and its answer is awaited. Stateless: a question without a recorded
-answer ends the run. The handler's own task is cancelled once, one turn of the loop later, so that questions asked in
-parallel join one round; cancellation passes `except Exception`, timeouts, gather and task groups. The request is then
-answered `input_required`, and when it comes again with the answers the handler runs from its start. A blocking handler
-is ended by an exception that is no `Exception`. Whatever a handler makes of either, what is asked stays asked.
+Handshake era: a question is a request over the session, and the handler awaits its answer.
+
+Stateless era: a question without a recorded answer ends the run of the handler. The task of an async handler is
+cancelled once, one turn of the loop later, so that questions asked in parallel join one round; a blocking handler is
+ended by `RunEnded`, which is no `Exception`. The request is then answered with `input_required`. The client sends it
+again with the answers, and the handler runs from its start. A question stays asked even if the handler catches the
+cancellation.
+
+Cancellation was chosen over an exception because it passes `except Exception`, timeouts, gather and task groups.
 """
 
 from __future__ import annotations
@@ -23,11 +27,13 @@ from dragoman.errors import (
     DragomanError,
     InternalError,
     MissingCapability,
+    Timeout,
     UrlElicitationRequired,
     ValidationError,
 )
 from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import encode
+from dragoman.protocol.methods import declares
 from dragoman.runtime.callables import invoke
 from dragoman.schema.python.annotations import Codec
 from dragoman.server.request.call import Call
@@ -45,16 +51,23 @@ from dragoman.server.request.questions import (
 if TYPE_CHECKING:
     import asyncio
 
+    from dragoman.protocol.peer import Peer
     from dragoman.protocol.rounds import Rounds
 
 TIMEOUT = 600.0
-_JSON = frozenset({dict, list, str, int, float, bool, type(None)})
-"""The types that come back from JSON as they were."""
-Answers = Mapping[str, Any]
+RUN_AGAIN = object()
+"""The outcome of a run whose questions were answered over the session: the handler runs again."""
+_JSON_TYPES = frozenset({dict, list, str, int, float, bool, type(None)})
+"""The types whose values JSON gives back unchanged."""
 
 
 class Asking:
-    """The questions and answers of one request."""
+    """The questions and answers of one request.
+
+    `_parked` are the waits of the questions of this run, which end with it. `_stopping` is true while a question
+    cancels the task. `_over` is true once the request is answered (stateless era). `_fulfilled`, `_steps` and `_state`
+    hold in the handshake era what `rounds` holds in the stateless one.
+    """
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -70,10 +83,10 @@ class Asking:
 
     @property
     def rounds(self) -> Rounds:
-        """What was asked and answered in earlier rounds (stateless).
+        """The questions and answers of earlier rounds (stateless era).
 
         Raises:
-            InvalidParams: the client sent a state that is not that of this request.
+            InvalidParams: the state that the client sent belongs to another request.
         """
         if self._rounds is None:
             # Sealing needs hashlib, which most servers never load.
@@ -88,23 +101,23 @@ class Asking:
 
     @property
     def pending(self) -> bool:
-        """Whether something was asked that has no answer yet."""
+        """Whether a question has no answer yet."""
         return self._rounds is not None and self._rounds.pending
 
     @property
-    def stops(self) -> bool:
-        """Whether a question ends the run just now."""
+    def is_stopping(self) -> bool:
+        """Whether a question is ending the run at this moment."""
         return self._stopping
 
     @property
-    def inputs(self) -> Answers:
+    def inputs(self) -> Mapping[str, Any]:
         """The answers so far, by key, as the client sent them."""
         answers = self.rounds.inputs if self._stateless else self._fulfilled
         return {key: msgspec.json.decode(raw) for key, raw in answers.items()}
 
     @property
     def state(self) -> Any:
-        """What the handler gave as its state in an earlier run."""
+        """The state that the handler returned in an earlier run."""
         raw = self.rounds.state if self._stateless else self._state
         return None if raw is None else msgspec.json.decode(raw)
 
@@ -112,9 +125,9 @@ class Asking:
         """Refuse questions that cannot be asked here.
 
         Raises:
-            MissingCapability: the client did not declare what they need; it names all that is missing.
-            Cancelled: the client gave the request up, and will not answer.
-            DragomanError: the method is none in which a server may ask, or the request is answered already.
+            MissingCapability: the client did not declare the capabilities that they need; the error names them all.
+            Cancelled: the client cancelled the request, and will not answer.
+            DragomanError: a server may not ask in this method, or the request is answered already.
         """
         method = self._call.request.method
         if self._call.cancelled:
@@ -126,7 +139,7 @@ class Asking:
         require_capabilities(self._call, [path for question in questions for path in question.capabilities])
 
     def _recorded(self, questions: Mapping[str | None, Question], key: str | None = None) -> list[Any] | None:
-        """Return the recorded answers, or None when something must be asked first (stateless)."""
+        """Return the recorded answers, or None if a question has none yet (stateless era)."""
         raws = [self.rounds.ask(question.request(), name or key) for name, question in questions.items()]
         found = [raw for raw in raws if raw is not None]
         if len(found) < len(raws):
@@ -141,7 +154,10 @@ class Asking:
         key: str | None = None,
         parks: bool = True,
     ) -> list[Any]:
-        """Ask all at once, and return the answers in order; a handler in a thread does not park, but ends its run."""
+        """Ask all questions at once, and return the answers in order.
+
+        `parks` is false for a blocking handler, whose run is ended by an exception in its thread.
+        """
         self.require(questions.values())
         if self._stateless:
             answers = self._recorded(questions, key)
@@ -159,7 +175,7 @@ class Asking:
         version = self._call.request.caller.version
         for question in questions:
             if isinstance(question, ElicitUrl):
-                self._call.session.elicited(question.elicitation_id)
+                self._call.session.add_elicitation(question.elicitation_id)
         asked = [
             self._call.ask_client(question.method, trim(question.request().params, version) or {}, timeout)
             for question in questions
@@ -170,7 +186,7 @@ class Asking:
         try:
             return list(await asyncio.gather(*tasks))
         finally:
-            # When one fails, nobody waits for the others: their requests are taken back.
+            # When one fails, the others are cancelled, because nobody waits for them.
             for task in tasks:
                 task.cancel()
 
@@ -178,7 +194,7 @@ class Asking:
         import asyncio
 
         if self._stopping:
-            # Asked while the handler is being ended, as in `finally`: it is noted, and there is nothing to wait for.
+            # Asked in a `finally` while the task is being cancelled: the question is recorded, and the run ends.
             raise asyncio.CancelledError
         loop = asyncio.get_running_loop()
         parked: asyncio.Future[None] = loop.create_future()
@@ -193,33 +209,33 @@ class Asking:
             task.cancel()
 
     async def step(self, name: str, run: Callable[[], Any], kind: type[Any] | None = None) -> Any:
-        """Run something once for the whole request, however often the handler runs."""
+        """Run a step once for the whole request, however often the handler runs."""
         raw = self.recorded_step(name)
         if raw is None:
             raw = self.record_step(name, await invoke(run, in_place=True), kind)
         return self.step_value(raw, kind)
 
     def recorded_step(self, name: str) -> Raw | None:
-        """Return what a step gave in an earlier run."""
+        """Return the encoded value of a step of an earlier run."""
         return self.rounds.step(name) if self._stateless else self._steps.get(name)
 
     def step_value(self, raw: Raw, kind: type[Any] | None) -> Any:
-        """Return what a step gave, of its type.
+        """Decode the value of a step.
 
         Raises:
-            ValidationError: it does not fit the type.
+            ValidationError: the value does not fit the type.
         """
         value = msgspec.json.decode(raw)
         return value if kind is None else Codec(kind, "The result_type of a step").convert(value)
 
     def record_step(self, name: str, value: Any, kind: type[Any] | None = None) -> Raw:
-        """Keep what a step gave.
+        """Record the value of a step.
 
         Raises:
-            ValidationError: it cannot be JSON.
-            TypeError: it would come back as something else, because nobody says of which type it is.
+            ValidationError: the value cannot be JSON.
+            TypeError: JSON has no such type, and no type is given to decode the value with.
         """
-        if kind is None and type(value) not in _JSON:
+        if kind is None and type(value) not in _JSON_TYPES:
             raise TypeError(
                 f"The step {name!r} gave a {type(value).__name__}, which JSON does not have: say which type it is read"
                 f" back as, step({name!r}, ..., result_type={type(value).__name__})"
@@ -231,26 +247,26 @@ class Asking:
             self._steps[name] = raw
         return raw
 
-    def pages_to_visit(self, wanted: list[Page]) -> dict[str, ElicitUrl]:
-        """Return the questions for pages, by key (stateless), without those that the user was asked to visit before.
+    def pages_to_visit(self, required: list[Page]) -> dict[str, ElicitUrl]:
+        """Return a question for each page that the user was not yet asked to visit, by key (stateless era).
 
-        Consent is not the end of a visit: whoever agreed once would only be asked the same again. An author may make up
-        the query of a URL anew in each run, so it does not count.
+        A page is asked for once, because accepting is consent, not the end of the visit. The query of a URL is ignored,
+        because an author may generate it anew in each run.
         """
         questions: dict[str, ElicitUrl] = {}
+        steps = [f"visited {page.url.partition('?')[0]}" for page in required]
         number = 1
-        for page in wanted:
-            step = f"visited {page.url.partition('?')[0]}"
+        for page, step in zip(required, steps, strict=True):
             if self.recorded_step(step) is None:
                 while f"url-{number}" in self.rounds.inputs or f"url-{number}" in questions:
                     number += 1
                 questions[f"url-{number}"] = ElicitUrl(page.message, page.url)
-        for page in wanted:
-            self.record_step(f"visited {page.url.partition('?')[0]}", value=True)
+        for step in steps:
+            self.record_step(step, value=True)
         return questions
 
-    def ended(self, error: BaseException | None) -> bool:
-        """Tidy up after a run; tell whether it was ended by a question rather than by what it raised."""
+    def end_run(self, error: BaseException | None) -> bool:
+        """Clean up after a run; tell whether a question ended it, rather than the error that it raised."""
         import asyncio
 
         for parked in self._parked:
@@ -262,11 +278,11 @@ class Asking:
             self._call.task.uncancel()
         return isinstance(error, RunEnded) or (stopped and isinstance(error, asyncio.CancelledError))
 
-    def required(self, value: InputRequired | None = None) -> types.InputRequiredResult:
-        """Return the result that asks (stateless): what was asked on the way, or what the handler returned.
+    def input_required(self, value: InputRequired | None = None) -> types.InputRequiredResult:
+        """Return the result that asks (stateless era): the questions of the run, or those that the handler returned.
 
         Raises:
-            RpcError: too much was asked, or too large a state kept.
+            RpcError: there are too many questions or rounds, or the state is too large.
         """
         try:
             if value is None:
@@ -279,7 +295,7 @@ class Asking:
             raise InternalError(str(error)) from None
 
     async def fulfil(self, value: InputRequired) -> None:
-        """Ask over the session what a handler returned, so that it can run again (handshake)."""
+        """Ask the questions that a handler returned over the session, so that it can run again (handshake era)."""
         from dragoman.protocol.rounds import MOST_ROUNDS
 
         self._runs += 1
@@ -291,43 +307,39 @@ class Asking:
         self._state = Raw(encode(value.state))
 
 
-RUN_AGAIN = object()
-"""What a run comes to that asked and was answered over the session: the handler is to run again."""
-
-
 async def settle(call: Call, value: Any, failed: BaseException | None) -> Any:
-    """Return what a run of a handler comes to: its value, the result that asks the client, or `RUN_AGAIN`.
+    """Return the outcome of a run of a handler: its value, an `input_required` result, or `RUN_AGAIN`.
 
     Raises:
         BaseException: the run failed, and not because of a question.
     """
     may_ask = call.request.method.input_required
-    if failed is not None and may_ask:
-        value, failed = _failed(call, failed)
+    if isinstance(failed, UrlElicitationRequired) and may_ask:
+        value, failed = _ask_for_pages(call, failed)
     if not may_ask or (call.asking is None and not isinstance(value, InputRequired)):
         if failed is not None:
             raise failed
         return value
     asking = asking_of(call)
-    by_question = asking.ended(failed)
-    if failed is not None and call.is_given_up_by(failed):
+    is_ended_by_question = asking.end_run(failed)
+    if failed is not None and call.is_cancelled_by(failed):
         raise failed
     if asking.pending:
-        return asking.required()
-    if failed is not None and not by_question:
+        return asking.input_required()
+    if failed is not None and not is_ended_by_question:
         raise failed
     if not isinstance(value, InputRequired):
         return value
     if call.request.caller.version.stateless:
-        return asking.required(value)
+        return asking.input_required(value)
     await asking.fulfil(value)
     return RUN_AGAIN
 
 
-def _failed(call: Call, error: BaseException) -> tuple[InputRequired | None, BaseException | None]:
-    """Return what a failure asks for, or the failure: the stateless era has no error for pages to visit, and asks."""
-    if not isinstance(error, UrlElicitationRequired):
-        return None, error
+def _ask_for_pages(
+    call: Call, error: UrlElicitationRequired
+) -> tuple[InputRequired | None, UrlElicitationRequired | DefinitionError | None]:
+    """Return the questions for pages to visit, or the error to raise; the stateless era has no code for the error."""
     try:
         checked = checked_elicitations(error)
     except DefinitionError as misfit:
@@ -337,21 +349,19 @@ def _failed(call: Call, error: BaseException) -> tuple[InputRequired | None, Bas
         if questions:
             return InputRequired(questions), None
     for entry in checked.elicitations:
-        call.session.elicited(entry["elicitationId"])
+        call.session.add_elicitation(entry["elicitationId"])
     return None, checked
 
 
 def explanation(call: Call, error: BaseException) -> str | None:
-    """Return what to say of an error that is about the client and that its version has no code for, or None."""
-    said = call.client_error(error)
-    if said is not None:
-        return said
-    if not isinstance(error, MissingCapability | UrlElicitationRequired):
-        return None
+    """Return the text for an error about the client that the client's version has no code for; None for others."""
+    text = call.client_error(error)
+    if text is not None or not isinstance(error, MissingCapability | UrlElicitationRequired):
+        return text
     if error.code not in dict(call.request.caller.version.replaced_errors):
         return None
-    visited = pages(error) if isinstance(error, UrlElicitationRequired) else []
-    return "\n".join([error.message, *(f"{page.message} {page.url}" for page in visited)])
+    required = pages(error) if isinstance(error, UrlElicitationRequired) else []
+    return "\n".join([error.message, *(f"{page.message} {page.url}" for page in required)])
 
 
 def asking_of(call: Call) -> Asking:
@@ -362,35 +372,58 @@ def asking_of(call: Call) -> Asking:
 
 
 def require_capabilities(call: Call, paths: Iterable[Capability]) -> None:
-    """Refuse what the client cannot do.
+    """Refuse the request if the client did not declare some capabilities.
 
     Raises:
-        MissingCapability: the client did not declare some of the capabilities; it names them all.
+        MissingCapability: the client lacks some; the error names them all.
     """
-    required: types.Json = {}
+    missing: types.Json = {}
     for path in paths:
         if not _declares(call.request.caller.capabilities, path):
-            level = required
+            level = missing
             for name in path:
                 level = level.setdefault(name, {})
-    if required:
-        raise MissingCapability(required)
-
-
-def require_capability(call: Call, *path: str) -> None:
-    """Refuse the request if the client did not declare a capability.
-
-    Raises:
-        MissingCapability: it did not.
-    """
-    require_capabilities(call, [path])
+    if missing:
+        raise MissingCapability(missing)
 
 
 def _declares(capabilities: types.ClientCapabilities, path: tuple[str, ...]) -> bool:
     if path == ("elicitation", "form"):
         declared = capabilities.elicitation
-        # An empty object means form mode, as it did before there was another.
+        # An empty object means form mode, which was the only one before 2025-11-25.
         return declared is not None and (declared.form is not None or declared.url is None)
-    from dragoman.protocol.methods import declares
-
     return declares(capabilities, path)
+
+
+async def request_client(peer: Peer, send: Callable[[bytes], None], method: str, params: Any, timeout: float) -> Raw:
+    """Send a request to the client of a connection or session, and return its result.
+
+    A request that is no longer awaited is cancelled at the client.
+
+    Raises:
+        RpcError: the client refused.
+        Timeout: the client did not answer in time.
+        TransportError: the client is gone.
+    """
+    import asyncio
+
+    answered: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
+    id = peer.next_id()
+    send(peer.send_request(id, method, params, answered))
+    reason = "The request that asked was cancelled"
+    try:
+        async with asyncio.timeout(timeout):
+            return await answered
+    except TimeoutError:
+        reason = f"Timed out after {timeout:g} seconds"
+        raise Timeout(f"The client did not answer {method} within {timeout:g} seconds", id) from None
+    finally:
+        if (cancellation := peer.cancel(id, reason)) is not None:  # the client has not answered
+            send(cancellation)
+
+
+def set_outcome(waiter: asyncio.Future[Any], outcome: Any) -> None:
+    """Resolve a future with a value or an exception, unless it is resolved."""
+    if not waiter.done():
+        finish = waiter.set_exception if isinstance(outcome, Exception) else waiter.set_result
+        finish(outcome)

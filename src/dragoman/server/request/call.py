@@ -1,10 +1,15 @@
-"""One request while it is served: who asked, where its messages go, and whether it is still wanted."""
+"""One request while it is served: its session, the channel to its client, and whether it was cancelled.
+
+A `Call` is made by the transport that received the request, and passed to the runner, to handlers and to contexts. Its
+`Session` is what the server remembers of the client. Its `Channel` sends everything but the response.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
@@ -18,14 +23,29 @@ if TYPE_CHECKING:
 
     from dragoman.protocol.listen import Subscription
     from dragoman.server.request.asking import Asking
+    from dragoman.server.server import Server
 
 ELICITATION_COMPLETE = "notifications/elicitation/complete"
-MOST_ELICITATIONS = 1000
-_NO_CLAIMS: Mapping[str, Any] = MappingProxyType({})
+MAX_ELICITATIONS = 1000
+LEVELS: tuple[types.LoggingLevel, ...] = get_args(types.LoggingLevel)
+"""From the least severe to the most."""
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def wants_log(server: Server, level: types.LoggingLevel, threshold: types.LoggingLevel | None) -> bool:
+    """Tell whether a client with a threshold is sent a log message of a level; without a threshold it is sent none.
+
+    Raises:
+        ValueError: there is no such level.
+    """
+    if level not in LEVELS:
+        raise ValueError(f"There is no log level {level!r}; there are {', '.join(LEVELS)}")
+    severity = LEVELS.index(level)
+    return threshold is not None and server.capabilities.logging is not None and severity >= LEVELS.index(threshold)
 
 
 class Session:
-    """What a connection, or a session of the handshake era, remembers: data, not a task."""
+    """What the server remembers of the client of a connection or of an HTTP session; data, not a task."""
 
     __slots__ = ("caller", "elicitations", "id", "log_level", "principal", "subscribed")
 
@@ -33,27 +53,27 @@ class Session:
         self.caller = caller
         self.id = id
         self.principal = principal
-        """Who the client proved to be, where that is verified."""
+        """The verified identity of the client, if the server authenticates."""
         self.log_level: types.LoggingLevel | None = None
         self.subscribed: set[str] = set()
-        """The resources that the client asked to be told of."""
+        """The URIs of the resources that the client subscribed to."""
         self.elicitations: dict[str, None] | None = None
-        """The pages that its user was sent to and that it was not told the end of, by their elicitation ids."""
+        """The ids of url elicitations whose completion the client was not yet notified of, oldest first."""
 
     def begin(self, caller: eras.Caller) -> None:
-        """Note who the client says it is."""
+        """Record the client that the handshake introduced."""
         self.caller = caller
 
-    def elicited(self, id: str) -> None:
-        """Note that the client's user was sent to a page; the oldest is forgotten when there are too many."""
+    def add_elicitation(self, id: str) -> None:
+        """Record that the user was sent to a page; beyond the limit the oldest elicitation is forgotten."""
         if self.elicitations is None:
             self.elicitations = {}
         self.elicitations[id] = None
-        if len(self.elicitations) > MOST_ELICITATIONS:
+        if len(self.elicitations) > MAX_ELICITATIONS:
             del self.elicitations[next(iter(self.elicitations))]
 
-    def completed(self, id: str) -> types.ElicitationCompleteNotificationParams | None:
-        """Return what tells the client that a visit came to its end, if it is to be told: once, and only its own."""
+    def end_elicitation(self, id: str) -> types.ElicitationCompleteNotificationParams | None:
+        """Forget an elicitation, and return the parameters of its notification; None if the client is not notified."""
         if self.caller is None or not CORE.exists(ELICITATION_COMPLETE, self.caller.version):
             return None
         if not self.elicitations or id not in self.elicitations:
@@ -62,40 +82,40 @@ class Session:
         return types.ElicitationCompleteNotificationParams(id)
 
     def set_level(self, level: types.LoggingLevel) -> None:
-        """Note from which level on the client wants log messages."""
+        """Record the lowest level of log messages that the client is sent."""
         self.log_level = level
 
     def subscribe(self, uri: str) -> None:
-        """Note that the client wants to be told when a resource changes."""
+        """Record that the client subscribed to a resource."""
         self.subscribed.add(uri)
 
     def unsubscribe(self, uri: str) -> None:
-        """Note that it wants so no longer."""
+        """Record that the client unsubscribed from a resource."""
         self.subscribed.discard(uri)
 
 
 class Channel(Protocol):
-    """The way back to the client that sent a request, for everything but the response."""
+    """Sends messages to the client of a request: everything but the response."""
 
     is_mute: bool
-    """Whether the client can be told of nothing that belongs to no request."""
+    """Whether the client has no stream for notifications that belong to no request."""
     takes_parts: bool
-    """Whether a large answer may be given in parts, so that it is not copied."""
+    """Whether a large answer may be given in parts, which saves a copy."""
 
     def notify(self, method: str, params: Any) -> None:
-        """Send a notification, from any thread."""
+        """Send a notification of this request, from any thread."""
         ...
 
     def say(self, method: str, params: Any) -> None:
-        """Send a notification that does not need the request, from any thread: on whatever the client reads now."""
+        """Send a notification of the session, from any thread: on this request's stream or on the standalone one."""
         ...
 
     async def room(self) -> None:
-        """Wait while the client does not take what it is sent."""
+        """Wait until the client has read enough of what it was sent."""
         ...
 
     async def request(self, method: str, params: Any, timeout: float) -> Raw:
-        """Ask the client and return what it answers (handshake era)."""
+        """Send a request to the client and return its result (handshake era)."""
         ...
 
     async def listen(self, subscription: Subscription) -> None:
@@ -103,16 +123,16 @@ class Channel(Protocol):
         ...
 
     def updated(self, uri: str) -> None:
-        """Tell this client, from any thread, that a resource changed."""
+        """Notify this client, from any thread, that a resource was updated."""
         ...
 
     async def close_stream(self) -> None:
-        """Let go of the connection that the response waits on, if the client can come back for it."""
+        """Close the connection that the response waits on, if the client can resume its stream."""
         ...
 
 
-class Silence:
-    """The channel of a request that has no way back but its response."""
+class NoChannel:
+    """The channel of a request whose client can be sent nothing but the response."""
 
     is_mute = False
     takes_parts = False
@@ -124,23 +144,23 @@ class Silence:
         """Send nothing."""
 
     async def room(self) -> None:
-        """Return at once: nothing is sent."""
+        """Return at once, because nothing is sent."""
 
     async def request(self, method: str, params: Any, timeout: float) -> Raw:  # noqa: ARG002
-        """Refuse: nobody would answer."""
+        """Refuse, because the client could not answer."""
         raise DragomanError(f"{method} cannot be asked here: the request came without a way back to the client")
 
     async def listen(self, subscription: Subscription) -> None:
-        """End at once: nothing can be sent."""
+        """End at once, because nothing can be sent."""
 
     def updated(self, uri: str) -> None:
-        """Tell nobody."""
+        """Send nothing."""
 
     async def close_stream(self) -> None:
-        """Keep the connection: nobody could come back."""
+        """Keep the connection, because the client could not resume its stream."""
 
 
-SILENCE = Silence()
+NO_CHANNEL = NoChannel()
 
 
 class Call(Struct, eq=False):
@@ -148,85 +168,86 @@ class Call(Struct, eq=False):
 
     request: eras.McpRequest
     session: Session
-    channel: Channel = SILENCE
+    channel: Channel = NO_CHANNEL
     server: Any = None
     server_context: Any = None
     loop: asyncio.AbstractEventLoop | None = None
     principal: str | None = None
     settings: Any = None
-    """What holds while the request is served, set when that begins."""
+    """The server's settings when the runner began the request; they hold until its end."""
     scopes: frozenset[str] | None = None
-    """What whoever asks may do; None where nobody verifies it."""
-    claims: Mapping[str, Any] = _NO_CLAIMS
+    """The verified scopes of the caller; None if the server does not authenticate."""
+    claims: Mapping[str, Any] = NOTHING
     target: Any = None
-    """The definition whose function serves the request, if that is the author's."""
+    """The definition whose function serves the request, if a function of the author's does."""
     arguments: Raw | UnsetType = UNSET
-    """What the target is given."""
-    plain: types.CallToolResult | None = None
-    """A result of plain text and data, which most versions carry as it is."""
+    """The arguments of the target."""
+    plain_result: types.CallToolResult | None = None
+    """A result of plain text and data, which most versions carry unchanged."""
     refusal: RpcError | None = None
     """The error that the request was answered with."""
-    failure: str | None = None
-    """What a result that reports an error stands for, as hooks are told."""
+    failure_label: str | None = None
+    """The label of the failure that a result with `isError` stands for; hooks are given it."""
     cancelled: bool = False
     cancel_reason: str | None = None
-    """Why the client gave the request up, if it said so."""
+    """The reason that the client gave for the cancellation, if any."""
     cancel_callbacks: list[Callable[[], Any]] | None = None
-    """What is called when the request is given up: for a handler, and for what its thread waits for in the loop."""
+    """Called when the request is cancelled: those of handlers, and one for each wait of a blocking handler."""
     stopped: RpcError | None = None
-    """What whoever asked is told when it was given up because the server, or its session, ends."""
+    """The error to answer with if the request was cancelled because the server, or its session, ends."""
     ended: bool = False
     progress: float | None = None
     asking: Asking | None = None
     task: asyncio.Task[Any] | None = None
-    """The task that serves the request, where there is one."""
+    """The task that serves the request, if there is one."""
     client_errors: list[tuple[str, Exception]] | None = None
-    """What came of requests to the client that failed, with their methods: the client's errors, not the handler's."""
+    """The errors of requests to the client, with their methods; they are not the handler's own."""
     headers: Iterable[tuple[bytes, bytes]] = ()
-    """Those of the HTTP request, as they came."""
+    """The headers of the HTTP request, as received."""
     values: dict[str, Any] | None = None
-    """What middleware noted for later middleware and the handler, once there is something."""
-    refused: RpcError | None = None
-    """Why the request is not served, if it was refused before any handler: only middleware runs for it then."""
-    page: Raw | None = None
-    """The page of a list as it is kept, while middleware holds it as an object."""
+    """Values that middleware left for later middleware and for the handler."""
+    rejection: RpcError | None = None
+    """The error of a request that was refused before any handler; only middleware runs for it."""
+    encoded_page: Raw | None = None
+    """The encoded page of a list, while middleware holds the page as an object."""
 
     def stop(self, why: RpcError) -> None:
-        """Give the request up, and let whoever asked know why."""
+        """Cancel the request, and let it be answered with an error."""
         self.stopped = self.stopped or why
-        self.give_up()
+        self.cancel()
 
-    def give_up(self, reason: str | None = None) -> None:
-        """Let the handler know that nobody wants its outcome: what it asked for is called, and its task cancelled."""
+    def cancel(self, reason: str | None = None) -> None:
+        """Cancel the request: run its callbacks and cancel its task."""
         self.cancelled = True
         self.cancel_reason = self.cancel_reason if reason is None else reason
         while self.cancel_callbacks:
             self._call_back(self.cancel_callbacks.pop(0))
         if self.task is not None:
-            self._cancel_soon()
+            # The first step of the task is scheduled already. A task that is cancelled before it never cleans up.
+            self.task.get_loop().call_soon(self._cancel_task)
+
+    def _cancel_task(self) -> None:
+        # A task that has ended this call may serve the next.
+        if self.task is not None and not self.ended:
+            self.task.cancel()
 
     def on_cancel(self, callback: Callable[[], Any]) -> Callable[[], None]:
-        """Call something when the request is given up, at once if it already is; return what takes that back."""
+        """Call a function when the request is cancelled, at once if it already is; the function returned removes it."""
         if self.cancel_callbacks is None:
             self.cancel_callbacks = []
         callbacks = self.cancel_callbacks
         callbacks.append(callback)
-
-        def take_back() -> bool:
-            try:
+        # Another thread may cancel the request at this moment. Whoever removes the callback from the list calls it.
+        if self.cancelled:
+            with suppress(ValueError):
                 callbacks.remove(callback)
-            except ValueError:  # it was called
-                return False
-            return True
+                self._call_back(callback)  # which raises nothing
 
-        # Another thread may give the request up just now; whoever takes the callback out of the list calls it.
-        if self.cancelled and take_back():
-            self._call_back(callback)
+        def remove() -> None:
+            with suppress(ValueError):  # it was called
+                callbacks.remove(callback)
 
-        def stop() -> None:
-            take_back()
-
-        return stop
+        return remove
 
     def _call_back(self, callback: Callable[[], Any]) -> None:
         try:
@@ -235,21 +256,17 @@ class Call(Struct, eq=False):
             self.server.report(error, self)
 
     async def ask_client(self, method: str, params: Any, timeout: float) -> Raw:
-        """Ask the client and return what it answers; that it refuses, or does not answer, is noted as its own error."""
+        """Send a request to the client and return its result; an error is recorded as the client's own."""
         try:
             return await self.channel.request(method, params, timeout)
         except (RpcError, TransportError) as error:
-            self.note_client_error(method, error)
+            if self.client_errors is None:
+                self.client_errors = []
+            self.client_errors.append((method, error))
             raise
 
-    def note_client_error(self, method: str, error: Exception) -> None:
-        """Note that an error is the client's: what came of asking it."""
-        if self.client_errors is None:
-            self.client_errors = []
-        self.client_errors.append((method, error))
-
     def client_error(self, error: BaseException) -> str | None:
-        """Return what to say of an error that came of asking the client; None if it is another error."""
+        """Return the text to send for an error of a request to the client; None if it is another error."""
         for method, known in self.client_errors or ():
             if known is error:
                 if isinstance(known, RpcError):
@@ -257,20 +274,10 @@ class Call(Struct, eq=False):
                 return str(known)
         return None
 
-    def _cancel_soon(self) -> None:
-        # After its first step, which is scheduled already: a task that never began would not clean up after itself.
-        assert self.task is not None
-        self.task.get_loop().call_soon(self._cancel_task)
+    def is_cancelled_by(self, error: BaseException) -> bool:
+        """Tell whether an error ended the handler because the request was cancelled, so that nothing is answered.
 
-    def _cancel_task(self) -> None:
-        # A task that has ended this call may serve the next.
-        if self.task is not None and not self.ended:
-            self.task.cancel()
-
-    def is_given_up_by(self, error: BaseException) -> bool:
-        """Tell whether a handler ended because nobody wants its outcome any more, so that nothing is answered.
-
-        An author's own cancellation is a failure like any other: whoever asked still waits.
+        A cancellation that the author raised is a failure like any other, because the client still waits.
         """
         import asyncio
 
@@ -278,19 +285,13 @@ class Call(Struct, eq=False):
             return self.cancelled
         if not isinstance(error, asyncio.CancelledError | GeneratorExit):
             return False
-        task = _current_task()
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:  # no loop runs
+            task = None
         if isinstance(error, GeneratorExit):
-            # A coroutine that is closed does not run in its task; a handler that raises this does.
+            # A coroutine that is closed does not run in its task; a handler that raises GeneratorExit does.
             return self.task is not None and task is not self.task
         if self.cancelled or task is None or not task.cancelling():
             return self.cancelled
         return not getattr(task, "cancelled_itself", False)
-
-
-def _current_task() -> asyncio.Task[Any] | None:
-    import asyncio
-
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # no loop runs
-        return None

@@ -1,8 +1,8 @@
-"""What a handler may know of its request, and do for it.
+"""The context that an author's function receives: what it may know of its request, and do for it.
 
-An `async def` handler asks for a `Context`, a `def` handler for a `BlockingContext`: the same names, with and without
-`await`. Either is given to the parameter that is annotated with it. What is said is sent at once; what is asked goes
-through `asking`, which makes it the same in both eras.
+An `async def` handler takes a `Context`, a `def` handler a `BlockingContext`: the same names, with and without `await`.
+The context is given to the parameter that is annotated with it. Notifications are sent at once. Questions to the client
+go through `asking`, which hides the difference between the eras.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE
 from dragoman.protocol.fields import trim
 from dragoman.runtime.blocking import blocking
-from dragoman.server.audience import is_wanted, log_params
-from dragoman.server.request.call import ELICITATION_COMPLETE, Call
+from dragoman.server.request.call import ELICITATION_COMPLETE, NOTHING, Call, wants_log
 
 if TYPE_CHECKING:
     from dragoman.server.request.asking import Asking
@@ -32,33 +31,27 @@ T = TypeVar("T")
 TIMEOUT = 600.0
 
 
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
-
-
-def _object(raw: Raw | UnsetType) -> Mapping[str, Any]:
-    """Return what a client sent as an object, for reading alone; what is no object is empty."""
-    value = None if raw is UNSET else readable(raw)
-    return MappingProxyType(value) if isinstance(value, dict) else _NOTHING
-
-
 def readable(raw: Raw) -> Any:
-    """Return what a client sent: decoded, or as text where it holds what Python cannot, such as 1e999."""
+    """Decode what a client sent; text stands for what Python cannot hold, such as 1e999."""
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return bytes(raw).decode(errors="replace")
 
 
-def _is_further(progress: float, before: float | None) -> bool:
-    # MUST: "progress strictly increases"; and it is a number, which in JSON is finite.
-    return isfinite(progress) and (before is None or progress > before)
+def _read_only(raw: Raw | UnsetType) -> Mapping[str, Any]:
+    """Return a read-only mapping of an object that a client sent; it is empty if the client sent anything else."""
+    value = None if raw is UNSET else readable(raw)
+    return MappingProxyType(value) if isinstance(value, dict) else NOTHING
 
 
 class RequestFacts:
-    """What both kinds of context know."""
+    """The part that both contexts share: what they know of the request."""
 
     _parks = True
+    """Whether a question cancels the task of the handler (stateless era); a blocking handler has no task."""
     _waits = True
+    """Whether a notification waits until the client has read enough; the thread of the loop must not wait."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -87,25 +80,25 @@ class RequestFacts:
         is_typed = type(request.params) is not types.Params or not self._call.server.has_method(request.method.name)
         if request.params is not None and is_typed:
             return request.params.__copy__()  # type: ignore[no-any-return]
-        return _object(request.raw_params)
+        return _read_only(request.raw_params)
 
     @property
     def arguments(self) -> Mapping[str, Any]:
         """The arguments of a tool or prompt, as the client sent them; empty for other methods."""
-        return _object(getattr(self._call.request.params, "arguments", UNSET))
+        return _read_only(getattr(self._call.request.params, "arguments", UNSET))
 
     @property
     def headers(self) -> Mapping[str, str]:
         """The headers of the HTTP request, by name in whatever case; empty where there is no HTTP."""
         if not self._call.headers:
-            return _NOTHING
+            return NOTHING
         from dragoman.server.request.http_request import HeaderMapping
 
         return HeaderMapping(self._call.headers)
 
     @property
     def values(self) -> dict[str, Any]:
-        """What middleware notes for later middleware and for the handler: a dict of this request alone."""
+        """Values that middleware leaves for later middleware and for the handler: a dict of this request alone."""
         if self._call.values is None:
             self._call.values = {}
         return self._call.values
@@ -117,17 +110,17 @@ class RequestFacts:
 
     @property
     def principal(self) -> str | None:
-        """Who is asking, where the server authenticates."""
+        """The authenticated caller; None if the server does not authenticate."""
         return self._call.principal
 
     @property
     def scopes(self) -> frozenset[str] | None:
-        """What whoever asks may do; None where the server does not authenticate, as over stdio."""
+        """The scopes of the caller; None if the server does not authenticate, as over stdio."""
         return self._call.scopes
 
     @property
     def claims(self) -> Mapping[str, Any]:
-        """What else the token says of whoever asks; empty where there is none."""
+        """The claims of the caller's token; empty if there is none."""
         return self._call.claims
 
     @property
@@ -154,16 +147,16 @@ class RequestFacts:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the client gave the request up."""
+        """Whether the client cancelled the request."""
         return self._call.cancelled
 
     @property
     def cancel_reason(self) -> str | None:
-        """Why the client gave the request up, if it did and said so."""
+        """The reason that the client gave for cancelling the request, if it did."""
         return self._call.cancel_reason
 
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call a function when the client gives the request up, and at once if it already did.
+        """Call a function when the client cancels the request, and at once if it already did.
 
         Example:
             def query(sql: str, ctx: BlockingContext) -> list[str]:
@@ -171,12 +164,12 @@ class RequestFacts:
                 return connection.execute(sql)
 
         The callback runs in the event loop, so it must not block. An error that it raises is reported. The function
-        that is returned takes the callback back.
+        that is returned removes the callback.
         """
         return self._call.on_cancel(callback)
 
     def raise_if_cancelled(self) -> None:
-        """End the handler if the client gave the request up.
+        """End the handler if the client cancelled the request.
 
         Raises:
             Cancelled: it did; nothing is answered.
@@ -203,9 +196,9 @@ class RequestFacts:
         Raises:
             MissingCapability: it did not.
         """
-        from dragoman.server.request.asking import require_capability
+        from dragoman.server.request.asking import require_capabilities
 
-        require_capability(self._call, *path)
+        require_capabilities(self._call, [path])
 
     @property
     def _asking(self) -> Asking:
@@ -213,9 +206,12 @@ class RequestFacts:
 
         return asking_of(self._call)
 
-    def _tell_progress(self, progress: float, total: float | None, message: str | None) -> bool:
+    def _send_progress(self, progress: float, total: float | None, message: str | None) -> bool:
         call, token = self._call, self._call.request.progress_token
-        if token is None or call.ended or call.cancelled or not _is_further(progress, call.progress):
+        if token is None or call.ended or call.cancelled:
+            return False
+        # MUST: "progress strictly increases"; and JSON has only finite numbers.
+        if not isfinite(progress) or (call.progress is not None and progress <= call.progress):
             return False
         call.progress = progress
         total = total if total is not None and isfinite(total) else None
@@ -223,25 +219,14 @@ class RequestFacts:
         call.channel.notify("notifications/progress", trim(params, call.request.caller.version))
         return True
 
-    def _tell_log(self, level: types.LoggingLevel, data: object, logger: str | None) -> bool:
+    def _send_log(self, level: types.LoggingLevel, data: object, logger: str | None) -> bool:
         call, caller = self._call, self._call.request.caller
         threshold = caller.log_level if caller.version.stateless else call.session.log_level
-        if call.ended or call.cancelled or not is_wanted(call.server, level, threshold):
+        if call.ended or call.cancelled or not wants_log(call.server, level, threshold):
             return False
-        call.channel.notify("notifications/message", log_params(level, data, logger))
+        params = types.LoggingMessageNotificationParams(level, data, logger)
+        call.channel.notify("notifications/message", params)
         return True
-
-    def _tell_complete(self, elicitation_id: str) -> None:
-        call = self._call
-        if CORE.exists(ELICITATION_COMPLETE, call.request.caller.version):
-            if call.session.elicitations is not None:
-                call.session.elicitations.pop(elicitation_id, None)
-            params = types.ElicitationCompleteNotificationParams(elicitation_id)
-            call.channel.say(ELICITATION_COMPLETE, params)
-
-    def _refuse_ping(self) -> None:
-        if self._call.request.caller.version.stateless:
-            raise MethodNotFound("A server cannot ping its client in this protocol version")
 
 
 class Context(RequestFacts):
@@ -256,8 +241,8 @@ class Context(RequestFacts):
     """
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Say how far the request has come, if the client wants to know; `progress` must increase."""
-        if self._tell_progress(progress, total, message):
+        """Send a progress notification, if the client asked for progress; `progress` must increase."""
+        if self._send_progress(progress, total, message):
             await self._room()
 
     async def log(self, level: types.LoggingLevel, data: object, logger: str | None = None) -> None:
@@ -267,7 +252,7 @@ class Context(RequestFacts):
             ValueError: there is no such level.
             ValidationError: the data cannot be JSON.
         """
-        if self._tell_log(level, data, logger):
+        if self._send_log(level, data, logger):
             await self._room()
 
     async def debug(self, data: object, logger: str | None = None) -> None:
@@ -303,38 +288,44 @@ class Context(RequestFacts):
         await self.log("emergency", data, logger)
 
     async def notify_resource_updated(self, uri: str) -> None:
-        """Tell the client of this request that a resource changed."""
+        """Notify the client of this request that a resource was updated."""
         self._call.channel.updated(uri)
 
     async def close_stream(self) -> None:
-        """Let go of the HTTP connection that the client waits on; it comes back later, and misses nothing.
+        """Close the HTTP connection that the client waits on; the client resumes the stream later and misses nothing.
 
         Example:
             await ctx.close_stream()
             return await a_long_computation()
 
-        Only clients of 2025-11-25 over HTTP know how to come back; for all others nothing happens.
+        Only clients of 2025-11-25 over HTTP can resume; for all others nothing happens.
         """
         await self._call.channel.close_stream()
 
     async def notify_elicitation_complete(self, elicitation_id: str) -> None:
-        """Tell the client that a url elicitation came to its end (2025-11-25 only), also after the response.
+        """Notify the client that a url elicitation is complete (2025-11-25 only), also after the response.
 
-        Where no context is at hand, as in the view of a page, `server.notify_elicitation_complete` does the same.
+        Code without a context, such as the view of a page, calls `server.notify_elicitation_complete` instead.
         """
-        self._tell_complete(elicitation_id)
+        call = self._call
+        if CORE.exists(ELICITATION_COMPLETE, call.request.caller.version):
+            if call.session.elicitations is not None:
+                call.session.elicitations.pop(elicitation_id, None)
+            params = types.ElicitationCompleteNotificationParams(elicitation_id)
+            call.channel.say(ELICITATION_COMPLETE, params)
 
     async def ping(self, timeout: float = TIMEOUT) -> None:
         """Ask the client whether it is there (until 2025-11-25).
 
         Raises:
             MethodNotFound: this protocol version has no ping.
-            Timeout: it did not answer.
-            InvalidParams: what it answered is no object.
+            Timeout: the client did not answer.
+            InvalidParams: the client's result is no object.
         """
         from dragoman.server.request.questions import check_empty
 
-        self._refuse_ping()
+        if self._call.request.caller.version.stateless:
+            raise MethodNotFound("A server cannot ping its client in this protocol version")
         check_empty(await self._call.ask_client("ping", {}, timeout))
 
     @overload
@@ -430,7 +421,7 @@ class Context(RequestFacts):
     @overload
     async def step(self, name: str, run: Callable[[], T], *, result_type: type[T] | None = None) -> T: ...
     async def step(self, name: str, run: Callable[[], Any], *, result_type: type[Any] | None = None) -> Any:
-        """Do something once for the whole request, however often the handler runs, and return what it gave.
+        """Run a function once for the whole request, however often the handler runs, and return its value.
 
         Example:
             booking = await ctx.step("book", lambda: book(city), result_type=Booking)
@@ -486,7 +477,7 @@ class BlockingContext(RequestFacts):
     ask = blocking(Context.ask)
 
     def step(self, name: str, run: Callable[[], T], *, result_type: type[T] | None = None) -> T:
-        """Do something once for the whole request, as `Context.step` does; it runs in this thread."""
+        """Run a function once for the whole request, as `Context.step` does; it runs in this thread."""
         asking = self._asking
         raw = asking.recorded_step(name)
         if raw is None:
@@ -498,15 +489,14 @@ class BlockingContext(RequestFacts):
         context = Context(self._call)
         context._parks = False
         context._waits = not _is_in_place(self._call)
-        work = method(context, *args, **kwargs)
-        return drive(self._call, work)
+        return drive(self._call, method(context, *args, **kwargs))
 
 
 def drive(call: Call, work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in the request's loop, from the thread of a blocking handler.
 
     Raises:
-        Cancelled: the client gave the request up meanwhile.
+        Cancelled: the client cancelled the request meanwhile.
         DragomanError: the handler is inline and would have to wait.
     """
     import asyncio
@@ -520,17 +510,17 @@ def drive(call: Call, work: Coroutine[Any, Any, T]) -> T:
     except RuntimeError:  # the loop is closed
         work.close()
         raise Cancelled("The server has ended, and with it the request") from None
-    stop = call.on_cancel(future.cancel)
+    remove_callback = call.on_cancel(future.cancel)
     try:
         return future.result()
     except CancelledError:
         raise Cancelled("The client cancelled the request") from None
     finally:
-        stop()
+        remove_callback()
 
 
 def _is_in_place(call: Call) -> bool:
-    """Tell whether this is the thread of the loop, which must not wait for what only the loop can do."""
+    """Tell whether this thread runs the loop; it must not wait, because only the loop could end the wait."""
     from dragoman.runtime.tasks import is_running_here
 
     return call.loop is None or is_running_here(call.loop)

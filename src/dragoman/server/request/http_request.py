@@ -1,4 +1,4 @@
-"""What an HTTP request says before its body, for the author's functions that decide by it."""
+"""The head of an HTTP request, as authors' functions receive it, and the `auth` function that verifies its sender."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.runtime.callables import invoke
 
 
 class HeaderMapping(Mapping[str, str]):
-    """Headers by name, in whatever case; one that is repeated has its values joined by commas."""
+    """Headers by name, case-insensitive; the values of a repeated header are joined by commas."""
 
     def __init__(self, lines: Iterable[tuple[bytes, bytes]]) -> None:
         self._values: dict[str, str] = {}
@@ -33,7 +33,7 @@ class HeaderMapping(Mapping[str, str]):
 
 
 class HttpRequest(Struct, frozen=True, eq=False):
-    """What a request says before its body.
+    """The head of an HTTP request: everything before its body.
 
     Example:
         def build(request: HttpRequest) -> Server:
@@ -43,12 +43,12 @@ class HttpRequest(Struct, frozen=True, eq=False):
     method: str
     path: str
     headers: Mapping[str, str]
-    """By name, in whatever case."""
+    """By name, case-insensitive."""
     scope: Mapping[str, Any]
-    """The ASGI scope, in which middleware leaves what it found out: `scope["user"]`, `scope["session"]`."""
+    """The ASGI scope, with the values that ASGI middleware leaves there: `scope["user"]`, `scope["session"]`."""
 
     def __repr__(self) -> str:
-        # Neither headers nor scope: both hold credentials.
+        # Without headers and scope, which hold credentials.
         return f"<HttpRequest {self.method} {self.path}>"
 
     @staticmethod
@@ -59,19 +59,19 @@ class HttpRequest(Struct, frozen=True, eq=False):
 
 Found = str | Identity | None
 Auth = Callable[[HttpRequest], Found | Awaitable[Found]] | Bearer
-"""Tells who sends a request: a `Bearer`, or a function of the request.
+"""Verifies the sender of a request: a `Bearer`, or a function of the request.
 
-The function returns an `Identity`, the name of a principal, or None for nobody known; its PermissionError refuses whom
-it knows.
+The function returns an `Identity`, the name of a principal, or None for an unknown sender; it raises PermissionError to
+refuse a known one.
 """
 _CHALLENGE = "Bearer"
 _logger = logging.getLogger("dragoman.server")
 
 
 async def verify(auth: Auth, scope: Mapping[str, Any], path: str) -> Identity | Denial:
-    """Return who sends a request, or why it is refused; a plain function is called in a thread.
+    """Return the identity of a request's sender, or why the request is refused; a `def` runs in a thread.
 
-    A refusal is logged, unless the request names nobody: that is how every client begins.
+    A refusal is logged if the request had credentials. The first request of every client has none.
 
     Raises:
         Exception: whatever the function raises.
@@ -94,7 +94,7 @@ async def _verified(auth: Auth, request: HttpRequest, scope: Mapping[str, Any], 
     try:
         found = await invoke(auth, request)
     except PermissionError as error:
-        # One that the system raised is a failure of the check, and its text is not for clients.
+        # A PermissionError of the operating system is a failure of the check, and its text is not for clients.
         if error.errno is not None:
             raise
         return Denial(FORBIDDEN, f"Not permitted: {error}", _CHALLENGE)
@@ -106,28 +106,28 @@ async def _verified(auth: Auth, request: HttpRequest, scope: Mapping[str, Any], 
 
 
 def _metadata_address(auth: Bearer, scope: Mapping[str, Any], path: str) -> str:
-    return auth.metadata_address(scope.get("root_path", ""), _appended(path))
+    return auth.metadata_address(scope.get("root_path", ""), _path_suffix(path))
 
 
-def _appended(path: str) -> str:
+def _path_suffix(path: str) -> str:
     return f"/{path.strip('/')}".rstrip("/")
 
 
 def documents_of(auth: Auth | None, path: str) -> dict[str, bytes]:
-    """Return what is served beside a server whose door is a `Bearer`: the metadata that names who issues tokens."""
+    """Return the documents to serve by path: with a `Bearer`, the metadata that names the issuers of tokens."""
     if not isinstance(auth, Bearer):
         return {}
-    # A proxy may serve another path than we do, but its clients look where the resource says.
-    return dict.fromkeys((WELL_KNOWN, WELL_KNOWN + _appended(path), auth.metadata_path), auth.metadata)
+    # A proxy may serve another path than this server, but clients look at the path of the resource's URL.
+    return dict.fromkeys((WELL_KNOWN, WELL_KNOWN + _path_suffix(path), auth.metadata_path), auth.metadata)
 
 
 def insufficient(auth: Auth | None, scopes: Iterable[str], scope: Mapping[str, Any], path: str) -> Denial:
-    """Return the refusal of somebody who may not do what takes these scopes, and log it."""
+    """Return the refusal of a sender that lacks scopes, and log it."""
     if isinstance(auth, Bearer):
         denial = auth.insufficient(scopes, _metadata_address(auth, scope, path))
     else:
-        wanted = " ".join(sorted(scopes))
-        said = challenge(error="insufficient_scope", scope=wanted)
-        denial = Denial(FORBIDDEN, f"This takes the scopes: {wanted}", said)
+        required = " ".join(sorted(scopes))
+        header = challenge(error="insufficient_scope", scope=required)
+        denial = Denial(FORBIDDEN, f"This takes the scopes: {required}", header)
     _log(denial)
     return denial

@@ -1,7 +1,7 @@
-"""What a server may ask of a client: the user, the model, or the roots.
+"""The questions that a server may ask its client: forms and pages for the user, the model, and the roots.
 
-A question knows three things: which capability the client needs, how it is said on the wire, and what its answer means.
-How it travels, by a request or by a result that asks to be asked again, is not its business.
+A question has the capabilities that the client needs, the request as it is on the wire, and a reader for the answer.
+How it travels, as a request or in an `input_required` result, is decided in `asking`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from dragoman import types
 from dragoman.errors import DefinitionError, InvalidParams, NotAccepted, UrlElicitationRequired, ValidationError
 from dragoman.schema.forms import filled_in, form_schema
 from dragoman.schema.python.annotations import Codec
-from dragoman.server.define.results import wire_object
+from dragoman.server.wire_objects import optional_wire_object, wire_object
 
 T = TypeVar("T")
+_ABSOLUTE_URL = r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/]"
 
 Capability = tuple[str, ...]
 Messages = str | types.SamplingMessage | types.Json | Iterable[types.SamplingMessage | types.Json]
 
 
 class ElicitResult(Generic[T]):
-    """What the user did with a question.
+    """The user's answer to a question.
 
     Example:
         answer = await ctx.elicit("How long?", Stay)
@@ -83,9 +84,12 @@ class Elicit(Generic[T]):
     def __init__(self, message: str, schema: type[T] | Mapping[str, Any]) -> None:
         self._message = message
         if isinstance(schema, Mapping):
+            from dragoman.schema.compile import InputSchema
+
             form_schema(schema)
             self._schema = dict(schema)
-            self._read: Callable[[types.Json], Any] = _reader(self._schema)
+            self._form = InputSchema(self._schema)
+            self._read: Callable[[types.Json], Any] = self._validated
             return
         codec = Codec(schema, "The schema of a form")
         if codec.schema.get("type") == "object":
@@ -98,6 +102,10 @@ class Elicit(Generic[T]):
             self._schema = form_schema(whole.schema, form)
             self._read = lambda content: whole.convert(content)["value"]
 
+    def _validated(self, content: types.Json) -> types.Json:
+        self._form.validate(content)
+        return content
+
     def __repr__(self) -> str:
         return f"<Elicit {self._message!r}: {', '.join(self._schema['properties'])}>"
 
@@ -105,11 +113,11 @@ class Elicit(Generic[T]):
     method = "elicitation/create"
 
     def request(self) -> types.InputRequest:
-        """Return the question as it is asked."""
+        """Return the request as it is on the wire."""
         return types.ElicitRequest(types.ElicitRequestParams(self._message, mode="form", requested_schema=self._schema))
 
     def read(self, raw: Raw) -> ElicitResult[T]:
-        """Return what the answer means."""
+        """Return the meaning of the answer."""
         result = _decode(raw, types.ElicitResult)
         if result.action != "accept":
             return ElicitResult(result.action)
@@ -131,51 +139,51 @@ class ElicitUrl:
         self._params = types.ElicitRequestParams(message, mode="url", url=url, elicitation_id=self.elicitation_id)
 
     def __repr__(self) -> str:
-        # Not the URL, which may let in whoever has it.
+        # Without the URL, which may grant access to whoever has it.
         return f"<ElicitUrl {self._params.message!r}>"
 
     capabilities: Sequence[Capability] = (("elicitation", "url"),)
     method = "elicitation/create"
 
     def request(self) -> types.InputRequest:
-        """Return the question as it is asked."""
+        """Return the request as it is on the wire."""
         return types.ElicitRequest(self._params)
 
     def read(self, raw: Raw) -> ElicitResult[None]:
-        """Return what the answer means: accepting is consent to visit, not the end of the visit."""
+        """Return the meaning of the answer: accepting is consent to visit, not the end of the visit."""
         return ElicitResult(_decode(raw, types.ElicitResult).action)
 
 
-class Defined(Protocol):
+class HasDefinition(Protocol):
     """A tool with its definition: one of the author's, or one that a client found."""
 
     @property
     def definition(self) -> types.Tool:
-        """What is listed."""
+        """The tool as it is listed."""
 
 
-Offered = types.Tool | Defined | types.Json
-"""A tool that the client's model may use: a definition, a plain dict of one, or what has one."""
+ModelTool = types.Tool | HasDefinition | types.Json
+"""A tool that the client's model may use: a definition, a plain dict of one, or an object that has one."""
 
 
 class SampleOptions(TypedDict, total=False):
-    """What may be said to a model beside the messages, as in `sampling/createMessage`."""
+    """The options of `sampling/createMessage` beside the messages."""
 
     max_tokens: int
     """How long the answer may be (1024)."""
     system_prompt: str | None
-    """What the model is told before the messages."""
+    """The system prompt."""
     model_preferences: types.ModelPreferences | types.Json | None
     """Which model the server would like."""
     include_context: Literal["none", "thisServer", "allServers"] | None
-    """Of which servers the client should tell the model."""
+    """The servers whose context the client should include."""
     temperature: float | None
-    """How much chance there is in the answer."""
+    """The randomness of the answer."""
     stop_sequences: Iterable[str] | None
     """Texts at which the answer ends."""
     metadata: types.Json | None
-    """What the provider of the model is told besides."""
-    tools: Iterable[Offered] | None
+    """Further parameters for the provider of the model."""
+    tools: Iterable[ModelTool] | None
     """The tools that the model may use, as definitions or as `Tool` objects."""
     tool_choice: types.ToolChoice | types.Json | None
     """Whether the model may use tools, must, or must not."""
@@ -196,7 +204,7 @@ class Sample:
     def __init__(self, messages: Messages, **options: Unpack[SampleOptions]) -> None:
         given: dict[str, Any] = {"max_tokens": 1024, **options}
         for name, kind in _OBJECTS.items():
-            given[name] = wire_object(given.get(name), kind, name)
+            given[name] = optional_wire_object(given.get(name), kind, name)
         for name, make in _LISTS.items():
             given[name] = None if given.get(name) is None else [make(one) for one in given[name]]
         self._params = types.CreateMessageRequestParams(_conversation(messages), **given)
@@ -209,20 +217,20 @@ class Sample:
     method = "sampling/createMessage"
 
     def request(self) -> types.InputRequest:
-        """Return the question as it is asked."""
+        """Return the request as it is on the wire."""
         return types.CreateMessageRequest(self._params)
 
     def read(self, raw: Raw) -> types.CreateMessageResult:
-        """Return what the answer means."""
+        """Return the meaning of the answer."""
         return _decode(raw, types.CreateMessageResult)
 
 
-def _offered(tool: Any) -> types.Tool:
-    return wire_object(getattr(tool, "definition", tool), types.Tool, "A tool for the model")  # type: ignore[no-any-return]
+def _model_tool(tool: Any) -> types.Tool:
+    return wire_object(getattr(tool, "definition", tool), types.Tool, "A tool for the model")
 
 
 _OBJECTS = {"model_preferences": types.ModelPreferences, "tool_choice": types.ToolChoice}
-_LISTS: dict[str, Callable[[Any], Any]] = {"tools": _offered, "stop_sequences": lambda text: text}
+_LISTS: dict[str, Callable[[Any], Any]] = {"tools": _model_tool, "stop_sequences": lambda text: text}
 
 
 class ListRoots:
@@ -235,11 +243,11 @@ class ListRoots:
     method = "roots/list"
 
     def request(self) -> types.InputRequest:
-        """Return the question as it is asked."""
+        """Return the request as it is on the wire."""
         return types.ListRootsRequest()
 
     def read(self, raw: Raw) -> list[types.Root]:
-        """Return what the answer means."""
+        """Return the meaning of the answer."""
         return _decode(raw, types.ListRootsResult).roots
 
 
@@ -247,18 +255,18 @@ Question = Elicit[Any] | ElicitUrl | Sample | ListRoots
 
 
 class RunEnded(BaseException):
-    """Ends the run of a blocking handler that asked; it runs again when the answer is there."""
+    """Ends the run of a blocking handler that asked a question; the handler runs again with the answer."""
 
 
 class InputRequired:
-    """What a handler returns to ask in so many words, and to be run again with the answers in `ctx.inputs`.
+    """The questions that a handler returns, to be run again with the answers in `ctx.inputs`.
 
     Example:
         if "city" not in ctx.inputs:
             return InputRequired({"city": Elicit("Which city?", City)}, state={"tries": 1})
 
     Raises:
-        DefinitionError: it has neither questions nor a state, so that nothing would change from run to run.
+        DefinitionError: there are neither questions nor a state, so nothing would change from run to run.
     """
 
     def __init__(self, questions: Mapping[str, Question] | None = None, state: object = None) -> None:
@@ -268,25 +276,13 @@ class InputRequired:
         self.state = state
 
     def __repr__(self) -> str:
-        # Not the state, which may hold what is not for the log.
+        # Without the state, which may hold secrets.
         return f"InputRequired({self.questions!r})"
 
     @property
     def capabilities(self) -> list[Capability]:
-        """What the client needs for the questions."""
+        """The capabilities that the client needs for the questions."""
         return [path for question in self.questions.values() for path in question.capabilities]
-
-
-def _reader(schema: types.Json) -> Callable[[types.Json], types.Json]:
-    from dragoman.schema.compile import InputSchema
-
-    checked = InputSchema(schema)
-
-    def read(content: types.Json) -> types.Json:
-        checked.validate(content)
-        return content
-
-    return read
 
 
 def _decode(raw: Raw, kind: type[T]) -> T:
@@ -297,10 +293,10 @@ def _decode(raw: Raw, kind: type[T]) -> T:
 
 
 def check_empty(raw: Raw) -> None:
-    """See that an answer without content is one.
+    """Check an answer that has no content.
 
     Raises:
-        InvalidParams: it is no object.
+        InvalidParams: the answer is no object.
     """
     _decode(raw, types.Result)
 
@@ -337,7 +333,7 @@ def _check_tool_results(conversation: list[types.SamplingMessage]) -> None:
 
 
 def checked_elicitations(error: UrlElicitationRequired) -> UrlElicitationRequired:
-    """Return the error with entries as the wire has them; an author gives objects or dicts in either spelling.
+    """Return the error with its entries as they are on the wire; an author gives objects or dicts in either spelling.
 
     Raises:
         DefinitionError: there are no entries, or one lacks its message or an absolute URL.
@@ -346,7 +342,7 @@ def checked_elicitations(error: UrlElicitationRequired) -> UrlElicitationRequire
         raise DefinitionError("UrlElicitationRequired needs an entry for each page that the user must visit")
     entries = [wire_object(entry, types.ElicitRequestParams, "An elicitation") for entry in error.elicitations]
     for entry in entries:
-        if entry.mode not in (None, "url") or entry.url is None or not re.match(_ABSOLUTE, entry.url):
+        if entry.mode not in (None, "url") or entry.url is None or not re.match(_ABSOLUTE_URL, entry.url):
             raise DefinitionError(f"An elicitation of UrlElicitationRequired needs an absolute url, not {entry.url!r}")
         entry.mode, entry.elicitation_id = "url", entry.elicitation_id or entry.url
     return UrlElicitationRequired([to_builtins(entry) for entry in entries], error.message)
@@ -360,12 +356,9 @@ class Page(Struct, frozen=True):
 
 
 def pages(error: UrlElicitationRequired) -> list[Page]:
-    """Return the pages that an error names; an entry that is none is left out."""
+    """Return the pages that an error names, without malformed entries."""
     found: list[Page] = []
     for entry in error.elicitations:
         with suppress(MsgspecError):
             found.append(convert(entry, Page, from_attributes=True))
     return found
-
-
-_ABSOLUTE = r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/]"

@@ -9,7 +9,7 @@ from dragoman import Cancelled, Context, ListRoots, Server, ToolError, types
 from dragoman.errors import MissingCapability
 from dragoman.protocol import eras
 from dragoman.protocol.versions import LATEST_HANDSHAKE
-from dragoman.server.request.asking import asking_of, require_capabilities, require_capability
+from dragoman.server.request.asking import asking_of, require_capabilities
 
 DEADLINE = 30
 ROOTS = {"roots": [{"uri": "file:///home"}]}
@@ -119,7 +119,8 @@ def test_every_missing_capability_is_named_and_no_declared_one():
 
 
 def test_a_declared_capability_is_not_missing():
-    assert require_capability(SomeCall(types.ClientCapabilities(roots=types.RootsCapability())), "roots") is None
+    declared = types.ClientCapabilities(roots=types.RootsCapability())
+    assert require_capabilities(SomeCall(declared), [("roots",)]) is None
 
 
 def test_a_request_that_was_given_up_asks_nothing():

@@ -1,4 +1,4 @@
-"""A request that is served: what has no way back, and when it is given up."""
+"""One request while it is served: its channel, its cancellation, and which log messages its client wants."""
 
 import asyncio
 from concurrent.futures import Future
@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from dragoman import Cancelled, DragomanError
+from dragoman import Cancelled, DragomanError, Server
 from dragoman.protocol.eras import Caller, McpRequest
 from dragoman.protocol.methods import METHODS
 from dragoman.protocol.versions import LATEST_HANDSHAKE
-from dragoman.server.request.call import SILENCE, Call, Session
+from dragoman.server.request.call import LEVELS, NO_CHANNEL, Call, Session, wants_log
 
 DEADLINE = 30
 
@@ -25,12 +25,12 @@ def run(work: Any) -> Any:
 
 def test_without_a_way_back_nothing_is_sent_and_nothing_waits():
     async def tell() -> None:
-        SILENCE.notify("notifications/message", {})
-        SILENCE.updated("file:///a")
-        await SILENCE.room()
-        await SILENCE.listen(object())
+        NO_CHANNEL.notify("notifications/message", {})
+        NO_CHANNEL.updated("file:///a")
+        await NO_CHANNEL.room()
+        await NO_CHANNEL.listen(object())
         with pytest.raises(DragomanError, match="ping cannot be asked here"):
-            await SILENCE.request("ping", {}, 1)
+            await NO_CHANNEL.request("ping", {}, 1)
 
     run(tell())
 
@@ -52,7 +52,7 @@ def test_giving_up_cancels_the_task_after_its_first_step_and_what_threads_wait_f
         waiting: Future[None] = Future()
         served.on_cancel(waiting.cancel)
         served.task = asyncio.ensure_future(serve())
-        served.give_up()
+        served.cancel()
         assert served.cancelled
         assert waiting.cancelled()
         with pytest.raises(asyncio.CancelledError):
@@ -64,7 +64,7 @@ def test_giving_up_cancels_the_task_after_its_first_step_and_what_threads_wait_f
 
 def test_a_request_without_a_task_is_given_up_too():
     served = call()
-    served.give_up()
+    served.cancel()
     assert served.cancelled
 
 
@@ -84,7 +84,7 @@ def test_only_what_the_client_gave_up_is_given_up(error, cancelled, is_given_up)
     async def ask() -> bool:
         served = call()
         served.cancelled = cancelled
-        return served.is_given_up_by(error)
+        return served.is_cancelled_by(error)
 
     assert run(ask()) is is_given_up
 
@@ -94,7 +94,7 @@ def test_a_task_that_is_being_cancelled_from_outside_is_given_up():
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError as error:
-            return call().is_given_up_by(error)
+            return call().is_cancelled_by(error)
         return False
 
     async def talk() -> bool:
@@ -104,3 +104,21 @@ def test_a_task_that_is_being_cancelled_from_outside_is_given_up():
         return await task
 
     assert run(talk()) is True
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("threshold", LEVELS)
+def test_a_message_is_wanted_from_the_threshold_on(level, threshold):
+    assert wants_log(Server(), level, threshold) is (LEVELS.index(level) >= LEVELS.index(threshold))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_nothing_is_wanted_without_a_threshold_or_without_the_capability(level):
+    assert not wants_log(Server(), level, None)
+    assert not wants_log(Server(capabilities={"logging": False}), level, "debug")
+
+
+@pytest.mark.parametrize("threshold", [None, "debug"])
+def test_an_unknown_level_is_refused_by_name_whether_anybody_wants_it_or_not(threshold):
+    with pytest.raises(ValueError, match="There is no log level 'loud'; there are debug, info, notice, warning"):
+        wants_log(Server(), "loud", threshold)

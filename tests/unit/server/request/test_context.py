@@ -13,7 +13,7 @@ from dragoman.protocol.eras import Caller, McpRequest
 from dragoman.protocol.methods import METHODS
 from dragoman.protocol.versions import LATEST_HANDSHAKE
 from dragoman.server.request.call import Call, Session
-from dragoman.server.request.context import drive
+from dragoman.server.request.context import drive, readable
 
 KINDS = pytest.mark.parametrize("kind", [Context, BlockingContext])
 
@@ -131,7 +131,7 @@ def test_a_blocking_handler_that_waits_for_room_is_ended_when_its_request_is_can
         served = congested_call()
         handling = asyncio.ensure_future(asyncio.to_thread(tell, BlockingContext(served)))
         await served.channel.waits.wait()
-        served.give_up()
+        served.cancel()
         with pytest.raises(Cancelled):
             await handling
 
@@ -180,3 +180,16 @@ def test_what_is_driven_after_the_cancellation_does_not_wait():
             await asyncio.to_thread(drive, served, forever.wait())
 
     run(talk())
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"),
+    [
+        (b'{"a":[1,2.5,null]}', {"a": [1, 2.5, None]}),
+        (b"null", None),
+        (b'{"a":1e999}', '{"a":1e999}'),
+        (b'"\xff"', '"\ufffd"'),
+    ],
+)
+def test_what_a_client_sent_is_readable_whatever_it_is(raw, value):
+    assert readable(Raw(raw)) == value

@@ -1,4 +1,8 @@
-"""What serves a server: the names of the carriers, the options of each, and the values that make sense for them."""
+"""How a server is served: `server.run()`, `server.asgi()` and single messages (`server.handle()` and its variants).
+
+The names of the transports and the options of HTTP are checked here. The transports themselves are imported when they
+are used.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,10 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from dragoman.errors import DefinitionError, DragomanError
+from dragoman.protocol import eras, jsonrpc
 from dragoman.runtime.hints import did_you_mean
+from dragoman.server.dispatch.runner import open_notification, refusal, run_notification, run_refused, whole_answer
+from dragoman.server.request.call import NO_CHANNEL, Call, Session
 
 if TYPE_CHECKING:
     from dragoman.server.request.http_request import Auth
@@ -52,23 +59,23 @@ class HttpOptions(TypedDict, total=False):
     """How processes reach each other."""
 
 
-_NAMES = {"stdio": "stdio", "http": "http", "streamable-http": "http", "streamablehttp": "http"}
-_LISTENING: Mapping[str, Any] = {"host": "127.0.0.1", "port": 8000, "workers": 1}
-_FLAGS = ("stateless", "json_response")
-_LEAST = {"workers": 1, "port": 0, "max_sessions": 1, "max_event_bytes": 0, "max_subscriptions": 0}
-_OPTIONAL = ("session_idle_timeout", "max_sessions", "max_subscriptions")
-_HIGHEST_PORT = 65_535
+_TRANSPORTS = {"stdio": "stdio", "http": "http", "streamable-http": "http", "streamablehttp": "http"}
+_LISTEN_DEFAULTS: Mapping[str, Any] = {"host": "127.0.0.1", "port": 8000, "workers": 1}
+_MINIMUMS = {"workers": 1, "port": 0, "max_sessions": 1, "max_event_bytes": 0, "max_subscriptions": 0}
+_UNLIMITED = ("max_sessions", "max_subscriptions")
+"""The numbers that may be None, which stands for no limit."""
+_MAX_PORT = 65_535
 
 
 def run(server: Server, transport: str, options: HttpOptions) -> None:
     """Serve until the client or a signal ends it.
 
     Raises:
-        DefinitionError: there is no such carrier, or the value of an option makes no sense.
-        TypeError: the carrier has no such option.
+        DefinitionError: there is no such transport, or the value of an option makes no sense.
+        TypeError: the transport has no such option.
         DragomanError: an event loop runs in this thread.
     """
-    name = _carrier(transport)
+    name = _transport_name(transport)
     given: dict[str, Any] = dict(options)
     _refuse_unknown(name, given)
     _refuse_running_loop(name)
@@ -77,40 +84,40 @@ def run(server: Server, transport: str, options: HttpOptions) -> None:
 
         run_stdio(server)
         return
-    listening = {option: given.pop(option, default) for option, default in _LISTENING.items()}
+    listening = {option: given.pop(option, default) for option, default in _LISTEN_DEFAULTS.items()}
     check_options(listening)
     app = server.asgi(**given)
     from dragoman.server.http.run import run_http
 
-    _ = server.key_ring  # made before workers are forked, so that all have the same
+    _ = server.key_ring  # made before the workers are forked, because all of them need the same keys
     run_http(app, **listening)
 
 
-def _carrier(transport: Any) -> str:
-    name = _NAMES.get(transport.lower().replace("_", "-")) if isinstance(transport, str) else None
+def _transport_name(given: Any) -> str:
+    name = _TRANSPORTS.get(given.lower().replace("_", "-")) if isinstance(given, str) else None
     if name is None:
-        old = " The transport HTTP+SSE of 2024-11-05 is not served." if transport == "sse" else ""
+        old = " The transport HTTP+SSE of 2024-11-05 is not served." if given == "sse" else ""
         raise DefinitionError(
-            f'There is no transport {transport!r}; there are "stdio" and "http", which is also called'
+            f'There is no transport {given!r}; there are "stdio" and "http", which is also called'
             f' "streamable-http".{old}'
         )
     return name
 
 
-def _refuse_unknown(carrier: str, options: Mapping[str, Any]) -> None:
+def _refuse_unknown(transport: str, options: Mapping[str, Any]) -> None:
     known = HttpOptions.__annotations__
     for option in options:
         if option not in known:
             remedy = did_you_mean(option, known) or f"; there are {', '.join(known)}"
             raise TypeError(f"server.run() has no option {option!r}{remedy}")
-        if carrier == "stdio":
+        if transport == "stdio":
             raise TypeError(
                 f'The option {option!r} is one of HTTP, and server.run() serves stdio: write run("http", {option}=...),'
                 " or leave it out"
             )
 
 
-def _refuse_running_loop(carrier: str) -> None:
+def _refuse_running_loop(transport: str) -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -121,7 +128,7 @@ def _refuse_running_loop(carrier: str) -> None:
     }
     raise DragomanError(
         "server.run() starts an event loop, but one runs in this thread already, as in an `async def` or a notebook:"
-        f" call it from plain code instead; or, inside the loop, {inside[carrier]}"
+        f" call it from plain code instead; or, inside the loop, {inside[transport]}"
     )
 
 
@@ -132,28 +139,34 @@ def check_options(options: Mapping[str, Any]) -> None:
         DefinitionError: one does not.
     """
     for name, value in options.items():
-        if value is None and name in _OPTIONAL:
-            continue
-        if name in _FLAGS and not isinstance(value, bool):
-            raise DefinitionError(f"{name} must be True or False, not {value!r}")
-        if name in {"host", "path"} and not isinstance(value, str):
-            raise DefinitionError(f"{name} must be a string, not {value!r}")
-        if name in _LEAST:
-            _check_number(name, value)
-        if name == "session_idle_timeout" and not _is_duration(value):
-            raise DefinitionError(f"{name} must be seconds, more than 0, or None for no such limit, not {value!r}")
-        if name == "auth" and value is not None and not _is_auth(value):
-            raise DefinitionError(f"auth must be a function of the request, or a Bearer(...), not {value!r}")
+        expected = _expected(name, value)
+        if expected is not None:
+            raise DefinitionError(f"{name} must be {expected}, not {value!r}")
 
 
-def _check_number(name: str, value: Any) -> None:
-    least = _LEAST[name]
-    if type(value) is not int or value < least:
-        kind = "" if type(value) is int else "an integer of "
-        none = ", or None for no limit" if name in _OPTIONAL else ""
-        raise DefinitionError(f"{name} must be {kind}at least {least}{none}, not {value!r}")
-    if name == "port" and value > _HIGHEST_PORT:
-        raise DefinitionError(f"port must be at most {_HIGHEST_PORT}, not {value!r}")
+def _expected(name: str, value: Any) -> str | None:
+    """Return what the value of an option must be, or None if it is that."""
+    match name:
+        case "stateless" | "json_response" if not isinstance(value, bool):
+            return "True or False"
+        case "host" | "path" if not isinstance(value, str):
+            return "a string"
+        case "session_idle_timeout" if value is not None and not _is_duration(value):
+            return "seconds, more than 0, or None for no such limit"
+        case "auth" if value is not None and not _is_auth(value):
+            return "a function of the request, or a Bearer(...)"
+        case "port" if type(value) is int and value > _MAX_PORT:
+            return f"at most {_MAX_PORT}"
+        case _ if name in _MINIMUMS and not (value is None and name in _UNLIMITED):
+            return _expected_number(name, value)
+    return None
+
+
+def _expected_number(name: str, value: Any) -> str | None:
+    if type(value) is int and value >= _MINIMUMS[name]:
+        return None
+    kind = "" if type(value) is int else "an integer of "
+    return f"{kind}at least {_MINIMUMS[name]}{', or None for no limit' if name in _UNLIMITED else ''}"
 
 
 def _is_duration(value: Any) -> bool:
@@ -202,3 +215,30 @@ def asgi_app(server: Server, options: HttpOptions) -> AsgiApp:
         max_subscriptions=options["max_subscriptions"],
     )
     return AsgiApp(service, path=path, documents=documents_of(auth, path))
+
+
+async def answer_message(server: Server, body: bytes, server_context: Any) -> bytes | None:
+    """Return the answer to one message that came without a connection or session; None if it is not answered."""
+    message = jsonrpc.decode(body, server.limits)
+    context = server.server_context if server_context is None else server_context
+    if isinstance(message, jsonrpc.Request):
+        try:
+            request = eras.open(message, server.offer)
+        except BaseException as error:
+            if server.middleware_chain is None:
+                return refusal(server, error, message.id)
+            call = _call(server, eras.unopened(message, server.offer), context)
+            return await run_refused(call, error)  # type: ignore[return-value]
+        return await whole_answer(_call(server, request, context))
+    if isinstance(message, jsonrpc.Notification):
+        opened = open_notification(server, message, None)
+        if opened is not None:
+            await run_notification(_call(server, opened, context))
+    if isinstance(message, jsonrpc.Invalid) and message.answer:
+        return refusal(server, message.error, message.id)
+    return None
+
+
+def _call(server: Server, request: eras.McpRequest, server_context: Any) -> Call:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    return Call(request, Session(), NO_CHANNEL, server, server_context, loop, task=task)

@@ -12,7 +12,7 @@ from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.versions import V2026_07_28
 from dragoman.schema.python.annotations import Unresolved
-from dragoman.server.define.outputs import Output
+from dragoman.server.define.tool_results import Output
 
 if TYPE_CHECKING:
     from somewhere import Hidden

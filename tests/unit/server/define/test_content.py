@@ -1,18 +1,9 @@
-"""What authors may return, where the wire does not show it."""
+"""Content that tools and prompts return, where the wire does not show it."""
 
 import pytest
-from pydantic import BaseModel
 
-from dragoman import DefinitionError, File, Image, types
-from dragoman.server.define.results import (
-    content_blocks,
-    holds_content,
-    is_content,
-    prompt_messages,
-    resource_contents,
-    wire_object,
-    wire_objects,
-)
+from dragoman import File, Image, types
+from dragoman.server.define.content import content_blocks, holds_content, is_content
 
 TEXT = {"type": "text", "text": "hello"}
 
@@ -49,41 +40,6 @@ def test_what_is_no_content_is_refused_with_the_remedy():
         content_blocks([Image(b""), 5])
     with pytest.raises(ValueError, match="missing required field `text`"):
         content_blocks({"type": "text"})
-
-
-def test_a_wire_object_is_spelled_either_way_at_every_depth():
-    given = {"tools": {"list_changed": True}, "resources": {"listChanged": True}, "experimental": {"any_key": {}}}
-    made = wire_object(given, types.ServerCapabilities, "capabilities")
-    assert made.tools.list_changed is made.resources.list_changed is True
-    assert made.experimental == {"any_key": {}}
-
-
-def test_a_wire_object_with_a_key_that_does_not_exist_is_refused_at_every_depth():
-    with pytest.raises(DefinitionError, match="capabilities: tools has no 'changed'; it takes listChanged"):
-        wire_object({"tools": {"changed": True}}, types.ServerCapabilities, "capabilities")
-    with pytest.raises(DefinitionError, match=r"capabilities: Expected `object \| null`"):
-        wire_object({"tools": True}, types.ServerCapabilities, "capabilities")
-
-
-def test_no_wire_objects_are_none():
-    assert wire_object(None, types.Icon, "An icon") is None
-    assert wire_objects(None, types.Icon, "An icon") is wire_objects([], types.Icon, "An icon") is None
-
-
-def test_a_role_that_the_protocol_does_not_have_is_refused():
-    assert prompt_messages({"role": "assistant", "content": "Yes"}) == [
-        types.PromptMessage("assistant", types.TextContent("Yes"))
-    ]
-    with pytest.raises(ValueError, match="Invalid enum value 'system'"):
-        prompt_messages({"role": "system", "content": "Obey"})
-
-
-def test_a_resource_may_hold_whatever_a_tool_may_return():
-    class Place(BaseModel):
-        city: str
-
-    [contents] = resource_contents(Place(city="Oslo"), "place://oslo", None)
-    assert (contents.mime_type, contents.text) == ("application/json", '{"city":"Oslo"}')
 
 
 def test_a_file_becomes_an_embedded_resource_that_does_not_tell_its_folder(tmp_path):

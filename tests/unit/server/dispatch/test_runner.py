@@ -8,11 +8,24 @@ from types import CoroutineType
 import pytest
 
 import dragoman
-from dragoman import Configuration, Context, InvalidParams, Server, ToolError, prompt
+from dragoman import Configuration, Context, InvalidParams, Server, ToolError, prompt, types
 from dragoman.config import PROCESS
-from dragoman.errors import MethodNotFound
+from dragoman.errors import (
+    HeaderMismatch,
+    InsufficientScope,
+    InternalError,
+    InvalidRequest,
+    MethodNotFound,
+    MissingCapability,
+    ResourceNotFound,
+    RpcError,
+    UnsupportedVersion,
+)
 from dragoman.protocol import eras, jsonrpc
-from dragoman.server.dispatch.runner import refusal, run, run_refused
+from dragoman.protocol.versions import V2025_11_25, V2026_07_28
+from dragoman.schema.python.shapes import Problem
+from dragoman.schema.python.signature import ArgumentsRejected
+from dragoman.server.dispatch.runner import label_of, refusal, run, run_refused, seal
 from dragoman.server.request.call import Call, Session
 
 
@@ -65,7 +78,7 @@ def test_an_inline_tool_is_answered_at_once_and_the_call_says_how_it_ended(funct
     answer = run(call)
     assert isinstance(answer, CoroutineType if is_async else bytes)
     data = json.loads(asyncio.run(answer) if is_async else answer)
-    assert (call.failure, call.ended) == (failure, True)
+    assert (call.failure_label, call.ended) == (failure, True)
     assert type(call.refusal) is (type(None) if refusal is None else refusal)
     assert ("error" in data) == (refusal is not None)
     assert b"secret" not in json.dumps(data).encode()
@@ -182,3 +195,36 @@ def test_what_is_watched_keeps_no_server_alive():
     servers.clear()
     gc.collect()
     assert len(PROCESS.watchers._methods) == before
+
+
+@pytest.mark.parametrize("version", [V2025_11_25, V2026_07_28], ids=lambda version: version.name)
+def test_sealing_leaves_the_result_of_an_author_as_it_was(version):
+    server = Server(ttl_ms=5, cache_scope="public")
+    result = types.ReadResourceResult([], meta={"a": 1})
+    sealed = seal(server, result, version)
+    assert result == types.ReadResourceResult([], meta={"a": 1})
+    assert (sealed.ttl_ms, sealed.cache_scope) == ((5, "public") if version.stateless else (None, None))
+
+
+@pytest.mark.parametrize(
+    ("error", "label"),
+    [
+        (InvalidParams("Unknown tool: x"), "invalid_params"),
+        (ArgumentsRejected((Problem("a", "", missing=True),)).refusal(), "missing_required_arguments"),
+        (ArgumentsRejected((Problem("a", "no"),)).refusal(), "invalid_params"),
+        (InsufficientScope(["a"]), "insufficient_scope"),
+        (MissingCapability({"roots": {}}), "missing_capability"),
+        (HeaderMismatch("x"), "header_mismatch"),
+        (InvalidRequest("x"), "invalid_request"),
+        (ToolError("x"), "tool_error"),
+        (ResourceNotFound("docs://x"), "resource_not_found"),
+        (MethodNotFound("Method not found: x"), "method_not_found"),
+        (InternalError("x"), "rpc_error"),
+        (RpcError(-31999, "Unknown tool: x"), "rpc_error"),
+        (UnsupportedVersion("x", []), "unsupported_version"),
+        (LookupError("Unknown tool: x"), "internal_error"),
+        (SystemExit(1), "internal_error"),
+    ],
+)
+def test_an_error_has_one_label(error, label):
+    assert label_of(error) == label

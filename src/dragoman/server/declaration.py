@@ -1,0 +1,206 @@
+"""What a server declares to its clients: its identity and its capabilities.
+
+Clients read both in `initialize` and `server/discover`. Capabilities follow from the functions that are registered; an
+author may add to them, hide some, or replace them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+
+from dragoman import types
+from dragoman.errors import DefinitionError
+from dragoman.protocol.extensions import merge_settings
+from dragoman.protocol.jsonrpc import encode
+from dragoman.server.wire_objects import wire_object, wire_objects
+
+if TYPE_CHECKING:
+    from dragoman.server.registry import Registry
+
+Icons = Iterable[types.Icon | types.Json]
+GivenCapabilities = types.ServerCapabilities | Mapping[str, Any] | None
+_CHANGE_NOTIFICATIONS = ("listChanged", "subscribe")
+_EXAMPLES = {
+    "name": "weather",
+    "version": "1.0",
+    "title": "Weather",
+    "description": "Weather for every city.",
+    "website_url": "https://example.com",
+    "instructions": "Ask for one city at a time.",
+}
+
+
+def implementation(name: str, version: str, icons: Icons, **texts: str | None) -> types.Implementation:
+    """Return the identity of a server.
+
+    Raises:
+        DefinitionError: an option is missing or no text; the message names the remedy.
+    """
+    for option, value in {"name": name, "version": version, **texts}.items():
+        require_text(option, value, optional=option in texts)
+    return types.Implementation(name, version, icons=wire_objects(icons, types.Icon, "A server's icon"), **texts)
+
+
+def require_text(option: str, value: Any, *, optional: bool = True) -> None:
+    """Refuse an option of a server that must be text and is not.
+
+    Raises:
+        DefinitionError: it is something else, or missing or empty although it is required.
+    """
+    if (optional and value is None) or (isinstance(value, str) and (optional or value)):
+        return
+    expected = "text" if optional else "text that is not empty"
+    raise DefinitionError(f"The {option} of a server must be {expected}, such as {_EXAMPLES[option]!r}, not {value!r}")
+
+
+class ServerIdentity:
+    """The part of a Server that describes it; clients are sent what is assigned from then on."""
+
+    def __init__(self, info: types.Implementation) -> None:
+        self._info = info
+        self.info_bytes = Raw(encode(info))
+
+    def _identity_changed(self) -> None:
+        """Check the changed identity, and discard what was made of the earlier one; a Server overrides it."""
+
+    def _describe(self, **changes: Any) -> None:
+        before, fields = self._info, ("name", "version", "title", "description", "website_url", "icons")
+        current = {name: getattr(before, name) for name in fields}
+        current["icons"] = before.icons or ()
+        self._info = implementation(**{**current, **changes})
+        try:
+            self._identity_changed()
+        except DefinitionError:
+            self._info = before
+            raise
+        self.info_bytes = Raw(encode(self._info))
+
+    @property
+    def info(self) -> types.Implementation:
+        """The identity of the server, as clients receive it."""
+        return self._info
+
+    @property
+    def name(self) -> str:
+        """The server's name."""
+        return self._info.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._describe(name=name)
+
+    @property
+    def version(self) -> str:
+        """The server's own version."""
+        return self._info.version
+
+    @version.setter
+    def version(self, version: str) -> None:
+        self._describe(version=version)
+
+    @property
+    def title(self) -> str | None:
+        """The server's name as people read it."""
+        return self._info.title
+
+    @title.setter
+    def title(self, title: str | None) -> None:
+        self._describe(title=title)
+
+    @property
+    def description(self) -> str | None:
+        """What the server is for."""
+        return self._info.description
+
+    @description.setter
+    def description(self, description: str | None) -> None:
+        self._describe(description=description)
+
+    @property
+    def website_url(self) -> str | None:
+        """Where people read more about the server."""
+        return self._info.website_url
+
+    @website_url.setter
+    def website_url(self, url: str | None) -> None:
+        self._describe(website_url=url)
+
+    @property
+    def icons(self) -> list[types.Icon]:
+        """The server's icons."""
+        return list(self._info.icons or ())
+
+    @icons.setter
+    def icons(self, icons: Icons) -> None:
+        self._describe(icons=icons)
+
+
+class Declaration:
+    """The value that an author gave as `capabilities=`.
+
+    A dict adds to the derived capabilities and overrides their entries: True declares one, False hides it. An object
+    replaces all of them.
+
+    Raises:
+        DefinitionError: there is no such capability, or it does not fit.
+    """
+
+    def __init__(self, given: GivenCapabilities) -> None:
+        self._replaces = isinstance(given, types.ServerCapabilities)
+        if given is not None and not self._replaces and not isinstance(given, Mapping):
+            raise DefinitionError(
+                f"capabilities must be a dict or a ServerCapabilities, not {type(given).__name__}: write"
+                ' capabilities={"resources": {"subscribe": True}}'
+            )
+        entries = dict(given) if isinstance(given, Mapping) else {}
+        added = {name: {} if entry is True else entry for name, entry in entries.items() if entry is not False}
+        hidden: types.Json = {name: {} for name, entry in entries.items() if entry is False}
+        self.given = wire_object(given if self._replaces else added, types.ServerCapabilities, "capabilities")
+        self._added = msgspec.to_builtins(self.given)
+        self._hidden = msgspec.to_builtins(wire_object(hidden, types.ServerCapabilities, "capabilities")).keys()
+
+    def over(self, derived: types.ServerCapabilities) -> types.ServerCapabilities:
+        """Return the capabilities to declare, from those that were derived and those that were given."""
+        extensions = merge_settings(derived.extensions, self.given.extensions) or None
+        if self._replaces:
+            return msgspec.structs.replace(self.given, extensions=extensions) if derived.extensions else self.given
+        entries = msgspec.to_builtins(derived)
+        for name, entry in self._added.items():
+            entries[name] = {**entries.get(name, {}), **entry}
+        if extensions is not None:
+            entries["extensions"] = extensions
+        shown = {name: entry for name, entry in entries.items() if name not in self._hidden}
+        return msgspec.convert(shown, types.ServerCapabilities)
+
+    def undeclared(self, registry: Registry) -> list[str]:
+        """Return the lists that have entries but are not declared, although the author did not hide them by name."""
+        registered: dict[str, Any] = {
+            "tools": registry.tools,
+            "prompts": registry.prompts,
+            "resources": registry.resources or registry.templates,
+        }
+        return [name for name, some in registered.items() if some and self._replaces and not getattr(self.given, name)]
+
+
+def derived_capabilities(*, completes: bool, subscribes: bool) -> types.ServerCapabilities:
+    """Return the capabilities that follow from the functions that are registered."""
+    return types.ServerCapabilities(
+        tools=types.ListChangedCapability(list_changed=True),
+        prompts=types.ListChangedCapability(list_changed=True),
+        resources=types.ResourcesCapability(list_changed=True, subscribe=subscribes or None),
+        logging={},
+        completions={} if completes else None,
+    )
+
+
+def without_changes(capabilities: types.ServerCapabilities) -> types.ServerCapabilities:
+    """Return the capabilities to declare to a client that cannot receive notifications of changes."""
+    entries = msgspec.to_builtins(capabilities)
+    for name in ("tools", "prompts", "resources"):
+        if name in entries:
+            entries[name] = {key: value for key, value in entries[name].items() if key not in _CHANGE_NOTIFICATIONS}
+    return msgspec.convert(entries, types.ServerCapabilities)

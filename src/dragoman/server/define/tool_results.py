@@ -1,0 +1,290 @@
+"""Results of tools: what a tool returned, as content and as structured content.
+
+A return annotation of text, media or content blocks has no output schema. Any other annotation has one, and its values
+travel as structured content, with their JSON as text beside it; a value is encoded once for both. A value is compared
+with the annotation before it is sent. Values of exact plain types, which most tools return, skip the comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from math import isfinite
+from types import NoneType, UnionType
+from typing import Annotated, Any, NoReturn, Union, get_args, get_origin
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, structs
+
+from dragoman import types
+from dragoman.errors import ValidationError
+from dragoman.protocol.fields import wrap_schema, wraps
+from dragoman.schema.compile import OutputSchema
+from dragoman.schema.python.annotations import Codec, Unresolved
+from dragoman.schema.python.shapes import encode_hook, union_of
+from dragoman.server.define.content import (
+    CONTENT_CLASSES,
+    Content,
+    content_blocks,
+    holds_content,
+    is_block,
+    is_content,
+)
+from dragoman.server.request.questions import InputRequired
+from dragoman.types.content import Block
+
+
+class ToolResult(Struct):
+    """The full form of what a tool returns.
+
+    Example:
+        return ToolResult("3 files", structured={"count": 3}, meta={"example.com/took": 12})
+
+    `content` takes what a tool may return; left out, structured content is mirrored as JSON text, and an empty list
+    stays empty. `is_error` marks a failure that the model should read.
+    """
+
+    content: Content | UnsetType = UNSET
+    structured: Any = UNSET
+    is_error: bool = False
+    meta: types.Json | None = None
+
+
+_FULL_RESULTS = (ToolResult, types.Result, InputRequired)
+_SEQUENCES = (list, tuple, Sequence)
+_EXACT_TYPES: dict[str, frozenset[type]] = {
+    "string": frozenset({str}),
+    "integer": frozenset({int}),
+    "number": frozenset({int, float}),
+    "boolean": frozenset({bool}),
+    "object": frozenset({dict}),
+}
+"""The exact types whose values fit a schema that has no keyword but `type`."""
+_DESCRIPTIONS = frozenset({"title", "description", "examples", "default"})
+"""The keywords that no value can violate."""
+_encoder = msgspec.json.Encoder(enc_hook=encode_hook)
+
+Allows = Callable[[Any], bool]
+
+
+class Output:
+    """Makes the results of one tool.
+
+    Structured content that is no object travels as `{"result": value}`. A bare output is wrapped so only before
+    2026-07-28, where the protocol demands an object; its schema and its values are then wrapped when they are sent.
+    """
+
+    def __init__(self, tool: str, schema: OutputSchema | None = None, *, is_bare: bool = False) -> None:
+        self._tool = tool
+        self._schema = schema
+        self._is_compared = False
+        """Whether results are compared with the schema: only if it was derived from the return annotation."""
+        self._allows: Allows | None = None
+        """Tells whether the return annotation allows a value as content; None allows every value."""
+        self._lists_content = False
+        self._exact_types = frozenset((str,) if schema is None else (str, int, float, bool, dict))
+        """The exact types whose values need no comparison."""
+        self.is_bare = is_bare
+        self.wraps = schema is not None and wraps(schema.document)
+        self.schema = None if schema is None else schema.document
+        if schema is not None and self.wraps and not is_bare:
+            self.schema = wrap_schema(schema.document)
+
+    @classmethod
+    def of(cls, returns: Any, given: OutputSchema | None, tool: str, *, is_bare: bool = False) -> Output:
+        """Return the output of a tool with a return annotation, or with a schema that the author gave.
+
+        Raises:
+            DefinitionError: the annotation has no JSON form; the message names the remedy.
+        """
+        if given is not None:
+            return cls(tool, given, is_bare=is_bare)
+        data = _data_of(returns)
+        schema = {} if data is UNSET else Codec(data, f"The return annotation of {tool!r}", for_output=True).schema
+        output = cls(tool, OutputSchema.derived(schema) if schema else None, is_bare=is_bare)
+        if schema:
+            output._is_compared = True
+            output._exact_types = _exact_types(schema)
+        else:
+            output._allows = None if data is not UNSET else _allowing(returns)
+            output._lists_content = get_origin(returns) in _SEQUENCES and _allowing_any(_items(returns)) is not None
+            output._exact_types = frozenset({str} if output._fits_content("") else ())
+        return output
+
+    def result(self, value: Any) -> Any:
+        """Return the result for a value that a tool returned.
+
+        Raises:
+            TypeError: the value has no JSON form.
+            ValidationError: the value does not fit the return annotation.
+        """
+        if type(value) in self._exact_types and (plain := self.plain_result(value)) is not None:
+            return plain
+        if isinstance(value, ToolResult):
+            return self._full_result(value)
+        if isinstance(value, types.CallToolResult):
+            made = structs.replace(value, content=content_blocks(value.content))
+            if made.structured_content is not UNSET:
+                data = self._encode(made.structured_content, is_error=bool(made.is_error))
+                made.structured_content = self._held(data)
+            return made
+        if isinstance(value, _FULL_RESULTS):
+            return value
+        if self._schema is None and not self._fits_content(value):
+            self._refuse(value, f"{_type_names(value)} is not what it names")
+        if self._schema is None and (is_content(value) or self._is_text_list(value)):
+            return types.CallToolResult(content_blocks(value))
+        if self._schema is not None and holds_content(value):
+            if self._is_compared:
+                self._refuse(value, f"{_type_names(value)} is content")
+            return types.CallToolResult(content_blocks(value))
+        return self._structured_result(value)
+
+    def plain_result(self, value: Any) -> types.CallToolResult | None:
+        """Return the result for a value of an exact plain type, or None if the value must be compared."""
+        kind = type(value)
+        if kind not in self._exact_types or (kind is float and not isfinite(value)):
+            return None
+        if self._schema is None:
+            return types.CallToolResult([types.TextContent(value)])
+        data = _encoder.encode(value)
+        held: Any = Raw(data)
+        if not self.is_bare and (self.wraps or kind is not dict):
+            held = {"result": held}
+        return types.CallToolResult([types.TextContent(data.decode())], structured_content=held)
+
+    def _is_text_list(self, value: Any) -> bool:
+        return self._lists_content and isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+
+    def _fits_content(self, value: Any) -> bool:
+        return self._allows is None or self._allows(value)
+
+    def _structured_result(self, value: Any, *, is_error: bool = False) -> types.CallToolResult:
+        data = self._encode(value, is_error=is_error)
+        return types.CallToolResult([types.TextContent(data.decode())], structured_content=self._held(data))
+
+    def _full_result(self, value: ToolResult) -> types.CallToolResult:
+        result = types.CallToolResult([])
+        if value.structured is not UNSET:
+            result = self._structured_result(value.structured, is_error=value.is_error)
+        if value.content is not UNSET:
+            result.content = content_blocks(value.content)
+        result.is_error = value.is_error or None
+        result.meta = value.meta
+        return result
+
+    def _encode(self, value: Any, *, is_error: bool) -> bytes:
+        """Encode structured content, and compare it with the schema unless it is that of an error."""
+        data = _encoder.encode(value)
+        if not is_error and self._is_compared and self._schema is not None:
+            misfit = self._schema.misfit(msgspec.json.decode(data))
+            if misfit is not None:
+                self._refuse(value, str(misfit), misfit.path)
+        return data
+
+    def _held(self, data: bytes) -> Any:
+        """Return encoded structured content as it travels."""
+        held = Raw(data)
+        is_object = not self.wraps and data.startswith(b"{")
+        return held if self.is_bare or is_object else {"result": held}
+
+    def _refuse(self, value: Any, reason: str, path: str = "$") -> NoReturn:
+        raise ValidationError(
+            f"The tool {self._tool!r} returned a value of type {type(value).__name__} that does not fit its return"
+            f" annotation: {reason}",
+            path,
+        )
+
+    def check(self, result: types.CallToolResult) -> None:
+        """Compare a result with the output schema.
+
+        Raises:
+            ValidationError: its structured content does not fit, or is missing.
+        """
+        if self._schema is None:
+            return
+        structured = result.structured_content
+        if structured is UNSET:
+            raise ValidationError("Invalid result: the tool has an output schema, but gave no structured content")
+        held = structured["result"] if isinstance(structured, dict) else structured
+        self._schema.validate_result(msgspec.json.decode(held))
+
+
+def _type_names(value: Any) -> str:
+    values = value if isinstance(value, list | tuple) and value else [value]
+    return ", ".join(dict.fromkeys(type(one).__name__ for one in values))
+
+
+def _exact_types(schema: types.Json) -> frozenset[type]:
+    """Return the exact types whose values fit a schema without a comparison."""
+    constraints = {keyword: value for keyword, value in schema.items() if keyword not in _DESCRIPTIONS}
+    kind = constraints.pop("type", None)
+    return _EXACT_TYPES.get(kind, frozenset()) if isinstance(kind, str) and not constraints else frozenset()
+
+
+def _data_of(annotation: Any) -> Any:
+    """Return the part of an annotation that describes structured content.
+
+    UNSET stands for an annotation of content, and for one that says nothing. A full result may carry anything, so it
+    does not count beside data.
+    """
+    if get_origin(annotation) not in (Union, UnionType):
+        return UNSET if _is_content_type(annotation) else annotation
+    arms = [arm for arm in get_args(annotation) if not _is_subclass(arm, _FULL_RESULTS)]
+    is_open = any(_is_content_type(arm) and arm not in (NoneType, str) for arm in arms)
+    return UNSET if is_open or all(map(_is_content_type, arms)) else union_of(*arms)
+
+
+def _is_content_type(annotation: Any) -> bool:
+    """Tell whether values of an annotation are content, or the annotation says nothing of them."""
+    annotation = _unwrapped(annotation)
+    if annotation in (UNSET, Any, object, None, NoneType, str, *_SEQUENCES) or isinstance(annotation, Unresolved):
+        return True
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        return all(_is_content_type(arm) for arm in arguments)
+    if origin in _SEQUENCES:
+        return all(arm is not str and (arm is ... or _is_content_type(arm)) for arm in arguments)
+    return _is_subclass(annotation, (*CONTENT_CLASSES, *_FULL_RESULTS))
+
+
+def _unwrapped(annotation: Any) -> Any:
+    """Return an annotation without the NewType and Annotated around it."""
+    if get_origin(annotation) is Annotated:
+        return _unwrapped(get_args(annotation)[0])
+    return _unwrapped(annotation.__supertype__) if hasattr(annotation, "__supertype__") else annotation
+
+
+def _is_subclass(annotation: Any, kinds: tuple[type[Any], ...]) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, kinds)
+
+
+def _allowing(annotation: Any) -> Allows | None:
+    """Return a function that tells whether a value is of an annotation of content; None if every value is."""
+    annotation = _unwrapped(annotation)
+    origin = get_origin(annotation)
+    if origin in (Union, UnionType):
+        return _allowing_any(get_args(annotation))
+    if annotation in _SEQUENCES or origin in _SEQUENCES:
+        items = _items(annotation)
+        allows = _allowing_any(items) if items else None
+        return lambda value: isinstance(value, list | tuple) and (allows is None or all(map(allows, value)))
+    if annotation in (None, NoneType):
+        return lambda value: value is None
+    if annotation is str or _is_subclass(annotation, (*CONTENT_CLASSES, *_FULL_RESULTS)):
+        return partial(_is_instance, annotation)
+    return None
+
+
+def _allowing_any(annotations: Iterable[Any]) -> Allows | None:
+    every = [_allowing(annotation) for annotation in annotations]
+    some = [allows for allows in every if allows is not None]
+    return (lambda value: any(allows(value) for allows in some)) if len(some) == len(every) else None
+
+
+def _items(annotation: Any) -> tuple[Any, ...]:
+    return tuple(argument for argument in get_args(annotation) if argument is not ...)
+
+
+def _is_instance(kind: type[Any], value: Any) -> bool:
+    return isinstance(value, kind) or (issubclass(kind, Block) and is_block(value))
