@@ -1,29 +1,59 @@
-"""What a client can be told when it is made; the same for the blocking and the asynchronous one."""
+"""The options of clients, of tool calls and of single requests.
+
+Both clients take the same `ClientOptions`. This module is below all others of the client: the types that the options
+have are imported for type checkers only.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, get_args
+
+from msgspec import Struct
 
 from dragoman import types
-from dragoman.auth.contract import Authorization
-from dragoman.client.answer.approval import ApprovalHandler
-from dragoman.client.answer.elicitation import Elicitation, ElicitationHandler
-from dragoman.client.answer.handlers import RequestHandlers
-from dragoman.client.answer.roots import RootLike
-from dragoman.client.answer.sampling import Sampling, SamplingHandler
-from dragoman.client.connect.connection import OnProgress
-from dragoman.client.connect.credentials import Credentials, Headers
-from dragoman.client.connect.handshake import Mode
-from dragoman.client.connect.link import SendsRequests
-from dragoman.client.hear.notifications import LEVELS, LogMessage, ServerNotification
+from dragoman.protocol.headers import HeaderPlan
 from dragoman.runtime.hints import did_you_mean, refuse_unknown
-from dragoman.transports.contract import Transport
 
 if TYPE_CHECKING:
+    from dragoman.auth.contract import Authorization
+    from dragoman.client.answer.approval import ApprovalHandler
+    from dragoman.client.answer.elicitation import Elicitation, ElicitationHandler
+    from dragoman.client.answer.handlers import RequestHandlers
+    from dragoman.client.answer.roots import RootLike
+    from dragoman.client.answer.sampling import Sampling, SamplingHandler
+    from dragoman.client.connect.credentials import Headers
+    from dragoman.client.connect.handshake import Mode
+    from dragoman.client.connect.link import SendsRequests
     from dragoman.client.extensions.contract import ClientExtension
+    from dragoman.client.hear.notifications import LogMessage, ServerNotification
     from dragoman.runtime.network import Network
+    from dragoman.transports.contract import Transport
+
+TIMEOUT_SECONDS, CONNECT_SECONDS = 60.0, 30.0
+OnProgress = Callable[[float, float | None, str | None], object]
+"""Called with progress, total and message."""
+
+
+class RequestOptions(Struct):
+    """The options of one request; None stands for the value of the client."""
+
+    timeout: float | None = None
+    """Seconds that may pass without a sign of the request."""
+    total_timeout: float | None = None
+    """Seconds that the request may take with all rounds of input and all repetitions."""
+    on_progress: OnProgress | None = None
+    progress_token: types.ProgressToken | None = None
+    headers: Mapping[str, str] | None = None
+    meta: Mapping[str, Any] | None = None
+    mirrored: HeaderPlan | None = None
+    """The arguments that are also sent as HTTP headers."""
+    is_repeatable: bool | None = None
+    """Whether the request may be sent again after the connection broke; None leaves this to its method."""
+    on_id: Callable[[types.RequestId], Any] | None = None
+    """Called with the id of each request before it is sent."""
 
 
 class CallOptions(TypedDict, total=False):
@@ -128,12 +158,13 @@ class ClientOptions(TypedDict, total=False):
     """How many requests of the server are worked on at a time (100); further ones are refused."""
 
 
-TOLD = ("on_log", "on_progress", "on_notification", "on_list_changed", "on_resource_updated", "on_reconnect")
-"""The functions that are told of things, and may be set at any time."""
+_CALLBACKS = ("on_log", "on_progress", "on_notification", "on_list_changed", "on_resource_updated", "on_reconnect")
+_INTEGERS = ("max_pages", "max_message_bytes", "max_server_requests")
+_POSITIVE = ("timeout", "total_timeout", "connect_timeout", "approval_timeout", *_INTEGERS)
 
 
 def check(options: Mapping[str, Any]) -> None:
-    """Refuse options that there are not, and values that make no sense.
+    """Refuse unknown options, and values that make no sense.
 
     Raises:
         TypeError: there is no such option, or it is of the wrong kind.
@@ -151,34 +182,16 @@ def check_value(name: str, value: Any) -> None:
         TypeError: it is of the wrong kind.
         ValueError: it makes no sense.
     """
-    if name in TOLD and value is not None and not callable(value):
+    if name in _CALLBACKS and value is not None and not callable(value):
         raise TypeError(f"{name} must be a function, not {value!r}")
-    if name in _WHOLE and (isinstance(value, bool) or not isinstance(value, int)):
+    if name in _INTEGERS and (isinstance(value, bool) or not isinstance(value, int)):
         raise TypeError(f"{name} must be an integer, not {value!r}")
     if name in _POSITIVE and value is not None and not value > 0:
         raise ValueError(f"{name} must be more than 0, not {value!r}")
     if name == "env":
         _check_env(value)
-    if name == "log_level" and value not in LEVELS:
-        raise ValueError(f"There is no log level {value!r}; there are {', '.join(LEVELS)}")
-
-
-def kept(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as they are kept for several clients: what can be iterated over once, as a tuple."""
-    given = options.get("extensions")
-    return {**options, **({"extensions": tuple(given)} if isinstance(given, Iterator) else {})}
-
-
-def misplaced(given: Mapping[str, Any]) -> TypeError:
-    """Return the error of arguments of a tool that were given as arguments of `call_tool`."""
-    name = next(iter(given))
-    options = ("timeout", "total_timeout", "on_progress", "progress_token", "headers", "meta", "raise_on_error")
-    if hint := did_you_mean(name, options):
-        return TypeError(f"call_tool has no option {name!r}{hint}")
-    return TypeError(
-        f"call_tool has no option {name!r}. Give the arguments of a tool as a dictionary,"
-        f" call_tool(tool, {{{name!r}: ...}}), or call the tool itself: client.tool(...)({name}=...)"
-    )
+    if name == "log_level" and value not in get_args(types.LoggingLevel):
+        raise ValueError(f"There is no log level {value!r}; there are {', '.join(get_args(types.LoggingLevel))}")
 
 
 def _check_env(env: Any) -> None:
@@ -189,37 +202,35 @@ def _check_env(env: Any) -> None:
             raise TypeError(f"The variable {name} of env must be a text, not {type(value).__name__}; use str()")
 
 
-_WHOLE = ("max_pages", "max_message_bytes", "max_server_requests")
-_POSITIVE = ("timeout", "total_timeout", "connect_timeout", "approval_timeout", *_WHOLE)
+def reusable(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options that can be given to several clients: an iterator of extensions becomes a tuple."""
+    extensions = options.get("extensions")
+    return {**options, **({"extensions": tuple(extensions)} if isinstance(extensions, Iterator) else {})}
 
 
-def credentials_of(headers: Any, auth: Any) -> Credentials:
-    """Return headers and whatever authorizes requests: a token, a function that gives one, or an `Authorization`.
+def unknown_call_option(unknown: Mapping[str, Any]) -> TypeError:
+    """Return the error for unknown options of `call_tool`, which may be meant as arguments of the tool."""
+    name = next(iter(unknown))
+    options = ("timeout", "total_timeout", "on_progress", "progress_token", "headers", "meta", "raise_on_error")
+    if hint := did_you_mean(name, options):
+        return TypeError(f"call_tool has no option {name!r}{hint}")
+    return TypeError(
+        f"call_tool has no option {name!r}. Give the arguments of a tool as a dictionary,"
+        f" call_tool(tool, {{{name!r}: ...}}), or call the tool itself: client.tool(...)({name}=...)"
+    )
+
+
+def seconds(given: float | None, variable: str, default: float) -> float:
+    """Return a time-out: the given one, else the one of an environment variable, else the default.
 
     Raises:
-        TypeError: it is none of these.
+        ValueError: it is no positive number.
     """
-    if auth is None:
-        return Credentials(headers)
-    if isinstance(auth, Authorization):
-        return Credentials(headers, auth)
-    if isinstance(auth, str) and (headers is None or isinstance(headers, Mapping)):
-        return Credentials({**(headers or {}), "Authorization": f"Bearer {auth}"})
-    if not isinstance(auth, str) and not callable(auth):
-        raise TypeError(
-            f"auth must be a bearer token, a function that gives one, or an object of dragoman.auth such as OAuth(),"
-            f" not {type(auth).__name__}"
-        )
-    return Credentials(_TokenHeaders(headers, auth))
-
-
-class _TokenHeaders:
-    """Headers and a bearer token, given anew for each request."""
-
-    def __init__(self, headers: Any, token: Any) -> None:
-        self._headers = Credentials(headers)
-        self._token = Credentials({"Authorization": token})
-
-    async def __call__(self) -> dict[str, str]:
-        token = (await self._token.own_headers())["Authorization"]
-        return {**await self._headers.own_headers(), "Authorization": f"Bearer {token}"}
+    text = os.environ.get(variable)
+    try:
+        value = float(text) if given is None and text else default if given is None else float(given)
+    except ValueError:
+        raise ValueError(f"{variable} must be a number of seconds, not {text!r}") from None
+    if not value > 0:
+        raise ValueError(f"A time-out must be more than 0 seconds, not {value:g}")
+    return value

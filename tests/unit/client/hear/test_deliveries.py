@@ -10,8 +10,9 @@ import pytest
 
 from dragoman import AsyncClient, Client, Context, Server
 from dragoman.client import LogMessage, ServerNotification
-from dragoman.client.hear import notifications
-from dragoman.client.hear.notifications import LEVELS, Deliveries, log_here
+from dragoman.client.hear import deliveries as module
+from dragoman.client.hear.deliveries import Deliveries
+from dragoman.client.hear.notifications import LEVELS, log_locally
 from scenarios.http_peer import scenario
 from scenarios.scripted_server import DEADLINE, HOLD, ScriptedServer, served
 
@@ -152,7 +153,7 @@ async def test_a_change_that_is_still_to_be_told_is_told_once():
 
 @scenario
 async def test_the_oldest_give_way_when_those_that_wait_are_too_large(monkeypatch, caplog):
-    monkeypatch.setattr(notifications, "WAITING_BYTES", 1000)
+    monkeypatch.setattr(module, "MAX_WAITING_BYTES", 1000)
     going_on, heard = asyncio.Event(), []
 
     async def hear(message):
@@ -174,7 +175,7 @@ async def test_the_oldest_give_way_when_those_that_wait_are_too_large(monkeypatc
 
 @scenario
 async def test_a_request_does_not_wait_for_slow_functions_longer_than_its_own_time(monkeypatch):
-    monkeypatch.setattr(notifications, "MOMENT_SECONDS", DEADLINE)
+    monkeypatch.setattr(module, "DELIVERY_SECONDS", DEADLINE)
     going_on = asyncio.Event()
 
     async def hear(message):
@@ -277,7 +278,7 @@ async def test_without_a_handler_logs_go_to_a_logger_at_a_fitting_level(caplog):
 
 
 def test_a_log_message_without_a_logger_is_logged_plainly(caplog):
-    log_here(LogMessage("warning", "smoke"))
+    asyncio.run(log_locally(LogMessage("warning", "smoke")))
     assert caplog.messages == ["smoke"]
 
 
@@ -370,18 +371,18 @@ async def test_the_oldest_give_way_when_too_many_wait_and_nobody_waits_for_them_
     async def other(number):
         others.append(number)
 
-    deliveries = Deliveries(most=3)
+    deliveries = Deliveries(max_waiting=3)
     deliveries.put(stuck, 0)
     await asyncio.sleep(0)
     deliveries.put(stuck, 1)
-    waiting = asyncio.create_task(deliveries.settled())
+    waiting = asyncio.create_task(deliveries.delivered())
     await asyncio.sleep(0)
     for number in range(2, 8):
         deliveries.put(stuck, number)
     deliveries.put(other, "of another function")
-    await asyncio.wait_for(waiting, notifications.MOMENT_SECONDS / 2)
+    await asyncio.wait_for(waiting, module.DELIVERY_SECONDS / 2)
     going_on.set()
-    await asyncio.wait_for(deliveries.settled(), DEADLINE)
+    await asyncio.wait_for(deliveries.delivered(), DEADLINE)
     assert heard == [0, 6, 7]
     assert others == ["of another function"]
     assert caplog.text.count("More notifications wait for their handlers") == 1
@@ -402,7 +403,7 @@ async def test_what_a_plain_function_promises_is_awaited_before_its_next_call():
     deliveries = Deliveries()
     for number in (1, 2, 3):
         deliveries.put(promising, number)
-    await asyncio.wait_for(deliveries.settled(), DEADLINE)
+    await asyncio.wait_for(deliveries.delivered(), DEADLINE)
     assert heard == [1, 2, 3]
 
 
@@ -422,7 +423,7 @@ async def test_a_plain_function_is_called_no_more_once_its_deliveries_are_closed
     await asyncio.wait_for(deliveries.close(), DEADLINE)
     going_on.set()
     deliveries.put(slow, "again")
-    await asyncio.wait_for(deliveries.settled(), DEADLINE)
+    await asyncio.wait_for(deliveries.delivered(), DEADLINE)
     assert heard == [0, "again"]
 
 
@@ -454,7 +455,7 @@ async def test_deliveries_that_were_closed_before_they_began_deliver_again_later
     deliveries.put(heard.append, 1)
     await deliveries.close()
     deliveries.put(heard.append, 2)
-    await asyncio.wait_for(deliveries.settled(), DEADLINE)
+    await asyncio.wait_for(deliveries.delivered(), DEADLINE)
     assert heard == [2]
 
 
@@ -463,11 +464,11 @@ async def test_closing_lets_go_whoever_waits_for_a_handler():
     deliveries = Deliveries()
     deliveries.put(asyncio.Event().wait)
     await asyncio.sleep(0)
-    waiting = asyncio.create_task(deliveries.settled())
+    waiting = asyncio.create_task(deliveries.delivered())
     await asyncio.sleep(0)
     await asyncio.wait_for(deliveries.close(), DEADLINE)
     await asyncio.wait_for(waiting, DEADLINE)
-    assert not deliveries.lanes
+    assert not deliveries.queues
 
 
 @scenario
