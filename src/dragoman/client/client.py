@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
@@ -13,25 +12,16 @@ from msgspec import UNSET, Raw
 
 from dragoman import types
 from dragoman.client.answer.approval import Approval, ApprovalHandler, Approvals
-from dragoman.client.answer.handlers import HANDLER_OPTIONS, Handlers
-from dragoman.client.answer.roots import Roots
-from dragoman.client.answer.serving import MAX_SERVER_REQUESTS
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
 from dragoman.client.catalog import MAX_PAGES, ListedTool, Lists, find
-from dragoman.client.connect.credentials import Credentials
-from dragoman.client.connect.endpoint import EndpointOptions, Target, endpoint_of
+from dragoman.client.connect.endpoint import Target
 from dragoman.client.connect.finalizer import Finalizer
-from dragoman.client.connect.handshake import offered_versions
 from dragoman.client.extensions.joined import Extensions
-from dragoman.client.hear.notifications import ClientCallbacks
 from dragoman.client.options import (
-    CONNECT_SECONDS,
-    TIMEOUT_SECONDS,
     ClientOptions,
     OnProgress,
     RequestOptions,
     check,
-    seconds,
     unknown_call_option,
 )
 from dragoman.client.properties import ClientProperties
@@ -45,7 +35,6 @@ from dragoman.errors import (
     ToolError,
     TransportError,
 )
-from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
     from typing import Never, Self, Unpack
@@ -84,43 +73,15 @@ class AsyncClient(ClientProperties):
     def __init__(self, target: Target, **options: Unpack[ClientOptions]) -> None:
         check(options)
         given = cast("dict[str, Any]", options)
-        roots = Roots(given.get("roots") or ())
         self._strict = bool(given.get("strict"))
         self.trusted = bool(given.get("trusted"))
         self._on_approval: ApprovalHandler | None = given.get("on_approval")
         self._approval_timeout = given.get("approval_timeout")
         self._approvals = Approvals()
         self._listing_tools: asyncio.Task[None] | None = None
-        credentials = Credentials.of(given.get("headers"), given.get("auth"))
-        limits = Limits(given.get("max_message_bytes", DEFAULT_LIMITS.message_bytes), DEFAULT_LIMITS.nesting)
-        selected = _selected(given, EndpointOptions.__struct_fields__)
-        endpoint_options = EndpointOptions(credentials, limits=limits, **selected)
-        extensions = Extensions(given.get("extensions"))
-        self._session = ClientSession(
-            endpoint_of(target, endpoint_options),
-            info=types.Implementation(
-                given.get("name") or "dragoman", given.get("version") or str(sys.modules["dragoman"].__version__)
-            ),
-            versions=offered_versions(given.get("mode", "auto"), given.get("protocol_version")),
-            handlers=Handlers(
-                roots=roots,
-                server=given.get("server_name"),
-                served=extensions.served,
-                **_selected(given, HANDLER_OPTIONS),
-            ),
-            extensions=extensions,
-            callbacks=ClientCallbacks(**_selected(given, ClientCallbacks.__struct_fields__)),
-            credentials=credentials,
-            timeout=seconds(given.get("timeout"), "DRAGOMAN_TIMEOUT", TIMEOUT_SECONDS),
-            total_timeout=given.get("total_timeout"),
-            connect_timeout=seconds(given.get("connect_timeout"), "DRAGOMAN_CONNECT_TIMEOUT", CONNECT_SECONDS),
-            meta=given.get("meta"),
-            limits=limits,
-            max_server_requests=given.get("max_server_requests", MAX_SERVER_REQUESTS),
-        )
+        self._session = ClientSession(target, given, Extensions(given.get("extensions")))
         self._lists = Lists(self._session, given.get("max_pages", MAX_PAGES))
         self._finalizer = Finalizer(self, self._session)
-        roots.on_change = self._session.roots_changed
 
     # Connecting.
 
@@ -537,10 +498,6 @@ class AsyncClient(ClientProperties):
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Say from which level on log messages are wanted."""
         await self._session.set_log_level(level)
-
-
-def _selected(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: options[name] for name in names if name in options}
 
 
 def _resumption(

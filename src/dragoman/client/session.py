@@ -12,7 +12,7 @@ import asyncio
 import logging
 import re
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from math import isnan
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,21 +20,23 @@ import msgspec
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.client.answer.handlers import Handlers
+from dragoman.client.answer.handlers import HANDLER_OPTIONS, Handlers
+from dragoman.client.answer.roots import Roots
+from dragoman.client.answer.serving import MAX_SERVER_REQUESTS
 from dragoman.client.catalog import Catalog
 from dragoman.client.connect.connection import ServerConnection
 from dragoman.client.connect.credentials import Credentials
-from dragoman.client.connect.endpoint import Endpoint
-from dragoman.client.connect.handshake import Connector
+from dragoman.client.connect.endpoint import EndpointOptions, Target, endpoint_of
+from dragoman.client.connect.handshake import Connector, offered_versions
 from dragoman.client.connect.reconnect import Connections, Failures, pause
 from dragoman.client.hear.deliveries import Deliveries
 from dragoman.client.hear.notifications import ClientCallbacks, NotificationReceiver
 from dragoman.client.hear.subscriptions import LASTING_SECONDS, MAX_PAUSE, Subscriptions
-from dragoman.client.options import RequestOptions
+from dragoman.client.options import CONNECT_SECONDS, TIMEOUT_SECONDS, RequestOptions, seconds
 from dragoman.client.results import FurtherResult, read
 from dragoman.errors import DragomanError, InputNeeded, RpcError, Timeout, TransportError
 from dragoman.protocol import jsonrpc
-from dragoman.protocol.jsonrpc import Limits
+from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.methods import declares
 from dragoman.protocol.versions import Version
 
@@ -52,39 +54,39 @@ _logger = logging.getLogger("dragoman.client")
 class ClientSession:
     """The requests of one client, and the state that outlives its connections."""
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        *,
-        info: types.Implementation,
-        versions: tuple[Version, ...],
-        handlers: Handlers,
-        callbacks: ClientCallbacks,
-        credentials: Credentials,
-        timeout: float | None,
-        total_timeout: float | None,
-        connect_timeout: float,
-        meta: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None,
-        limits: Limits,
-        max_server_requests: int,
-        extensions: Extensions,
-    ) -> None:
-        self.info = info
+    def __init__(self, target: Target, options: Mapping[str, Any], extensions: Extensions) -> None:
+        roots = Roots(options.get("roots") or ())
+        roots.on_change = self.roots_changed
+        version = options.get("version") or str(sys.modules["dragoman"].__version__)
+        limits = Limits(options.get("max_message_bytes", DEFAULT_LIMITS.message_bytes), DEFAULT_LIMITS.nesting)
+        self.info = types.Implementation(options.get("name") or "dragoman", version)
         self.extensions = extensions
         self.table = extensions.table
-        self.max_server_requests = max_server_requests
-        self.handlers = handlers
-        self.callbacks = callbacks
-        self.credentials = credentials
-        self.timeout = timeout
-        self.total_timeout = total_timeout
-        self._meta = meta
+        self.max_server_requests = options.get("max_server_requests", MAX_SERVER_REQUESTS)
+        self.handlers = Handlers(
+            roots=roots,
+            server=options.get("server_name"),
+            served=extensions.served,
+            **_selected(options, HANDLER_OPTIONS),
+        )
+        self.callbacks = ClientCallbacks(**_selected(options, ClientCallbacks.__struct_fields__))
+        self.credentials = Credentials.of(options.get("headers"), options.get("auth"))
+        self.timeout = seconds(options.get("timeout"), "DRAGOMAN_TIMEOUT", TIMEOUT_SECONDS)
+        self.total_timeout: float | None = options.get("total_timeout")
+        self._meta = options.get("meta")
         self.catalog = Catalog()
         self.subscriptions = Subscriptions(self, self.catalog.forget_all)
-        self.notifications = NotificationReceiver(callbacks, self.catalog, self.subscriptions, extensions)
+        self.notifications = NotificationReceiver(self.callbacks, self.catalog, self.subscriptions, extensions)
         self.notification_received = self.notifications.receive
         self.progress_received = self.notifications.receive_progress
-        connector = Connector(endpoint, self, versions, limits, timeout=connect_timeout)
+        selected = _selected(options, EndpointOptions.__struct_fields__)
+        connector = Connector(
+            endpoint_of(target, EndpointOptions(self.credentials, limits=limits, **selected)),
+            self,
+            offered_versions(options.get("mode", "auto"), options.get("protocol_version")),
+            limits,
+            timeout=seconds(options.get("connect_timeout"), "DRAGOMAN_CONNECT_TIMEOUT", CONNECT_SECONDS),
+        )
         self.connections = Connections(connector.connect, self._prepare)
         self.loop: asyncio.AbstractEventLoop | None = None
         """The event loop that the connection belongs to."""
@@ -366,6 +368,10 @@ class ClientSession:
         self.catalog.forget()
         if self._background:
             await asyncio.wait(list(self._background))
+
+
+def _selected(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: options[name] for name in names if name in options}
 
 
 async def _notify_roots_changed(connection: ServerConnection) -> None:

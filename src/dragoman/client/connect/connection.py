@@ -190,6 +190,13 @@ class ServerConnection:
         self._envelope = self._stateless_envelope(version) if version.stateless else {}
         self._meta_prefix = jsonrpc.encode(self._envelope)[:-1] + b"," if self._envelope else b"{"
 
+    def set_server(
+        self, info: types.Implementation | None, capabilities: types.ServerCapabilities, instructions: str | None
+    ) -> None:
+        """Note what the server declared in its answer to `initialize` or `server/discover`."""
+        self.server_info, self.capabilities, self.instructions = info, capabilities, instructions
+        self.knows_capabilities = True
+
     def offers(self, *path: str) -> bool:
         """Tell whether the server declared a capability, or declared none at all."""
         return not self.knows_capabilities or declares(self.capabilities, path)

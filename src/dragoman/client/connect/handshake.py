@@ -46,20 +46,9 @@ from dragoman.errors import (
     UnsupportedVersion,
     ValidationError,
 )
-from dragoman.protocol import jsonrpc
+from dragoman.protocol import jsonrpc, negotiation
 from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import ErrorResponse, Limits, ResultResponse
-from dragoman.protocol.negotiation import (
-    Again,
-    Handshake,
-    NoCommonVersion,
-    Stateless,
-    Verdict,
-    agreed,
-    judge,
-    judge_http,
-    supported_versions,
-)
 from dragoman.protocol.versions import (
     LATEST_HANDSHAKE,
     VERSIONS,
@@ -137,7 +126,7 @@ class Connector:
             RpcError: the server refuses.
         """
         timeout = asyncio.timeout(self.timeout)
-        attempt = _ConnectAttempt(self, _PausableTimeout(timeout))
+        attempt = _ConnectAttempt(self, timeout)
         try:
             async with timeout:
                 return await attempt.connect()
@@ -192,31 +181,14 @@ class Connector:
             return None
 
 
-class _PausableTimeout:
-    """Pauses a time-out, and resumes it with the time that was left."""
-
-    def __init__(self, timeout: asyncio.Timeout) -> None:
-        self._timeout = timeout
-        self._left: float | None = None
-
-    def pause(self, is_paused: bool) -> None:  # noqa: FBT001
-        deadline, now = self._timeout.when(), asyncio.get_running_loop().time()
-        if self._timeout.expired():
-            return
-        if is_paused and deadline is not None:
-            self._left = deadline - now
-            self._timeout.reschedule(None)
-        elif not is_paused and self._left is not None:
-            self._timeout.reschedule(now + self._left)
-            self._left = None
-
-
 class _ConnectAttempt:
     """One attempt to connect. It has one connection at a time, and returns the last one."""
 
-    def __init__(self, connector: Connector, timeout: _PausableTimeout) -> None:
+    def __init__(self, connector: Connector, timeout: asyncio.Timeout) -> None:
         self._connector = connector
         self._timeout = timeout
+        self._time_left: float | None = None
+        """Seconds that were left when the time-out was paused."""
         self._endpoint = connector.endpoint
         self._versions = connector.versions
         self._probes = bool(stateless_versions(self._versions)) and not self._endpoint.is_handshake
@@ -247,6 +219,17 @@ class _ConnectAttempt:
             self._awaited_id,
         )
 
+    def _pause_timeout(self, is_paused: bool) -> None:  # noqa: FBT001
+        deadline, now = self._timeout.when(), asyncio.get_running_loop().time()
+        if self._timeout.expired():
+            return
+        if is_paused and deadline is not None:
+            self._time_left = deadline - now
+            self._timeout.reschedule(None)
+        elif not is_paused and self._time_left is not None:
+            self._timeout.reschedule(now + self._time_left)
+            self._time_left = None
+
     async def _request(self, method: str, params: types.Json) -> Raw:
         """Send a request without a time-out of its own: only the one of connecting counts."""
 
@@ -275,9 +258,9 @@ class _ConnectAttempt:
 
     async def _open(self, link: Callable[[], Link]) -> None:
         await self.close()
-        self._timeout.pause(False)  # noqa: FBT003
+        self._pause_timeout(False)  # noqa: FBT003
         self._opened = ServerConnection(link(), self._connector.owner, self._connector.limits)
-        self._opened.on_clocks_paused = self._timeout.pause
+        self._opened.on_clocks_paused = self._pause_timeout
         self._awaited = None
         await self._opened.open()
 
@@ -286,12 +269,12 @@ class _ConnectAttempt:
         if remembered is not None and await self._initialize_as_remembered(remembered):
             return
         verdict = await self._probe()
-        if isinstance(verdict, NoCommonVersion):
+        if isinstance(verdict, negotiation.NoCommonVersion):
             raise verdict.error
-        if isinstance(verdict, Stateless):
+        if isinstance(verdict, negotiation.Stateless):
             self._adopt(verdict)
             return
-        assert isinstance(verdict, Handshake)
+        assert isinstance(verdict, negotiation.Handshake)
         was_silent = self._pending_probe is not None
         costs_time = was_silent or not self._connection.is_alive
         if not self._connection.is_alive:
@@ -316,7 +299,7 @@ class _ConnectAttempt:
         try:
             await asyncio.wait([probe, initializing], return_when=asyncio.FIRST_COMPLETED)
             verdict = await self._judged(probe, last=False) if probe.done() and self._connection.is_alive else None
-            if isinstance(verdict, Stateless):
+            if isinstance(verdict, negotiation.Stateless):
                 await end(initializing)
                 await self._confirm(verdict)
             else:
@@ -330,17 +313,17 @@ class _ConnectAttempt:
             await end(initializing)
             await self._end_probe()
 
-    async def _confirm(self, verdict: Stateless) -> None:
+    async def _confirm(self, verdict: negotiation.Stateless) -> None:
         """Adopt a late answer to the probe if the server still gives it after it was sent `initialize`.
 
         Servers on the TypeScript SDK stay with the handshake after `initialize`. Such a server is started again, and
         not sent `initialize`.
         """
         confirmed = await self._probe_with(verdict.version, last=True, unlimited=True)
-        if not isinstance(confirmed, Stateless):
+        if not isinstance(confirmed, negotiation.Stateless):
             await self._open(self._endpoint.link)
             confirmed = await self._probe_with(verdict.version, last=True, unlimited=True)
-        self._adopt(confirmed if isinstance(confirmed, Stateless) else verdict)
+        self._adopt(confirmed if isinstance(confirmed, negotiation.Stateless) else verdict)
 
     async def _initialize_as_remembered(self, offered: Version) -> bool:
         """Send `initialize` without a probe; return False if the server seems to have become stateless."""
@@ -349,7 +332,7 @@ class _ConnectAttempt:
         except (AuthError, ConnectError):
             raise
         except (RpcError, TransportError) as error:
-            if isinstance(error, HttpError) and judge_http(error.status, None, self._versions) is None:
+            if isinstance(error, HttpError) and negotiation.judge_http(error.status, None, self._versions) is None:
                 raise
             await self._connector.forget()
             if isinstance(error, TransportError) and not isinstance(error, HttpError):
@@ -358,15 +341,15 @@ class _ConnectAttempt:
             return False
         return True
 
-    async def _probe(self) -> Verdict:
+    async def _probe(self) -> negotiation.Verdict:
         handshakes = handshake_versions(self._versions)
         if not self._probes and not handshakes:
             message = "This transport is of versions with a handshake, and this client speaks stateless versions only"
-            return NoCommonVersion(RpcError.of(UnsupportedVersion.CODE, message))
+            return negotiation.NoCommonVersion(RpcError.of(UnsupportedVersion.CODE, message))
         if not self._probes:
-            return Handshake(handshakes[0])
+            return negotiation.Handshake(handshakes[0])
         verdict = await self._probe_with(stateless_versions(self._versions)[0], last=False)
-        if isinstance(verdict, Again):
+        if isinstance(verdict, negotiation.Again):
             verdict = await self._probe_with(verdict.version, last=True)
         return verdict
 
@@ -377,16 +360,16 @@ class _ConnectAttempt:
             RpcError: the refusal, if the server has no stateless version either.
         """
         if isinstance(refusal, UnsupportedVersion):
-            verdict = judge(ErrorResponse(0, refusal), self._versions)
+            verdict = negotiation.judge(ErrorResponse(0, refusal), self._versions)
         else:
-            verdict = Again(stateless_versions(self._versions)[0])
-        if isinstance(verdict, Again):
+            verdict = negotiation.Again(stateless_versions(self._versions)[0])
+        if isinstance(verdict, negotiation.Again):
             verdict = await self._probe_with(verdict.version, last=True, unlimited=True)
-        if not isinstance(verdict, Stateless):
+        if not isinstance(verdict, negotiation.Stateless):
             raise refusal
         self._adopt(verdict)
 
-    async def _probe_with(self, version: Version, *, last: bool, unlimited: bool = False) -> Verdict:
+    async def _probe_with(self, version: Version, *, last: bool, unlimited: bool = False) -> negotiation.Verdict:
         """Send the probe with a version; over stdio it stays pending if it is not answered within five seconds."""
         self._connection.use_version(version)
         is_limited = not (unlimited or self._connection.link.is_http) and handshake_versions(self._versions)
@@ -394,11 +377,11 @@ class _ConnectAttempt:
         self._pending_probe = probe
         await asyncio.wait([probe], timeout=PROBE_SECONDS if is_limited else None)
         if not probe.done():
-            return judge(None, self._versions, last=last)
+            return negotiation.judge(None, self._versions, last=last)
         self._pending_probe = None
         return await self._judged(probe, last=last)
 
-    async def _judged(self, probe: asyncio.Task[Raw], *, last: bool) -> Verdict:
+    async def _judged(self, probe: asyncio.Task[Raw], *, last: bool) -> negotiation.Verdict:
         """Return the verdict on a probe that has ended.
 
         Raises:
@@ -408,16 +391,16 @@ class _ConnectAttempt:
         try:
             result = await probe
         except RpcError as error:
-            return judge(ErrorResponse(0, error), self._versions, last=last)
+            return negotiation.judge(ErrorResponse(0, error), self._versions, last=last)
         except AuthError:
             raise
         except HttpError as error:
             body = jsonrpc.decode(error.body)
             message = body if isinstance(body, ErrorResponse) else None
-            verdict = judge_http(error.status, message, self._versions, last=last)
+            verdict = negotiation.judge_http(error.status, message, self._versions, last=last)
             if verdict is None:
                 raise
-            if isinstance(verdict, NoCommonVersion):
+            if isinstance(verdict, negotiation.NoCommonVersion):
                 raise RpcError.of(UnsupportedVersion.CODE, f"{verdict.error}: {error}") from error
             return verdict
         except TransportError as error:
@@ -427,17 +410,14 @@ class _ConnectAttempt:
                 or (isinstance(error, ConnectError) and connection.is_alive)
             ):
                 raise
-            return judge(None, self._versions, last=last)
-        return judge(ResultResponse(0, result), self._versions, last=last)
+            return negotiation.judge(None, self._versions, last=last)
+        return negotiation.judge(ResultResponse(0, result), self._versions, last=last)
 
-    def _adopt(self, verdict: Stateless) -> None:
+    def _adopt(self, verdict: negotiation.Stateless) -> None:
         connection, discovered = self._connection, verdict.discovered
         connection.use_version(verdict.version)
         if discovered is not None:
-            connection.knows_capabilities = True
-            connection.capabilities = discovered.capabilities
-            connection.instructions = discovered.instructions
-            connection.server_info = _server_info(discovered)
+            connection.set_server(_server_info(discovered), discovered.capabilities, discovered.instructions)
         connection.link.open_standalone_stream()
 
     async def _initialize(self, offered: Version) -> None:
@@ -459,7 +439,7 @@ class _ConnectAttempt:
         try:
             return await self._offer_once(offered)
         except UnsupportedVersion as error:
-            other = common(supported_versions(error), handshake_versions(self._versions))
+            other = common(negotiation.supported_versions(error), handshake_versions(self._versions))
             if other is None or other is offered:
                 raise
             return await self._offer_once(other)
@@ -480,18 +460,15 @@ class _ConnectAttempt:
     async def _accept(self, result: types.InitializeResult) -> None:
         connection = self._connection
         connection.use_version(self._agreed(result))
-        connection.knows_capabilities = True
-        connection.capabilities = result.capabilities
-        connection.server_info = result.server_info
-        connection.instructions = result.instructions
+        connection.set_server(result.server_info, result.capabilities, result.instructions)
         await connection.notify("notifications/initialized")
         connection.link.open_standalone_stream()
 
     def _agreed(self, result: types.InitializeResult) -> Version:
         try:
-            return agreed(result, self._versions)
+            return negotiation.agreed(result, self._versions)
         except UnsupportedVersion as error:
-            supported = supported_versions(error)
+            supported = negotiation.supported_versions(error)
             raise RpcError.of(
                 UnsupportedVersion.CODE,
                 f"The server chose protocol version {result.protocol_version!r}, which this client does not speak; it"
