@@ -1,4 +1,4 @@
-"""What stands behind a client's methods: rounds, total time, whom it follows, and which loop it belongs to."""
+"""The session of a client: rounds of input, total time, subscriptions, and the event loop."""
 
 import asyncio
 import sys
@@ -14,11 +14,11 @@ from dragoman.client.session import MAX_ROUNDS
 from scenarios.client_peer import NEWEST, STATELESS, scenario
 
 ERAS = pytest.mark.parametrize("version", [NEWEST, STATELESS])
-FOLLOWED = {"resources": {"subscribe": True, "listChanged": True}, "tools": {}}
+CAPABILITIES = {"resources": {"subscribe": True, "listChanged": True}, "tools": {}}
 
 
 def notes() -> Server:
-    server = Server("notes", capabilities=FOLLOWED)
+    server = Server("notes", capabilities=CAPABILITIES)
 
     @server.resource("memo://a")
     def memo() -> str:
@@ -57,7 +57,7 @@ async def test_a_time_out_of_an_authors_function_is_not_that_of_the_call():
 @pytest.mark.covers("CLS-02")
 @ERAS
 @scenario
-async def test_who_followed_is_told_no_more_after_unsubscribing(version):
+async def test_nobody_is_notified_after_unsubscribing(version):
     server, updates = notes(), asyncio.Queue()
     async with AsyncClient(server, protocol_version=version) as client:
         await client.subscribe("memo://a", updates.put_nowait)
@@ -72,7 +72,7 @@ async def test_who_followed_is_told_no_more_after_unsubscribing(version):
 
 @pytest.mark.covers("CLS-04")
 @scenario
-async def test_a_resource_that_the_server_will_not_tell_of_is_not_followed():
+async def test_a_resource_that_the_server_refuses_is_not_subscribed_to():
     server = notes()
 
     async def refuse(method, params, options, is_repeatable=None):

@@ -36,7 +36,7 @@ class Link:
     def __init__(self, react, *, is_http=False, opens=None):
         self.react, self.is_http, self.opens = react, is_http, opens
         self.version = None
-        self.settled = self.closed = 0
+        self.streams = self.closed = 0
 
     async def open(self, receive, closed):
         self.receive, self.lose = receive, closed
@@ -49,7 +49,7 @@ class Link:
             self.receive(json.dumps(answer).encode())
 
     def open_standalone_stream(self):
-        self.settled += 1
+        self.streams += 1
 
     async def close(self):
         self.closed += 1
@@ -221,7 +221,7 @@ async def test_a_stateless_server_says_who_it_is():
     assert connection.knows_capabilities
     assert (connection.server_info.name, connection.instructions) == ("s", "hi")
     assert connection.capabilities.tools is not None
-    assert server.links[0].settled == 1
+    assert server.links[0].streams == 1
     await connection.close()
 
 
@@ -246,7 +246,7 @@ async def test_where_nothing_is_said_first_a_version_is_assumed(versions, versio
 
 @pytest.mark.covers("CLF-02")
 @scenario
-async def test_a_way_that_is_known_to_want_a_handshake_is_not_probed():
+async def test_an_endpoint_that_is_known_to_want_a_handshake_is_not_probed():
     server = Server(greets)
     await (await server.connector(is_handshake=True).connect()).close()
     assert server.methods == ["initialize", "notifications/initialized"]

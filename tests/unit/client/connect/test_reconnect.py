@@ -1,4 +1,4 @@
-"""One connection at a time, made when it is needed and made anew when it is lost; with scripted connections."""
+"""Connections: made when needed, made anew when lost, and requests that are repeated; with scripted connections."""
 
 import asyncio
 

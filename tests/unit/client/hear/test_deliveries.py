@@ -1,7 +1,6 @@
-"""What a server tells unasked: order, failures, logs, progress."""
+"""Calls of callbacks: their order, failures, bounds, and how long requests wait for them."""
 
 import asyncio
-import logging
 import sys
 import threading
 import time
@@ -9,29 +8,22 @@ import time
 import pytest
 
 from dragoman import AsyncClient, Client, Context, Server
-from dragoman.client import LogMessage, ServerNotification
 from dragoman.client.hear import deliveries as module
 from dragoman.client.hear.deliveries import Deliveries
-from dragoman.client.hear.notifications import LEVELS, log_locally
 from scenarios.http_peer import scenario
 from scenarios.scripted_server import DEADLINE, HOLD, ScriptedServer, served
 
 ERAS = pytest.mark.parametrize("era", ["handshake", "stateless"])
 
 
-def telling():
-    server = Server("telling")
+def counting():
+    server = Server("counting")
 
     @server.tool
     async def count(to: int, *, ctx: Context) -> str:
         for number in range(1, to + 1):
             await ctx.report_progress(number, total=to, message=f"step {number}")
         return "counted"
-
-    @server.tool
-    async def complain(level: str, *, ctx: Context) -> str:
-        await ctx.log(level, {"what": "smoke"}, logger="kitchen")
-        return "complained"
 
     return server
 
@@ -41,7 +33,7 @@ def telling():
 @scenario
 async def test_progress_is_told_in_order_and_before_the_call_returns(era):
     heard = []
-    async with AsyncClient(telling(), mode=era) as client:
+    async with AsyncClient(counting(), mode=era) as client:
         await client.call_tool("count", {"to": 20}, on_progress=lambda *given: heard.append(given))
         assert heard == [(number, 20, f"step {number}") for number in range(1, 21)]
 
@@ -49,7 +41,7 @@ async def test_progress_is_told_in_order_and_before_the_call_returns(era):
 @ERAS
 def test_progress_over_http_is_told_before_a_blocking_call_returns(era):
     heard = []
-    with served(telling().asgi()) as url, Client(url, mode=era) as client:
+    with served(counting().asgi()) as url, Client(url, mode=era) as client:
         client.call_tool("count", {"to": 20}, on_progress=lambda *given: heard.append(given[0]))
         assert heard == list(range(1, 21))
 
@@ -58,7 +50,7 @@ def test_progress_over_http_is_told_before_a_blocking_call_returns(era):
 @scenario
 async def test_progress_goes_to_the_call_else_to_the_client(era):
     heard = []
-    async with AsyncClient(telling(), mode=era, on_progress=lambda *_: heard.append("client")) as client:
+    async with AsyncClient(counting(), mode=era, on_progress=lambda *_: heard.append("client")) as client:
         await client.call_tool("count", {"to": 1})
         await client.call_tool("count", {"to": 1}, on_progress=lambda *_: heard.append("call"))
     assert heard == ["client", "call"]
@@ -72,7 +64,7 @@ async def test_an_asynchronous_handler_is_waited_for():
         await asyncio.sleep(0)
         heard.append(progress)
 
-    async with AsyncClient(telling()) as client:
+    async with AsyncClient(counting()) as client:
         await client.call_tool("count", {"to": 3}, on_progress=slow)
         assert heard == [1, 2, 3]
 
@@ -90,7 +82,7 @@ async def test_a_handler_that_fails_is_reported_and_harms_nothing(error, caplog)
         heard.append(progress)
         raise error
 
-    async with AsyncClient(telling()) as client:
+    async with AsyncClient(counting()) as client:
         assert (await client.call_tool("count", {"to": 3}, on_progress=failing)).text == "counted"
     assert heard == [1, 2, 3]
     assert caplog.text.count("A handler of notifications failed") == 3
@@ -100,7 +92,7 @@ def test_a_handler_that_exits_does_not_end_the_loop_that_every_blocking_client_s
     async def exits(progress, total, message):
         sys.exit(3)
 
-    with Client(telling()) as client:
+    with Client(counting()) as client:
         for handler in (exits, lambda *_: sys.exit(3)):
             assert client.call_tool("count", {"to": 2}, on_progress=handler).text == "counted"
     assert caplog.text.count("A handler of notifications failed") == 4
@@ -211,105 +203,6 @@ async def test_functions_that_are_called_in_the_loop_leave_turns_to_others():
     assert turns > 10
 
 
-@pytest.mark.covers("LNT-06")
-@scenario
-async def test_every_notification_can_be_heard():
-    heard = []
-    server = ScriptedServer({"tools/call": {"content": []}})
-    async with AsyncClient(server, on_notification=heard.append) as client:
-        server.say("notifications/acme", {"a": 1})
-        server.say("notifications/prompts/list_changed")
-        await client.call_tool("t")
-    assert heard == [
-        ServerNotification("notifications/acme", {"a": 1}),
-        ServerNotification("notifications/prompts/list_changed", {}),
-    ]
-
-
-@scenario
-async def test_a_notification_that_cannot_be_read_is_a_warning(caplog):
-    heard = []
-    server = ScriptedServer({"tools/call": {"content": []}})
-    async with AsyncClient(server, on_log=heard.append) as client:
-        server.say("notifications/message", {"level": "deafening", "data": 1})
-        server.say("notifications/message", {"level": "error", "data": 2})
-        await client.call_tool("t")
-    assert [message.data for message in heard] == [2]
-    assert "notifications/message of the server cannot be read" in caplog.text
-
-
-@pytest.mark.covers("LNT-01", "LNT-02")
-@ERAS
-@scenario
-async def test_log_messages_have_a_level_data_and_a_logger_and_start_at_the_level_that_was_asked_for(era):
-    heard = []
-    async with AsyncClient(telling(), mode=era, on_log=heard.append, log_level="error") as client:
-        await client.call_tool("complain", {"level": "warning"})
-        await client.call_tool("complain", {"level": "error"})
-        await client.set_log_level("debug")
-        await client.call_tool("complain", {"level": "debug"})
-    assert heard == [
-        LogMessage("error", {"what": "smoke"}, "kitchen"),
-        LogMessage("debug", {"what": "smoke"}, "kitchen"),
-    ]
-
-
-@pytest.mark.covers("LML-03")
-@scenario
-async def test_the_level_is_asked_for_at_the_start_if_anybody_listens():
-    listened, unheard = ScriptedServer(), ScriptedServer()
-    async with AsyncClient(listened, on_log=print), AsyncClient(unheard):
-        assert listened.sent("logging/setLevel") == [{"level": "warning"}]
-        assert not unheard.sent("logging/setLevel")
-
-
-@pytest.mark.covers("LNT-03", "LNT-04")
-@scenario
-async def test_without_a_handler_logs_go_to_a_logger_at_a_fitting_level(caplog):
-    caplog.set_level(logging.DEBUG, logger="dragoman.client.server")
-    server = ScriptedServer({"tools/call": {"content": []}})
-    async with AsyncClient(server) as client:
-        for level in LEVELS:
-            server.say("notifications/message", {"level": level, "data": level, "logger": "kitchen"})
-        await client.call_tool("t")
-    found = [(record.levelno, record.getMessage()) for record in caplog.records if record.name.endswith(".server")]
-    assert found == [(number, f"kitchen: {level}") for level, number in LEVELS.items()]
-    assert set(LEVELS.values()) == {10, 20, 30, 40, 50}
-
-
-def test_a_log_message_without_a_logger_is_logged_plainly(caplog):
-    asyncio.run(log_locally(LogMessage("warning", "smoke")))
-    assert caplog.messages == ["smoke"]
-
-
-@pytest.mark.covers("LNT-07", "LCAPS-03")
-@scenario
-async def test_a_request_that_the_server_takes_back_is_not_answered():
-    asked, cancelled = asyncio.Event(), asyncio.Event()
-
-    async def ask(request):
-        asked.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-
-    server = ScriptedServer()
-    async with AsyncClient(server, on_elicitation=ask):
-        schema = {"type": "object", "properties": {}}
-        server.say("elicitation/create", {"message": "?", "requestedSchema": schema}, id="q")
-        await asyncio.wait_for(asked.wait(), DEADLINE)
-        server.say("notifications/cancelled", {"requestId": "q"})
-        await asyncio.wait_for(cancelled.wait(), DEADLINE)
-        server.say("ping", id="p")
-        server.say("acme/unknown", id="u")
-        await server.until(lambda: any(message.get("id") == "u" for message in server.received))
-    answers = {message["id"]: message for message in server.received if "method" not in message}
-    assert "q" not in answers
-    assert answers["p"]["result"] == {}
-    assert answers["u"]["error"]["code"] == -32601
-
-
 @scenario
 async def test_a_request_waits_for_what_was_told_before_its_answer_and_not_for_what_comes_later():
     heard, may_go_on, never = [], asyncio.Event(), asyncio.Event()
@@ -342,7 +235,7 @@ async def test_a_handler_may_call_the_client_that_told_it():
     async def nested(progress, total, message):
         heard.append((await client.call_tool("count", {"to": 1})).text)
 
-    async with AsyncClient(telling()) as client:
+    async with AsyncClient(counting()) as client:
         await client.call_tool("count", {"to": 2}, on_progress=nested)
     assert heard == ["counted", "counted"]
 
@@ -355,7 +248,7 @@ async def test_a_call_of_another_client_inside_a_handler_still_waits_for_its_own
         await other.call_tool("count", {"to": 3}, on_progress=lambda *given: heard.append(given[0]))
         heard.append("returned")
 
-    async with AsyncClient(telling()) as client, AsyncClient(telling()) as other:
+    async with AsyncClient(counting()) as client, AsyncClient(counting()) as other:
         await client.call_tool("count", {"to": 1}, on_progress=nested)
     assert heard == [1, 2, 3, "returned"]
 
@@ -490,7 +383,7 @@ async def test_a_handler_may_close_the_client():
 
 def test_plain_handlers_of_a_blocking_client_run_outside_its_loop():
     threads = []
-    with Client(telling()) as client:
+    with Client(counting()) as client:
         client.call_tool("count", {"to": 1}, on_progress=lambda *_: threads.append(threading.current_thread().name))
     assert threads != ["dragoman portal"]
     assert len(threads) == 1
