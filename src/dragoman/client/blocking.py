@@ -84,7 +84,7 @@ class StartedCall(Generic[R]):
         return outcome(self._future, timeout)
 
     def cancel(self, reason: str | None = None) -> bool:
-        """Give the call up; the server is told so, and why. Return whether it had not ended already."""
+        """Cancel the call, and send the server the reason. Return whether the call had not ended already."""
         if self.done:
             return False
         if reason is None or self._task is None:
@@ -161,7 +161,7 @@ class Client(ClientProperties):
             portal().kept.discard(self._client)
 
     def restart(self) -> Self:
-        """End the connection, and connect anew."""
+        """End the connection, and connect again."""
         self.stop()
         return self.start()
 
@@ -189,7 +189,7 @@ class Client(ClientProperties):
     set_log_level = blocking(AsyncClient.set_log_level)
 
     def tools(self, *, refresh: bool = False) -> list[BoundTool]:
-        """Return every tool of the server; kept as long as the server says that it holds.
+        """Return every tool of the server; a list is kept as long as the server allows.
 
         Raises:
             PaginationLimit: there are too many pages.
@@ -197,34 +197,34 @@ class Client(ClientProperties):
         return [BoundTool(self, tool) for tool in self._drive(AsyncClient.tools, refresh=refresh)]
 
     def tool(self, name: str, *, refresh: bool = False) -> BoundTool:
-        """Return a tool; `refresh` asks the server for its list anew.
+        """Return a tool; `refresh` fetches the list again.
 
         Raises:
-            NotFound: the server has none of that name.
+            NotFound: the server has nothing of that name.
         """
         return BoundTool(self, self._drive(AsyncClient.tool, name, refresh=refresh))
 
     def prompts(self, *, refresh: bool = False) -> list[BoundPrompt]:
-        """Return every prompt of the server; kept as long as the server says that it holds."""
+        """Return every prompt of the server; a list is kept as long as the server allows."""
         return [BoundPrompt(self, prompt) for prompt in self._drive(AsyncClient.prompts, refresh=refresh)]
 
     def prompt(self, name: str, *, refresh: bool = False) -> BoundPrompt:
-        """Return a prompt; `refresh` asks the server for its list anew.
+        """Return a prompt; `refresh` fetches the list again.
 
         Raises:
-            NotFound: the server has none of that name.
+            NotFound: the server has nothing of that name.
         """
         return BoundPrompt(self, self._drive(AsyncClient.prompt, name, refresh=refresh))
 
     def resources(self, *, refresh: bool = False) -> list[BoundResource]:
-        """Return every resource of the server; kept as long as the server says that it holds."""
+        """Return every resource of the server; a list is kept as long as the server allows."""
         return [BoundResource(self, resource) for resource in self._drive(AsyncClient.resources, refresh=refresh)]
 
     def resource(self, name: str, *, refresh: bool = False) -> BoundResource:
-        """Return a resource, by its name or URI; `refresh` asks the server for its list anew.
+        """Return a resource, by its name or URI; `refresh` fetches the list again.
 
         Raises:
-            NotFound: the server has none of that name.
+            NotFound: the server has nothing of that name.
         """
         return BoundResource(self, self._drive(AsyncClient.resource, name, refresh=refresh))
 
@@ -234,15 +234,15 @@ class Client(ClientProperties):
         return [BoundResource(self, resource) for resource in self._current_client().linked_resources]
 
     def resource_templates(self, *, refresh: bool = False) -> list[BoundResourceTemplate]:
-        """Return every resource template of the server; kept as long as the server says that it holds."""
+        """Return every resource template of the server; a list is kept as long as the server allows."""
         found = self._drive(AsyncClient.resource_templates, refresh=refresh)
         return [BoundResourceTemplate(self, template) for template in found]
 
     def resource_template(self, name: str, *, refresh: bool = False) -> BoundResourceTemplate:
-        """Return a resource template, by its name or URI template; `refresh` asks the server for its list anew.
+        """Return a resource template, by its name or URI template; `refresh` fetches the list again.
 
         Raises:
-            NotFound: the server has none of that name.
+            NotFound: the server has nothing of that name.
         """
         return BoundResourceTemplate(self, self._drive(AsyncClient.resource_template, name, refresh=refresh))
 
@@ -303,7 +303,7 @@ class _BlockingTwin(Generic[Twin]):
         return self._twin
 
     def extension(self, id: str) -> Any:
-        """Return what an extension of the client reads of it; None if there is nothing."""
+        """Return what an extension of the client reads of the definition; None if there is nothing."""
         return self.asynchronous.extension(id)
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:

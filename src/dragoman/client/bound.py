@@ -46,12 +46,12 @@ class Described(Generic[D]):
 
     @property
     def display_name(self) -> str:
-        """What people are shown: its title, or its name."""
+        """The name to show to people: its title, or its name."""
         return self.definition.title or self.definition.name
 
     @property
     def description(self) -> str | None:
-        """What the server says of it."""
+        """Its description by the server."""
         return self.definition.description
 
     @property
@@ -61,7 +61,7 @@ class Described(Generic[D]):
 
     @property
     def meta(self) -> types.Json:
-        """What else the server attached."""
+        """Its `_meta`."""
         return self.definition.meta or {}
 
     def __repr__(self) -> str:
@@ -80,7 +80,7 @@ class Bound(Generic[D]):
         return type(self)(client, self.definition)
 
     def extension(self, id: str) -> Any:
-        """Return what an extension of the client reads of it; None if there is nothing."""
+        """Return what an extension of the client reads of the definition; None if there is nothing."""
         definition, extensions = self.definition, self._client._session.extensions
         if isinstance(definition, types.Tool):
             return extensions.read_tool(id, definition)
@@ -92,7 +92,7 @@ class ToolView(Described[types.Tool]):
 
     @property
     def display_name(self) -> str:
-        """What people are shown: its title, that of its annotations, or its name."""
+        """The name to show to people: its title, that of its annotations, or its name."""
         return self.definition.title or self.annotations.title or self.definition.name
 
     @property
@@ -111,19 +111,19 @@ class ToolView(Described[types.Tool]):
         return self.definition.annotations or types.ToolAnnotations()
 
     def to_openai(self, *, name: str | None = None, strict: bool = False) -> types.Json:
-        """Return the tool as OpenAI's APIs take it, for whoever brings their own model."""
+        """Return the tool as OpenAI's APIs take it, for use with a model of your own."""
         from dragoman.schema.dialects import to_openai
 
         return to_openai(self.definition, name=name, strict=strict)
 
     def to_anthropic(self, *, name: str | None = None) -> types.Json:
-        """Return the tool as Anthropic's API takes it, for whoever brings their own model."""
+        """Return the tool as Anthropic's API takes it, for use with a model of your own."""
         from dragoman.schema.dialects import to_anthropic
 
         return to_anthropic(self.definition, name=name)
 
     def to_gemini(self, *, name: str | None = None) -> types.Json:
-        """Return the tool as Google's Gemini API takes it, for whoever brings their own model."""
+        """Return the tool as Google's Gemini API takes it, for use with a model of your own."""
         from dragoman.schema.dialects import to_gemini
 
         return to_gemini(self.definition, name=name)
@@ -196,7 +196,7 @@ class AsyncBoundPrompt(Bound[types.Prompt], PromptView):
         return await self._client.get_prompt(self.name, arguments)
 
     async def complete(self, argument: str, value: str, context: Mapping[str, str] | None = None) -> types.Completion:
-        """Return how an argument may go on."""
+        """Return completions of an argument."""
         return await self._client.complete(types.PromptReference(self.name), argument, value, context)
 
 
@@ -210,12 +210,12 @@ class ResourceView(Described[types.Resource]):
 
     @property
     def mime_type(self) -> str | None:
-        """What it is."""
+        """Its MIME type."""
         return self.definition.mime_type
 
     @property
     def size(self) -> int | None:
-        """How many bytes it has."""
+        """Its size in bytes."""
         return self.definition.size
 
     def include(self, chat: C) -> C:
@@ -284,7 +284,7 @@ class ResourceTemplateView(Described[types.ResourceTemplate]):
 
     @property
     def mime_type(self) -> str | None:
-        """What such a resource is."""
+        """The MIME type of the resources."""
         return self.definition.mime_type
 
     def uri(self, /, **arguments: object) -> str:
@@ -334,7 +334,7 @@ class AsyncBoundResourceTemplate(Bound[types.ResourceTemplate], ResourceTemplate
         return join_contents(await self.contents(**arguments))
 
     async def complete(self, argument: str, value: str, context: Mapping[str, str] | None = None) -> types.Completion:
-        """Return how an argument may go on."""
+        """Return completions of an argument."""
         reference = types.ResourceTemplateReference(self.uri_template)
         return await self._client.complete(reference, argument, value, context)
 

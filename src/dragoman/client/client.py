@@ -115,7 +115,7 @@ class AsyncClient(ClientProperties):
         await self._finalizer.cancel()
 
     async def restart(self) -> Self:
-        """End the connection, and connect anew."""
+        """End the connection, and connect again."""
         await self.stop()
         return await self.start()
 
@@ -141,10 +141,9 @@ class AsyncClient(ClientProperties):
     async def discover(
         self, *, timeout: float | None = None, meta: Mapping[str, Any] | None = None
     ) -> types.DiscoverResult:
-        """Ask the server what it speaks and offers.
+        """Return the versions and capabilities of the server.
 
-        A server of the handshake era cannot be asked; it said so once, in its answer to `initialize`, and that is
-        returned.
+        A server of the handshake era declares them only in its answer to `initialize`, which is then returned.
 
         Raises:
             TransportError: the server cannot be reached, or does not answer.
@@ -160,7 +159,7 @@ class AsyncClient(ClientProperties):
     # Tools.
 
     async def tools(self, *, refresh: bool = False) -> list[AsyncBoundTool]:
-        """Return every tool of the server; kept as long as the server says that it holds.
+        """Return every tool of the server; a list is kept as long as the server allows.
 
         Raises:
             PaginationLimit: there are too many pages.
@@ -168,10 +167,10 @@ class AsyncClient(ClientProperties):
         return [AsyncBoundTool(self, tool) for tool in await self._lists.all("tools", refresh=refresh)]
 
     async def tool(self, name: str, *, refresh: bool = False) -> AsyncBoundTool:
-        """Return a tool; `refresh` asks the server for its list anew.
+        """Return a tool; `refresh` fetches the list again.
 
         Raises:
-            NotFound: the server has none of that name.
+            NotFound: the server has nothing of that name.
         """
         return find("tool", name, await self.tools(refresh=refresh), lambda tool: (tool.name,))
 
@@ -204,13 +203,14 @@ class AsyncClient(ClientProperties):
         Example:
             result = await client.call_tool("forecast", {"city": "Oslo"}, on_progress=print, timeout=5)
 
-        `result_type` is what the structured content is read as: a dataclass, TypedDict, Struct or pydantic model.
-        `idempotent` lets it be repeated after a break; `input_responses` and `request_state` take up `InputNeeded`.
+        `result_type` is the type of the structured content: a dataclass, TypedDict, Struct or pydantic model. With
+        `idempotent` the call may be repeated after the connection broke. `input_responses` and `request_state` resume
+        a call that raised `InputNeeded`.
 
         Raises:
             ToolError: the tool failed, unless `raise_on_error` is False; or the call was not approved.
             RpcError: the server refused the call.
-            Timeout: nothing was heard of it in time.
+            Timeout: the time-out passed without a sign of the call.
             TransportError: the connection was lost, and the call may have run.
             ValidationError: the structured content does not fit its schema, and the client is strict; or it is no
                 `result_type`.
@@ -304,14 +304,14 @@ class AsyncClient(ClientProperties):
     # Prompts.
 
     async def prompts(self, *, refresh: bool = False) -> list[AsyncBoundPrompt]:
-        """Return every prompt of the server; kept as long as the server says that it holds."""
+        """Return every prompt of the server; a list is kept as long as the server allows."""
         return [AsyncBoundPrompt(self, prompt) for prompt in await self._lists.all("prompts", refresh=refresh)]
 
     async def prompt(self, name: str, *, refresh: bool = False) -> AsyncBoundPrompt:
-        """Return a prompt; `refresh` asks the server for its list anew.
+        """Return a prompt; `refresh` fetches the list again.
 
         Raises:
-            NotFound: the server has none of that name.
+            NotFound: the server has nothing of that name.
         """
         return find("prompt", name, await self.prompts(refresh=refresh), lambda prompt: (prompt.name,))
 
@@ -334,7 +334,7 @@ class AsyncClient(ClientProperties):
     ) -> types.GetPromptResult:
         """Return a prompt with its arguments filled in; what is no text is sent as JSON.
 
-        `input_responses` and `request_state` take up a request that raised `InputNeeded`.
+        `input_responses` and `request_state` resume a request that raised `InputNeeded`.
 
         Raises:
             RpcError: there is no such prompt, or an argument is missing.
@@ -347,14 +347,14 @@ class AsyncClient(ClientProperties):
     # Resources.
 
     async def resources(self, *, refresh: bool = False) -> list[AsyncBoundResource]:
-        """Return every resource of the server; kept as long as the server says that it holds."""
+        """Return every resource of the server; a list is kept as long as the server allows."""
         return [AsyncBoundResource(self, resource) for resource in await self._lists.all("resources", refresh=refresh)]
 
     async def resource(self, name: str, *, refresh: bool = False) -> AsyncBoundResource:
-        """Return a resource, by its name or URI; `refresh` asks the server for its list anew.
+        """Return a resource, by its name or URI; `refresh` fetches the list again.
 
         Raises:
-            NotFound: the server has none of that name.
+            NotFound: the server has nothing of that name.
         """
         return find(
             "resource", name, await self.resources(refresh=refresh), lambda resource: (resource.name, resource.uri)
@@ -372,15 +372,15 @@ class AsyncClient(ClientProperties):
         return await self._lists.page(types.ListResourcesResult, cursor, RequestOptions(meta=meta, timeout=timeout))
 
     async def resource_templates(self, *, refresh: bool = False) -> list[AsyncBoundResourceTemplate]:
-        """Return every resource template of the server; kept as long as the server says that it holds."""
+        """Return every resource template of the server; a list is kept as long as the server allows."""
         found = await self._lists.all("resource_templates", refresh=refresh)
         return [AsyncBoundResourceTemplate(self, template) for template in found]
 
     async def resource_template(self, name: str, *, refresh: bool = False) -> AsyncBoundResourceTemplate:
-        """Return a resource template, by its name or URI template; `refresh` asks the server for its list anew.
+        """Return a resource template, by its name or URI template; `refresh` fetches the list again.
 
         Raises:
-            NotFound: the server has none of that name.
+            NotFound: the server has nothing of that name.
         """
         templates = await self.resource_templates(refresh=refresh)
         return find("resource template", name, templates, lambda template: (template.name, template.uri_template))
@@ -403,9 +403,9 @@ class AsyncClient(ClientProperties):
         input_responses: Mapping[str, Any] | None = None,
         request_state: str | None = None,
     ) -> types.ReadResourceResult:
-        """Return what a resource holds.
+        """Return the contents of a resource.
 
-        `input_responses` and `request_state` take up a request that raised `InputNeeded`.
+        `input_responses` and `request_state` resume a request that raised `InputNeeded`.
 
         Raises:
             RpcError: there is no such resource.
@@ -415,15 +415,15 @@ class AsyncClient(ClientProperties):
         return await self._session.request("resources/read", params, types.ReadResourceResult, options)
 
     async def subscribe(self, uri: str, on_update: Callable[[str], object] | None = None) -> None:
-        """Be told when a resource changes: `on_update`, and the client's `on_resource_updated`, get its URI.
+        """Subscribe to a resource: `on_update` and the client's `on_resource_updated` get its URI when it changes.
 
         Raises:
-            CapabilityNotAvailable: the server does not tell of that.
+            CapabilityNotAvailable: the server does not have `resources.subscribe`.
         """
         await self._session.subscriptions.subscribe(uri, on_update)
 
     async def unsubscribe(self, uri: str) -> None:
-        """Be told no more when a resource changes."""
+        """End the subscription to a resource."""
         await self._session.subscriptions.unsubscribe(uri)
 
     async def complete(
@@ -436,7 +436,7 @@ class AsyncClient(ClientProperties):
         timeout: float | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> types.Completion:
-        """Return how an argument of a prompt or resource template may go on.
+        """Return completions of an argument of a prompt or resource template.
 
         Example:
             await client.complete({"type": "ref/prompt", "name": "greet"}, "name", "jo")
@@ -485,8 +485,8 @@ class AsyncClient(ClientProperties):
             await client.listen(quote_ids=["q-1", "q-2"])
 
         A field replaces what it asked for before: True asks for all, a list for those about its subjects, and None for
-        nothing any more. The extension's `notifications` and the client's `on_notification` are told. A server of the
-        handshake era is not asked: it sends what it sends.
+        nothing any more. The extension's `notifications` and the client's `on_notification` get the notifications. A
+        server of the handshake era has no such subscriptions.
 
         Raises:
             TypeError: no extension of this client has such a field.
@@ -496,7 +496,7 @@ class AsyncClient(ClientProperties):
         return await self._session.subscriptions.listen(**fields)
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
-        """Say from which level on log messages are wanted."""
+        """Request log messages from a level on."""
         await self._session.set_log_level(level)
 
 

@@ -152,7 +152,7 @@ class ClientProperties(WithStatements, ABC):
 
     @property
     def protocol_version(self) -> str | None:
-        """The version that is spoken, while there is a connection."""
+        """The protocol version in use, while there is a connection."""
         connection = self._current_session().connections.current
         return None if connection is None else connection.version.name
 
