@@ -47,7 +47,7 @@ FAST_PATHS = (
     FastPath("runtime/eager.py", PRIVATE, ("", "_Runner", "EagerRunner"), "one task for each coroutine", _RELAY),
     FastPath("runtime/eager.py", DRIVEN, ("_Runner", "EagerRunner"), "one task for each coroutine", _RELAY),
     FastPath("runtime/tasks.py", PRIVATE, ("",), "asyncio.current_task", _TASK),
-    FastPath("client/connect/connection.py", DRIVEN, ("_Begun", "ServerConnection"), "awaiting what sends", _BEGUN),
+    FastPath("client/connect/connection.py", DRIVEN, ("_Started", "ServerConnection"), "awaiting what sends", _BEGUN),
     FastPath("client/connect/connection.py", SPLICED, ("ServerConnection",), "encoding `_meta` each time", _META),
     FastPath("server/request/context.py", DRIVEN, ("_run_in_place",), "a thread that waits for the loop", _IN_PLACE),
     FastPath("server/dispatch/runner.py", SECOND, ("_answer",), "eras.seal and one message", _PLAIN),

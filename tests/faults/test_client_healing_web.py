@@ -127,7 +127,7 @@ async def test_a_session_that_is_forgotten_again_and_again_is_an_error():
     async with Web(answer).running() as server, AsyncClient(server.url, mode="handshake") as client:
         with pytest.raises(TransportError, match="does not know the session"):
             await client.call_tool("x")
-        assert sessions.begun == 1 + reconnect.MOST_REPETITIONS
+        assert sessions.begun == 1 + reconnect.MAX_REPETITIONS
 
 
 @pytest.mark.covers("HEAL-10", "HEAL-04")

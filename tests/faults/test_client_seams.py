@@ -183,7 +183,7 @@ async def test_an_answer_counts_that_came_in_the_turn_in_which_its_time_was_up()
         connection = client._session.connections.current
         (waiting,) = connection._clocks.running
         server._receive(json.dumps({"jsonrpc": "2.0", "id": server.received[-1]["id"], "result": DONE}).encode())
-        waiting.run_out()
+        waiting.expire()
         assert (await asyncio.wait_for(call, DEADLINE)).text == "done"
         assert not call.cancelling()
 

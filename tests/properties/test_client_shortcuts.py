@@ -6,11 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman import types
-from dragoman.client.connect.connection import _SENT, Options, ServerConnection, _Begun
+from dragoman.client.connect.connection import _SENT, ServerConnection, _Started
+from dragoman.client.options import RequestOptions
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.versions import VERSIONS
 from properties.programs import Program, act, actions, both, ended, programs
-from unit.client.connect.test_connection import Host, Link
+from unit.client.connect.test_connection import Link, Owner
 
 METHODS = ("tools/call", "tools/list", "prompts/get", "resources/read", "ping")
 
@@ -26,7 +27,7 @@ def test_a_coroutine_that_was_begun_is_awaited_like_any_other(program, script):
                 return await running.run()
             steps = running.run().__await__()
             awaited = next(steps, _SENT)
-            return "done" if awaited is _SENT else await _Begun(steps, awaited)
+            return "done" if awaited is _SENT else await _Started(steps, awaited)
 
         task = asyncio.create_task(run())
         await asyncio.sleep(0)
@@ -49,12 +50,12 @@ metas = st.none() | st.dictionaries(texts, st.integers() | texts, max_size=2)
 @settings(max_examples=200, deadline=None)
 def test_meta_is_the_same_spliced_or_encoded(version, method, name, id, meta, token, title):
     async def compare():
-        host = Host()
-        host.info = types.Implementation(name, "1", title=title)
-        connection = ServerConnection(Link(), host)
-        connection.speak(version)
-        made = connection._meta(method, id, Options(meta=meta, progress_token=token))
-        plain = {**(meta or {}), **connection._introduction(version)} if version.stateless else dict(meta or {})
+        owner = Owner()
+        owner.info = types.Implementation(name, "1", title=title)
+        connection = ServerConnection(Link(), owner)
+        connection.use_version(version)
+        made = connection._meta(method, id, RequestOptions(meta=meta, progress_token=token))
+        plain = {**(meta or {}), **connection._stateless_envelope(version)} if version.stateless else dict(meta or {})
         if method in ("tools/call", "prompts/get", "resources/read"):
             plain["progressToken"] = id if token is None else token
         assert jsonrpc.encode(made) == jsonrpc.encode(plain)

@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from dragoman.client.connect import handshake as opening
+from dragoman.client.connect import handshake
 
 DEADLINE = 30
 STATELESS, NEWEST, OLDER, BATCHING, OLDEST = "2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"
@@ -50,7 +50,7 @@ def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., No
     """Run a test with a deadline, and see that it leaves no task, descriptor or child behind."""
 
     async def watched(*args: Any, **kwargs: Any) -> None:
-        opening._handshakers.clear()
+        handshake._handshake_servers.clear()
         before = descriptors()
         await asyncio.wait_for(test(*args, **kwargs), 3 * DEADLINE)
         await until(

@@ -150,7 +150,7 @@ class Link:
 @pytest.mark.parametrize("happens", [["lose", "lose", "close", "close", "lose"], ["close", "lose", "close"]])
 async def test_a_connection_of_a_client_is_lost_once_and_closed_as_often_as_anybody_likes(happens):
     told = []
-    host = SimpleNamespace(lost=lambda one, error: told.append(error), table=CORE)
+    host = SimpleNamespace(connection_lost=lambda one, error: told.append(error), table=CORE)
     one = ClientConnection(Link(), host)
     assert (one.state, one.is_alive) == ("alive", True)
     expected = "alive"
@@ -169,7 +169,7 @@ async def test_a_connection_of_a_client_is_lost_once_and_closed_as_often_as_anyb
 @scenario
 async def test_a_client_connects_loses_fails_stops_and_begins_anew():
     maker, seen = Maker(None, None, ConnectError("no"), None), []
-    line = Connections(maker.connect, maker.welcome)
+    line = Connections(maker.connect, maker.prepare)
 
     async def connected():
         try:
@@ -179,7 +179,7 @@ async def test_a_client_connects_loses_fails_stops_and_begins_anew():
 
     def lose():
         maker.made[-1].error = TransportError("gone")
-        line.lost(maker.made[-1])
+        line.lose(maker.made[-1])
 
     async def closed():
         await maker.made[-1].close()

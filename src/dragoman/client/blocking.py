@@ -1,8 +1,8 @@
-"""The blocking client: the asynchronous one, driven from any thread on the loop that all blocking faces share.
+"""Client: the blocking client. It drives an AsyncClient on the event loop that all blocking clients share.
 
-A client that was made before a fork is made anew in the child, which cannot share its parent's connection and leaves
-it alone. A client that nobody refers to any more is ended, and so are, within a bound, those that are still open at the
-exit of the interpreter.
+After a fork, a client of the parent makes a new AsyncClient in the child, because the child cannot share the parent's
+connection. A client that nobody refers to is stopped. Clients that are open when the interpreter exits are stopped too,
+within three seconds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dragoman.client.bound import (
 )
 from dragoman.client.client import AsyncClient, ToolLike
 from dragoman.client.connect.endpoint import Target
-from dragoman.client.options import CallOptions, ClientOptions, kept
+from dragoman.client.options import CallOptions, ClientOptions, reusable
 from dragoman.client.properties import ClientProperties
 from dragoman.client.results import CallResult, Structured
 from dragoman.errors import DragomanError
@@ -44,7 +44,7 @@ R = TypeVar("R")
 P = ParamSpec("P")
 Twin = TypeVar("Twin", bound=Bound[Any])
 EXIT_SECONDS = 3.0
-_making = threading.Lock()
+_fork_lock = threading.Lock()
 
 
 class StartedCall(Generic[R]):
@@ -84,7 +84,7 @@ class StartedCall(Generic[R]):
         return outcome(self._future, timeout)
 
     def cancel(self, reason: str | None = None) -> bool:
-        """Give the call up; the server is told so, and why. Return whether it had not ended already."""
+        """Cancel the call, and send the server the reason. Return whether the call had not ended already."""
         if self.done:
             return False
         if reason is None or self._task is None:
@@ -109,32 +109,32 @@ class Client(ClientProperties):
 
     def __init__(self, target: Target, **options: Unpack[ClientOptions]) -> None:
         self._target = target
-        self._options = kept(options)
+        self._options = reusable(options)
         self._process = os.getpid()
         self._client = self._make()
 
     def _make(self) -> AsyncClient:
         client = AsyncClient(self._target, **cast("ClientOptions", self._options))
-        client._session.share_loop()
-        self._ending = weakref.finalize(self, _let_go, client)
-        self._ending.atexit = False
+        client._session.notifications.deliveries.shares_loop = True
+        self._finalizer = weakref.finalize(self, _release, client)
+        self._finalizer.atexit = False
         return client
 
-    def _living(self) -> AsyncClient:
+    def _current_client(self) -> AsyncClient:
         if self._process != os.getpid():
-            with _making:
+            with _fork_lock:
                 if self._process != os.getpid():
-                    self._ending.detach()
+                    self._finalizer.detach()
                     self._options["roots"] = self._client.roots.as_wire()
                     self._client = self._make()
                     self._process = os.getpid()
         return self._client
 
-    def _was_given(self, name: str, given: Any) -> None:
-        self._options[name] = given
+    def _option_changed(self, name: str, value: Any) -> None:
+        self._options[name] = value
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
-        return self._run(begun(method, self._living(), *args, **kwargs))
+        return self._run(begun(method, self._current_client(), *args, **kwargs))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         loop = portal()
@@ -161,7 +161,7 @@ class Client(ClientProperties):
             portal().kept.discard(self._client)
 
     def restart(self) -> Self:
-        """End the connection, and connect anew."""
+        """End the connection, and connect again."""
         self.stop()
         return self.start()
 
@@ -189,7 +189,7 @@ class Client(ClientProperties):
     set_log_level = blocking(AsyncClient.set_log_level)
 
     def tools(self, *, refresh: bool = False) -> list[BoundTool]:
-        """Return every tool of the server; kept as long as the server says that it holds.
+        """Return every tool of the server; a list is kept as long as the server allows.
 
         Raises:
             PaginationLimit: there are too many pages.
@@ -197,59 +197,59 @@ class Client(ClientProperties):
         return [BoundTool(self, tool) for tool in self._drive(AsyncClient.tools, refresh=refresh)]
 
     def tool(self, name: str, *, refresh: bool = False) -> BoundTool:
-        """Return a tool; `refresh` asks the server for its list anew.
+        """Return a tool; `refresh` fetches the list again.
 
         Raises:
-            NotFound: the server has none of that name.
+            NotFound: the server has nothing of that name.
         """
         return BoundTool(self, self._drive(AsyncClient.tool, name, refresh=refresh))
 
     def prompts(self, *, refresh: bool = False) -> list[BoundPrompt]:
-        """Return every prompt of the server; kept as long as the server says that it holds."""
+        """Return every prompt of the server; a list is kept as long as the server allows."""
         return [BoundPrompt(self, prompt) for prompt in self._drive(AsyncClient.prompts, refresh=refresh)]
 
     def prompt(self, name: str, *, refresh: bool = False) -> BoundPrompt:
-        """Return a prompt; `refresh` asks the server for its list anew.
+        """Return a prompt; `refresh` fetches the list again.
 
         Raises:
-            NotFound: the server has none of that name.
+            NotFound: the server has nothing of that name.
         """
         return BoundPrompt(self, self._drive(AsyncClient.prompt, name, refresh=refresh))
 
     def resources(self, *, refresh: bool = False) -> list[BoundResource]:
-        """Return every resource of the server; kept as long as the server says that it holds."""
+        """Return every resource of the server; a list is kept as long as the server allows."""
         return [BoundResource(self, resource) for resource in self._drive(AsyncClient.resources, refresh=refresh)]
 
     def resource(self, name: str, *, refresh: bool = False) -> BoundResource:
-        """Return a resource, by its name or URI; `refresh` asks the server for its list anew.
+        """Return a resource, by its name or URI; `refresh` fetches the list again.
 
         Raises:
-            NotFound: the server has none of that name.
+            NotFound: the server has nothing of that name.
         """
         return BoundResource(self, self._drive(AsyncClient.resource, name, refresh=refresh))
 
     @property
     def linked_resources(self) -> list[BoundResource]:
         """The resources that results of tools linked to; the server need not list them."""
-        return [BoundResource(self, resource) for resource in self._living().linked_resources]
+        return [BoundResource(self, resource) for resource in self._current_client().linked_resources]
 
     def resource_templates(self, *, refresh: bool = False) -> list[BoundResourceTemplate]:
-        """Return every resource template of the server; kept as long as the server says that it holds."""
+        """Return every resource template of the server; a list is kept as long as the server allows."""
         found = self._drive(AsyncClient.resource_templates, refresh=refresh)
         return [BoundResourceTemplate(self, template) for template in found]
 
     def resource_template(self, name: str, *, refresh: bool = False) -> BoundResourceTemplate:
-        """Return a resource template, by its name or URI template; `refresh` asks the server for its list anew.
+        """Return a resource template, by its name or URI template; `refresh` fetches the list again.
 
         Raises:
-            NotFound: the server has none of that name.
+            NotFound: the server has nothing of that name.
         """
         return BoundResourceTemplate(self, self._drive(AsyncClient.resource_template, name, refresh=refresh))
 
     @property
     def asynchronous(self) -> AsyncClient:
         """The asynchronous client that this one drives, for what runs on the loop of all blocking clients."""
-        return self._living()
+        return self._current_client()
 
     def start_call(
         self,
@@ -279,15 +279,15 @@ class Client(ClientProperties):
             TypeError: the method makes no single request, as `tools` does not.
         """
         owner, twin = getattr(method, "__self__", None), getattr(method, "__wrapped__", None)
-        if not isinstance(owner, Client | _Driven) or twin is None:
+        if not isinstance(owner, Client | _BlockingTwin) or twin is None:
             raise TypeError(f"{method!r} is no method of a client that makes one request, such as client.read_resource")
-        client = self._living()
+        client = self._current_client()
         portal().kept.add(client)
         return StartedCall(twin(owner.asynchronous, *args, **kwargs))
 
 
-class _Driven(Generic[Twin]):
-    """What drives the twin of something bound."""
+class _BlockingTwin(Generic[Twin]):
+    """The blocking twin of a bound tool, prompt, resource or template."""
 
     def __init__(self, client: Client, twin: Twin) -> None:
         self._driver = client
@@ -297,20 +297,20 @@ class _Driven(Generic[Twin]):
     @property
     def asynchronous(self) -> Twin:
         """Its asynchronous twin, for what runs on the loop of all blocking clients."""
-        living = self._driver._living()
-        if self._twin._client is not living:
-            self._twin = self._twin._with(living)
+        client = self._driver._current_client()
+        if self._twin._client is not client:
+            self._twin = self._twin._bound_to(client)
         return self._twin
 
     def extension(self, id: str) -> Any:
-        """Return what an extension of the client reads of it; None if there is nothing."""
+        """Return what an extension of the client reads of the definition; None if there is nothing."""
         return self.asynchronous.extension(id)
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
         return self._driver._run(begun(method, self.asynchronous, *args, **kwargs))
 
 
-class BoundTool(_Driven[AsyncBoundTool], ToolView):
+class BoundTool(_BlockingTwin[AsyncBoundTool], ToolView):
     """A tool of a server.
 
     Example:
@@ -336,7 +336,7 @@ class BoundTool(_Driven[AsyncBoundTool], ToolView):
     call = blocking(AsyncBoundTool.call)
 
 
-class BoundPrompt(_Driven[AsyncBoundPrompt], PromptView):
+class BoundPrompt(_BlockingTwin[AsyncBoundPrompt], PromptView):
     """A prompt of a server.
 
     Example:
@@ -348,8 +348,8 @@ class BoundPrompt(_Driven[AsyncBoundPrompt], PromptView):
     complete = blocking(AsyncBoundPrompt.complete)
 
 
-class BoundResource(_Driven[AsyncBoundResource], ResourceView):
-    """A resource of a server; what it holds is kept until the server says that it changed.
+class BoundResource(_BlockingTwin[AsyncBoundResource], ResourceView):
+    """A resource of a server; its contents are kept until the server notifies that it changed.
 
     Example:
         readme = client.resource("readme")
@@ -362,11 +362,11 @@ class BoundResource(_Driven[AsyncBoundResource], ResourceView):
     unsubscribe = blocking(AsyncBoundResource.unsubscribe)
 
     def forget(self) -> None:
-        """Keep no longer what was read."""
+        """Drop the contents that were read."""
         self._twin.forget()
 
 
-class BoundResourceTemplate(_Driven[AsyncBoundResourceTemplate], ResourceTemplateView):
+class BoundResourceTemplate(_BlockingTwin[AsyncBoundResourceTemplate], ResourceTemplateView):
     """A family of resources of a server.
 
     Example:
@@ -379,34 +379,32 @@ class BoundResourceTemplate(_Driven[AsyncBoundResourceTemplate], ResourceTemplat
     complete = blocking(AsyncBoundResourceTemplate.complete)
 
 
-def _let_go(client: AsyncClient) -> None:
-    """Let a client end that nobody refers to any more; called wherever the garbage collector runs."""
+def _release(client: AsyncClient) -> None:
+    """Drop the reference that keeps a client alive; called in any thread, by the garbage collector."""
     loop = existing_portal()
     if loop is not None:
         loop.kept.discard(client)
 
 
-async def _end(clients: list[AsyncClient]) -> None:
-    ending = [asyncio.ensure_future(client.stop()) for client in clients]
-    await asyncio.wait(ending, timeout=EXIT_SECONDS)
+async def _stop(clients: list[AsyncClient]) -> None:
+    await asyncio.wait([asyncio.ensure_future(client.stop()) for client in clients], timeout=EXIT_SECONDS)
 
 
-def _end_all() -> None:
-    """End the clients that are still open, all at once."""
+def _stop_open_clients() -> None:
     loop = existing_portal()
     if loop is None or not loop.kept:
         return
     try:
-        outcome(loop.start(_end(list(loop.kept))), EXIT_SECONDS + 1)
+        outcome(loop.start(_stop(list(loop.kept))), EXIT_SECONDS + 1)
     except (TimeoutError, RuntimeError, DragomanError):
         return
 
 
-def _forget_lock() -> None:
-    global _making
-    _making = threading.Lock()
+def _renew_lock() -> None:
+    global _fork_lock
+    _fork_lock = threading.Lock()
 
 
-atexit.register(_end_all)
+atexit.register(_stop_open_clients)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_lock)
+    os.register_at_fork(after_in_child=_renew_lock)

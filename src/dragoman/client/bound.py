@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 D = TypeVar("D", bound=types.Tool | types.Prompt | types.Resource | types.ResourceTemplate)
 
 
-class TakesResources(Protocol):
+class AcceptsResources(Protocol):
     """A conversation that a resource can be added to, such as a `Chat`."""
 
     def with_resource(self, resource: Any, arguments: Mapping[str, Any] | None = None) -> Any:
         """Show the model a resource, or the one that a template gives for some arguments."""
 
 
-C = TypeVar("C", bound=TakesResources)
+C = TypeVar("C", bound=AcceptsResources)
 
 
 class Described(Generic[D]):
-    """What the server said of something."""
+    """The fields that all definitions of a server have."""
 
     definition: D
 
@@ -46,12 +46,12 @@ class Described(Generic[D]):
 
     @property
     def display_name(self) -> str:
-        """What people are shown: its title, or its name."""
+        """The name to show to people: its title, or its name."""
         return self.definition.title or self.definition.name
 
     @property
     def description(self) -> str | None:
-        """What the server says of it."""
+        """Its description by the server."""
         return self.definition.description
 
     @property
@@ -61,7 +61,7 @@ class Described(Generic[D]):
 
     @property
     def meta(self) -> types.Json:
-        """What else the server attached."""
+        """Its `_meta`."""
         return self.definition.meta or {}
 
     def __repr__(self) -> str:
@@ -69,18 +69,18 @@ class Described(Generic[D]):
 
 
 class Bound(Generic[D]):
-    """Something of a server, and the client to use it by."""
+    """A definition of a server, bound to the client that uses it."""
 
     def __init__(self, client: AsyncClient, definition: D) -> None:
         self._client = client
         self.definition = definition
 
-    def _with(self, client: AsyncClient) -> Self:
-        """Return the same, bound to another client."""
+    def _bound_to(self, client: AsyncClient) -> Self:
+        """Return the same definition, bound to another client."""
         return type(self)(client, self.definition)
 
     def extension(self, id: str) -> Any:
-        """Return what an extension of the client reads of it; None if there is nothing."""
+        """Return what an extension of the client reads of the definition; None if there is nothing."""
         definition, extensions = self.definition, self._client._session.extensions
         if isinstance(definition, types.Tool):
             return extensions.read_tool(id, definition)
@@ -88,11 +88,11 @@ class Bound(Generic[D]):
 
 
 class ToolView(Described[types.Tool]):
-    """What the server said of a tool."""
+    """The definition of a tool."""
 
     @property
     def display_name(self) -> str:
-        """What people are shown: its title, that of its annotations, or its name."""
+        """The name to show to people: its title, that of its annotations, or its name."""
         return self.definition.title or self.annotations.title or self.definition.name
 
     @property
@@ -111,19 +111,19 @@ class ToolView(Described[types.Tool]):
         return self.definition.annotations or types.ToolAnnotations()
 
     def to_openai(self, *, name: str | None = None, strict: bool = False) -> types.Json:
-        """Return the tool as OpenAI's APIs take it, for whoever brings their own model."""
+        """Return the tool as OpenAI's APIs take it, for use with a model of your own."""
         from dragoman.schema.dialects import to_openai
 
         return to_openai(self.definition, name=name, strict=strict)
 
     def to_anthropic(self, *, name: str | None = None) -> types.Json:
-        """Return the tool as Anthropic's API takes it, for whoever brings their own model."""
+        """Return the tool as Anthropic's API takes it, for use with a model of your own."""
         from dragoman.schema.dialects import to_anthropic
 
         return to_anthropic(self.definition, name=name)
 
     def to_gemini(self, *, name: str | None = None) -> types.Json:
-        """Return the tool as Google's Gemini API takes it, for whoever brings their own model."""
+        """Return the tool as Google's Gemini API takes it, for use with a model of your own."""
         from dragoman.schema.dialects import to_gemini
 
         return to_gemini(self.definition, name=name)
@@ -168,7 +168,7 @@ class AsyncBoundTool(Bound[types.Tool], ToolView):
 
 
 class PromptView(Described[types.Prompt]):
-    """What the server said of a prompt."""
+    """The definition of a prompt."""
 
     @property
     def arguments(self) -> list[types.PromptArgument]:
@@ -192,16 +192,16 @@ class AsyncBoundPrompt(Bound[types.Prompt], PromptView):
         """
         missing = [one.name for one in self.arguments if one.required and arguments.get(one.name) is None]
         if missing:
-            raise TypeError(f"The prompt {self.name!r} needs {_named(missing)}")
+            raise TypeError(f"The prompt {self.name!r} needs {_argument_names(missing)}")
         return await self._client.get_prompt(self.name, arguments)
 
     async def complete(self, argument: str, value: str, context: Mapping[str, str] | None = None) -> types.Completion:
-        """Return how an argument may go on."""
+        """Return completions of an argument."""
         return await self._client.complete(types.PromptReference(self.name), argument, value, context)
 
 
 class ResourceView(Described[types.Resource]):
-    """What the server said of a resource."""
+    """The definition of a resource."""
 
     @property
     def uri(self) -> str:
@@ -210,12 +210,12 @@ class ResourceView(Described[types.Resource]):
 
     @property
     def mime_type(self) -> str | None:
-        """What it is."""
+        """Its MIME type."""
         return self.definition.mime_type
 
     @property
     def size(self) -> int | None:
-        """How many bytes it has."""
+        """Its size in bytes."""
         return self.definition.size
 
     def include(self, chat: C) -> C:
@@ -232,7 +232,7 @@ class ResourceView(Described[types.Resource]):
 
 
 class AsyncBoundResource(Bound[types.Resource], ResourceView):
-    """A resource of a server; what it holds is kept until the server says that it changed.
+    """A resource of a server; its contents are kept until the server notifies that it changed.
 
     Example:
         readme = await client.resource("readme")
@@ -245,37 +245,37 @@ class AsyncBoundResource(Bound[types.Resource], ResourceView):
         self._edition = 0
 
     async def contents(self, *, refresh: bool = False) -> list[types.ResourceContents]:
-        """Return all that the resource holds."""
+        """Return all contents of the resource."""
         contents = None if refresh else self._contents
         if contents is None:
-            self._client._session.watch(self.uri, self)
+            self._client._session.catalog.watch(self.uri, self)
             edition = self._edition
             contents = (await self._client.read_resource(self.uri)).contents
-            # It may have changed while it was read.
+            # The resource may have changed while it was read.
             self._contents = contents if edition == self._edition else None
         return contents
 
     async def content(self, *, refresh: bool = False) -> str | bytes:
-        """Return what the resource holds: text, or bytes."""
-        return joined(await self.contents(refresh=refresh))
+        """Return the content of the resource: text, or bytes."""
+        return join_contents(await self.contents(refresh=refresh))
 
     async def subscribe(self, on_update: Callable[[str], object] | None = None) -> None:
-        """Be told when the resource changes; what was read of it is then read anew."""
-        self._client._session.watch(self.uri, self)
+        """Subscribe to the resource: `on_update` is called when it changes, and its contents are read anew."""
+        self._client._session.catalog.watch(self.uri, self)
         await self._client.subscribe(self.uri, on_update)
 
     async def unsubscribe(self) -> None:
-        """Be told no more."""
+        """End the subscription."""
         await self._client.unsubscribe(self.uri)
 
     def forget(self) -> None:
-        """Keep no longer what was read."""
+        """Drop the contents that were read."""
         self._contents = None
         self._edition += 1
 
 
 class ResourceTemplateView(Described[types.ResourceTemplate]):
-    """What the server said of a template."""
+    """The definition of a resource template."""
 
     @property
     def uri_template(self) -> str:
@@ -284,7 +284,7 @@ class ResourceTemplateView(Described[types.ResourceTemplate]):
 
     @property
     def mime_type(self) -> str | None:
-        """What such a resource is."""
+        """The MIME type of the resources."""
         return self.definition.mime_type
 
     def uri(self, /, **arguments: object) -> str:
@@ -301,7 +301,7 @@ class ResourceTemplateView(Described[types.ResourceTemplate]):
             raise TypeError(f"{self.uri_template} has no variable {unknown[0]!r}; there are: {known}")
         missing = [name for name in template.required if arguments.get(name) is None]
         if missing:
-            raise TypeError(f"{self.uri_template} needs {_named(missing)}")
+            raise TypeError(f"{self.uri_template} needs {_argument_names(missing)}")
         return template.expand({name: _as_value(value) for name, value in arguments.items()})
 
     def include(self, chat: C, /, **arguments: object) -> C:
@@ -326,20 +326,20 @@ class AsyncBoundResourceTemplate(Bound[types.ResourceTemplate], ResourceTemplate
     """
 
     async def contents(self, /, **arguments: object) -> list[types.ResourceContents]:
-        """Return all that the resource for some arguments holds."""
+        """Return all contents of the resource for some arguments."""
         return (await self._client.read_resource(self.uri(**arguments))).contents
 
     async def fetch(self, /, **arguments: object) -> str | bytes:
-        """Return what the resource for some arguments holds: text, or bytes."""
-        return joined(await self.contents(**arguments))
+        """Return the content of the resource for some arguments: text, or bytes."""
+        return join_contents(await self.contents(**arguments))
 
     async def complete(self, argument: str, value: str, context: Mapping[str, str] | None = None) -> types.Completion:
-        """Return how an argument may go on."""
+        """Return completions of an argument."""
         reference = types.ResourceTemplateReference(self.uri_template)
         return await self._client.complete(reference, argument, value, context)
 
 
-def _named(missing: list[str]) -> str:
+def _argument_names(missing: list[str]) -> str:
     names = ", ".join(repr(name) for name in missing)
     return f"the argument {names}" if len(missing) == 1 else f"the arguments {names}"
 
@@ -348,11 +348,11 @@ def _as_value(value: Any) -> str | int | float | bool | None:
     return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
-def joined(contents: list[types.ResourceContents]) -> str | bytes:
-    """Return contents as text, or as bytes if any of them is no text.
+def join_contents(contents: list[types.ResourceContents]) -> str | bytes:
+    """Return contents as text, or as bytes if any of them is binary.
 
     Raises:
-        ValidationError: what should be base64 is not.
+        ValidationError: a blob is no base64.
     """
     if all(part.blob is None for part in contents):
         return "\n".join(part.text or "" for part in contents)

@@ -1,12 +1,13 @@
-"""What the server offers, as far as the client knows it: lists that were fetched, and the tools that were in them.
+"""The catalog: what a client knows of the tools, prompts, resources and templates of its server.
 
-A list is fresh while the server tells of its changes, else as long as the server said that it holds. A server of the
-handshake era says nothing of that kind, so its lists hold until they are fetched anew; one of the stateless era that
-gives no time wants to be asked each time. Lists belong to whom they were shown to.
+A list stays fresh while the server notifies of its changes, else for the time that the server gave. In the handshake
+era a server gives no time, so its lists stay fresh until they are fetched anew. In the stateless era a list without a
+time is fetched each time. Lists are kept for each identity of the user, because a server may show different lists to
+different users.
 
-Changes are told over a channel that is opened, acknowledged and replaced while lists are fetched. A list is covered by
-the channel only if that was open when the fetching began and is the same now; a list that changed while it was being
-fetched is not kept.
+Notifications of changes come over a stream that is opened, acknowledged and replaced while lists are fetched. A stream
+keeps a list fresh only if it was open when fetching began and is the same now. A list that changed while it was fetched
+is not kept.
 """
 
 from __future__ import annotations
@@ -14,34 +15,56 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable
-from typing import Any, Literal
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from weakref import WeakSet
 
+import msgspec
 from msgspec import UNSET, Struct
 
 from dragoman import types
-from dragoman.errors import DefinitionError, ValidationError
+from dragoman.client.options import RequestOptions
+from dragoman.errors import DefinitionError, MethodNotFound, NotFound, PaginationLimit, ValidationError
 from dragoman.protocol.fields import is_wrapped
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.schema.branching import PeerSchema
 from dragoman.schema.compile import compiled
 
+if TYPE_CHECKING:
+    from dragoman.client.session import ClientSession
+
 Kind = Literal["tools", "prompts", "resources", "resource_templates"]
-KINDS: tuple[Kind, ...] = ("tools", "prompts", "resources", "resource_templates")
-MOST_IDENTITIES = 1000
+MAX_LISTS = 1000
+MAX_LINKED = 1000
+MAX_PAGES = 1000
+_METHODS: dict[type[types.PaginatedResult], tuple[str, str, str]] = {
+    types.ListToolsResult: ("tools/list", "tools", "tools"),
+    types.ListPromptsResult: ("prompts/list", "prompts", "prompts"),
+    types.ListResourcesResult: ("resources/list", "resources", "resources"),
+    types.ListResourceTemplatesResult: ("resources/templates/list", "resources", "resourceTemplates"),
+}
+"""The method that lists each kind of page, the server's capability, and the field with the entries."""
+_PAGES: dict[Kind, type[types.PaginatedResult]] = {
+    "tools": types.ListToolsResult,
+    "prompts": types.ListPromptsResult,
+    "resources": types.ListResourcesResult,
+    "resource_templates": types.ListResourceTemplatesResult,
+}
+P = TypeVar("P", bound=types.PaginatedResult)
+Item = TypeVar("Item")
 _logger = logging.getLogger("dragoman.client")
 
 
 class ListedTool:
-    """A tool as it was listed, and what follows from its schemas."""
+    """A tool of a list, and what follows from its schemas."""
 
     def __init__(self, tool: types.Tool) -> None:
         self.tool = tool
         self.plan = HeaderPlan()
-        self.is_doubted = False
-        """Whether a result did not fit, and the tool was then found to be as it was."""
+        self.is_rechecked = False
+        """Whether a result did not fit, and the tool was then listed again."""
         self.is_wrapped = tool.output_schema is not None and is_wrapped(tool.output_schema)
-        """Whether structured content is inside an object because it is none itself."""
+        """Whether structured content that is no object is wrapped in one."""
         self._output: PeerSchema | None = None
 
     @property
@@ -51,7 +74,7 @@ class ListedTool:
         return hints is not None and bool(hints.idempotent_hint or hints.read_only_hint)
 
     def misfit(self, result: types.CallToolResult) -> ValidationError | None:
-        """Return how the structured content of a result does not fit the output schema, if it does not."""
+        """Return the first violation of the output schema by the structured content of a result."""
         schema, structured = self.tool.output_schema, result.structured_content
         if schema is None or result.is_error:
             return None
@@ -75,40 +98,47 @@ class ListedTool:
         )
 
 
-class _Listed(Struct):
+class CachesContents(Protocol):
+    """An object that caches the contents of a resource."""
+
+    def forget(self) -> None:
+        """Drop the cached contents."""
+
+
+class _CachedList(Struct):
     items: list[Any]
-    until: float | None
-    channel: object | None
+    expires_at: float | None
+    stream: object | None
 
 
 class Catalog:
-    """The lists of one client."""
+    """What one client knows of its server."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        self.has_looked = False
-        """Whether the tools were listed for the sake of one that was not known."""
-        self._lists: dict[tuple[Kind, Hashable], _Listed] = {}
         self.tools: dict[str, ListedTool] = {}
-        """What is known of tools, by name."""
+        """The tools that were listed, by name."""
+        self.was_listed_for_result = False
+        """Whether the tools were listed to compare a result with the schema of an unknown tool."""
+        self.linked: dict[str, types.Resource] = {}
+        """The latest resources that results of tools linked to, by URI."""
+        self._lists: dict[tuple[Kind, Hashable], _CachedList] = {}
         self._editions: Counter[Kind] = Counter()
+        self._contents: dict[str, WeakSet[CachesContents]] = {}
 
     def find(
-        self, kind: Kind, identity: Hashable, *, holds: bool = False, channel: object | None = None
+        self, kind: Kind, identity: Hashable, *, is_always_fresh: bool = False, stream: object | None = None
     ) -> list[Any] | None:
-        """Return a list that is still fresh.
-
-        `holds` says that it is so without a time, and `channel` what changes of such lists are told over now.
-        """
-        listed = self._lists.get((kind, identity))
-        if listed is None:
+        """Return a list that is still fresh; `stream` is the present stream of notifications of its changes."""
+        cached = self._lists.get((kind, identity))
+        if cached is None:
             return None
-        is_told = listed.channel is not None and listed.channel is channel
-        fresh = holds or is_told or (listed.until is not None and self.clock() < listed.until)
-        return listed.items if fresh else None
+        is_notified = cached.stream is not None and cached.stream is stream
+        is_valid = cached.expires_at is not None and self.clock() < cached.expires_at
+        return cached.items if is_always_fresh or is_notified or is_valid else None
 
     def edition(self, kind: Kind) -> int:
-        """Return a number that is another one after each change."""
+        """Return a number that grows with each change of the lists of a kind."""
         return self._editions[kind]
 
     def keep(
@@ -118,46 +148,159 @@ class Catalog:
         items: list[Any],
         ttl_ms: int | None,
         *,
-        channel: object | None = None,
+        stream: object | None = None,
         edition: int | None = None,
     ) -> None:
-        """Keep a list, unless it changed since this `edition`; an empty one is asked for again."""
-        if len(self._lists) >= MOST_IDENTITIES:
+        """Keep a list, unless it is empty or changed since this `edition`."""
+        if len(self._lists) >= MAX_LISTS:
             self._lists.clear()
-        until = None if ttl_ms is None else self.clock() + ttl_ms / 1000
+        expires_at = None if ttl_ms is None else self.clock() + ttl_ms / 1000
         if items and edition in (None, self._editions[kind]):
-            self._lists[kind, identity] = _Listed(items, until, channel)
+            self._lists[kind, identity] = _CachedList(items, expires_at, stream)
         else:
             self._lists.pop((kind, identity), None)
 
     def forget(self, *kinds: Kind) -> None:
-        """Forget lists of these kinds, or all."""
-        gone = kinds or KINDS
-        self._editions.update(gone)
-        self._lists = {key: listed for key, listed in self._lists.items() if key[0] not in gone}
-        if "tools" in gone:
+        """Forget the lists of these kinds, or all lists."""
+        kinds = kinds or tuple(_PAGES)
+        self._editions.update(kinds)
+        self._lists = {key: cached for key, cached in self._lists.items() if key[0] not in kinds}
+        if "tools" in kinds:
             self.tools.clear()
-            self.has_looked = False
+            self.was_listed_for_result = False
 
-    def learn(self, tools: list[types.Tool], *, mirrors: bool) -> list[types.Tool]:
+    def forget_all(self) -> None:
+        """Forget all lists and contents, because notifications may have been missed."""
+        self.forget()
+        for uri in list(self._contents):
+            self.forget_contents(uri)
+
+    def watch(self, uri: str, cache: CachesContents) -> None:
+        """Let a cache of the contents of a resource be dropped when the resource changes."""
+        self._contents.setdefault(uri, WeakSet()).add(cache)
+
+    def forget_contents(self, uri: str) -> None:
+        """Drop the cached contents of a resource."""
+        for cache in list(self._contents.get(uri, ())):
+            cache.forget()
+
+    def add_tools(self, tools: list[types.Tool], *, mirrors: bool) -> list[types.Tool]:
         """Remember tools, and return those that can be called; `mirrors` says that arguments become headers."""
-        usable = [tool for tool in tools if self._learn(tool, mirrors=mirrors)]
+        usable = [tool for tool in tools if self._add_tool(tool, mirrors=mirrors)]
         return tools if len(usable) == len(tools) else usable
 
-    def _learn(self, tool: types.Tool, *, mirrors: bool) -> bool:
-        known = self.tools.get(tool.name)
-        if known is None or known.tool != tool:
-            known = ListedTool(tool)
+    def _add_tool(self, tool: types.Tool, *, mirrors: bool) -> bool:
+        listed = self.tools.get(tool.name)
+        if listed is None or listed.tool != tool:
+            listed = ListedTool(tool)
         if mirrors:
             try:
-                known.plan = HeaderPlan.of(tool.input_schema)
+                listed.plan = HeaderPlan.of(tool.input_schema)
             except DefinitionError as error:
                 _logger.warning("tools/list: %r was left out: %s", tool.name, error)
                 return False
-        self.tools[tool.name] = known
+        self.tools[tool.name] = listed
         return True
 
+    def add_links(self, content: list[types.ContentBlock]) -> None:
+        """Remember the resources that a result links to."""
+        for block in content:
+            if type(block) is types.ResourceLink:
+                fields = {name: getattr(block, name) for name in types.Resource.__struct_fields__}
+                self.linked.pop(block.uri, None)
+                self.linked[block.uri] = types.Resource(**fields)
+                if len(self.linked) > MAX_LINKED:
+                    del self.linked[next(iter(self.linked))]
 
-def shortest(first: int | None, second: int | None) -> int | None:
-    """Return the shorter of two times, each of which may not be given."""
-    return first if second is None else second if first is None else min(first, second)
+
+class Lists:
+    """Fetches the lists of one client's server; of each list at most `max_pages` pages."""
+
+    def __init__(self, session: ClientSession, max_pages: int) -> None:
+        self._session = session
+        self._max_pages = max_pages
+
+    async def page(self, kind: type[P], cursor: str | None, options: RequestOptions) -> P:
+        """Return one page; an empty one if the server does not have the capability."""
+        method, capability, entries = _METHODS[kind]
+        connection = await self._session.start()
+        if not connection.offers(capability):
+            return msgspec.convert({entries: []}, kind)
+        params = {} if cursor is None else {"cursor": cursor}
+        extended = self._session.extensions.page_type(method, kind, entries, connection.version)
+        page = await self._session.request(method, params, extended, options)
+        if isinstance(page, types.ListToolsResult):
+            mirrors = connection.link.is_http and connection.version.stateless
+            page.tools = self._session.catalog.add_tools(page.tools, mirrors=mirrors)
+        return page
+
+    async def all(self, kind: Kind, *, refresh: bool) -> list[Any]:
+        """Return every entry, from the catalog if the list is fresh there and `refresh` is False.
+
+        Raises:
+            PaginationLimit: there are too many pages.
+        """
+        session = self._session
+        connection = await session.start()
+        is_stateless, changes = connection.version.stateless, f"{_METHODS[_PAGES[kind]][1]}_list_changed"
+
+        def stream() -> object | None:
+            # The server's acknowledgement stands for the stream. It is another object for each request.
+            acknowledged = session.subscriptions.stream.acknowledged
+            return acknowledged if getattr(acknowledged, changes) else None
+
+        identity = await self._identity()
+        if not refresh:
+            found = session.catalog.find(kind, identity, is_always_fresh=not is_stateless, stream=stream())
+            if found is not None:
+                return found
+        if is_stateless and connection.offers(_METHODS[_PAGES[kind]][1], "list_changed"):
+            session.subscriptions.stream.update(connection, **{changes: True})
+        before, edition = stream(), session.catalog.edition(kind)
+        items, ttl_ms = await self._fetch(kind)
+        session.catalog.keep(kind, identity, items, ttl_ms, stream=before, edition=edition)
+        return items
+
+    async def _identity(self) -> Hashable:
+        credentials = self._session.credentials
+        return None if credentials.are_fixed else tuple(sorted((await credentials.own_headers()).items()))
+
+    async def _fetch(self, kind: Kind) -> tuple[list[Any], int | None]:
+        """Return the entries of all pages, and the shortest time that the pages give."""
+        items: list[Any] = []
+        times: list[int] = []
+        cursor: str | None = None
+        seen: set[str] = set()
+        for _ in range(self._max_pages):
+            try:
+                page = await self.page(_PAGES[kind], cursor, RequestOptions())
+            except MethodNotFound:
+                # A server may declare resources, and have no templates.
+                if cursor is not None:
+                    raise
+                break
+            items += getattr(page, kind)
+            times += [] if page.ttl_ms is None else [page.ttl_ms]
+            cursor = page.next_cursor
+            if cursor in seen:
+                _logger.warning("The pages of %s come back to the cursor %r; the list ends there", kind, cursor)
+            if cursor is None or cursor in seen:
+                break
+            seen.add(cursor)
+        else:
+            raise PaginationLimit(f"There are more than {self._max_pages} pages of {kind}; raise max_pages")
+        return items, min(times, default=None)
+
+
+def find(kind: str, name: str, items: Sequence[Item], names: Callable[[Item], tuple[str, ...]]) -> Item:
+    """Return the item that has a name.
+
+    Raises:
+        NotFound: there is none; the error has the names that resemble it.
+    """
+    from difflib import get_close_matches
+
+    for item in items:
+        if name in names(item):
+            return item
+    raise NotFound(kind, name, get_close_matches(name, [known for item in items for known in names(item)]))

@@ -1,32 +1,32 @@
-"""The asynchronous client; the blocking one drives it."""
+"""AsyncClient: the methods of a client. The blocking client drives an AsyncClient."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 from msgspec import UNSET, Raw
 
 from dragoman import types
 from dragoman.client.answer.approval import Approval, ApprovalHandler, Approvals
-from dragoman.client.answer.handlers import HANDLER_OPTIONS, Handlers
-from dragoman.client.answer.roots import Roots
-from dragoman.client.answer.serving import MAX_SERVER_REQUESTS
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
-from dragoman.client.catalog import ListedTool
-from dragoman.client.connect.connection import OnProgress, Options
-from dragoman.client.connect.endpoint import EndpointOptions, Target, way_to
+from dragoman.client.catalog import MAX_PAGES, ListedTool, Lists, find
+from dragoman.client.connect.endpoint import Target
 from dragoman.client.connect.finalizer import Finalizer
-from dragoman.client.connect.handshake import Endpoint, OfferedVersions
 from dragoman.client.extensions.joined import Extensions
-from dragoman.client.lists import MOST_PAGES, Lists, find
-from dragoman.client.options import ClientOptions, check, credentials_of, misplaced
+from dragoman.client.options import (
+    ClientOptions,
+    OnProgress,
+    RequestOptions,
+    check,
+    unknown_call_option,
+)
 from dragoman.client.properties import ClientProperties
 from dragoman.client.results import CallResult, Structured, unwrap
-from dragoman.client.session import CONNECT_SECONDS, TIMEOUT_SECONDS, ClientCallbacks, ClientSession, offers, seconds
+from dragoman.client.session import ClientSession
 from dragoman.errors import (
     CapabilityNotAvailable,
     DragomanError,
@@ -34,12 +34,12 @@ from dragoman.errors import (
     RpcError,
     ToolError,
     TransportError,
-    ValidationError,
 )
-from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
     from typing import Never, Self, Unpack
+
+_logger = logging.getLogger("dragoman.client")
 
 
 class NamedTool(Protocol):
@@ -73,47 +73,17 @@ class AsyncClient(ClientProperties):
     def __init__(self, target: Target, **options: Unpack[ClientOptions]) -> None:
         check(options)
         given = cast("dict[str, Any]", options)
-        roots = Roots(given.get("roots") or ())
-        self._looking: asyncio.Task[None] | None = None
         self._strict = bool(given.get("strict"))
         self.trusted = bool(given.get("trusted"))
         self._on_approval: ApprovalHandler | None = given.get("on_approval")
         self._approval_timeout = given.get("approval_timeout")
         self._approvals = Approvals()
-        credentials = credentials_of(given.get("headers"), given.get("auth"))
-        limits = Limits(given.get("max_message_bytes", DEFAULT_LIMITS.message_bytes), DEFAULT_LIMITS.nesting)
-        around = EndpointOptions(credentials, limits=limits, **_chosen(given, EndpointOptions.__struct_fields__))
-        self._ending = Finalizer(self)
-        extensions = Extensions(given.get("extensions"))
-        self._session = ClientSession(
-            self._guarded(way_to(target, around)),
-            info=types.Implementation(given.get("name") or "dragoman", given.get("version") or _own_version()),
-            speech=OfferedVersions.of(given.get("mode", "auto"), given.get("protocol_version")),
-            handlers=Handlers(
-                roots=roots,
-                server=given.get("server_name"),
-                served=extensions.served,
-                **_chosen(given, HANDLER_OPTIONS),
-            ),
-            extensions=extensions,
-            watchers=ClientCallbacks(**_chosen(given, ClientCallbacks.__struct_fields__)),
-            credentials=credentials,
-            timeout=seconds(given.get("timeout"), "DRAGOMAN_TIMEOUT", TIMEOUT_SECONDS),
-            total_timeout=given.get("total_timeout"),
-            connect_timeout=seconds(given.get("connect_timeout"), "DRAGOMAN_CONNECT_TIMEOUT", CONNECT_SECONDS),
-            meta=given.get("meta"),
-            limits=limits,
-            max_server_requests=given.get("max_server_requests", MAX_SERVER_REQUESTS),
-        )
-        self._lists = Lists(self._session, given.get("max_pages", MOST_PAGES))
-        self._ending.watch(self._session)
-        roots.on_change = self._session.roots_changed
+        self._listing_tools: asyncio.Task[None] | None = None
+        self._session = ClientSession(target, given, Extensions(given.get("extensions")))
+        self._lists = Lists(self._session, given.get("max_pages", MAX_PAGES))
+        self._finalizer = Finalizer(self, self._session)
 
-    def _guarded(self, way: Endpoint) -> Endpoint:
-        fallback = None if way.fallback is None else self._ending.guarded(way.fallback)
-        return msgspec.structs.replace(way, link=self._ending.guarded(way.link), fallback=fallback)
-
-    # Its life.
+    # Connecting.
 
     async def start(self) -> Self:
         """Connect, if there is no connection.
@@ -126,10 +96,10 @@ class AsyncClient(ClientProperties):
         await self._session.start()
         return self
 
-    async def _start_patiently(self) -> None:
-        """Connect, if there is no connection, however long others would wait for it."""
+    async def _start_without_limit(self) -> None:
+        """Connect, if there is no connection, however long that takes."""
         self._session.connections.restart()
-        await self._session.start(is_patient=True)
+        await self._session.start(unlimited=True)
 
     async def stop(self) -> None:
         """End the connection; safe from any task and thread, in any state, more than once.
@@ -137,15 +107,15 @@ class AsyncClient(ClientProperties):
         Calls that wait for approval are denied.
         """
         self._approvals.deny_all("the client was stopped")
-        home = self._session._loop
-        if home is not None and home is not asyncio.get_running_loop() and home.is_running():
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.stop(), home))
+        loop = self._session.loop
+        if loop is not None and loop is not asyncio.get_running_loop() and loop.is_running():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.stop(), loop))
             return
         await self._session.stop()
-        await self._ending.cancel()
+        await self._finalizer.cancel()
 
     async def restart(self) -> Self:
-        """End the connection, and connect anew."""
+        """End the connection, and connect again."""
         await self.stop()
         return await self.start()
 
@@ -155,7 +125,7 @@ class AsyncClient(ClientProperties):
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    def _living(self) -> AsyncClient:
+    def _current_client(self) -> AsyncClient:
         return self
 
     async def ping(self, timeout: float | None = None, *, meta: Mapping[str, Any] | None = None) -> bool:
@@ -163,7 +133,7 @@ class AsyncClient(ClientProperties):
         try:
             connection = await self._session.start()
             method = "server/discover" if connection.version.stateless else "ping"
-            await self._session.request(method, {}, Raw, Options(timeout=timeout, meta=meta))
+            await self._session.request(method, {}, Raw, RequestOptions(timeout=timeout, meta=meta))
         except (TransportError, RpcError):
             return False
         return True
@@ -171,10 +141,9 @@ class AsyncClient(ClientProperties):
     async def discover(
         self, *, timeout: float | None = None, meta: Mapping[str, Any] | None = None
     ) -> types.DiscoverResult:
-        """Ask the server what it speaks and offers.
+        """Return the versions and capabilities of the server.
 
-        A server of the handshake era cannot be asked; it said so once, in its answer to `initialize`, and that is
-        returned.
+        A server of the handshake era declares them only in its answer to `initialize`, which is then returned.
 
         Raises:
             TransportError: the server cannot be reached, or does not answer.
@@ -182,15 +151,15 @@ class AsyncClient(ClientProperties):
         """
         connection = await self._session.start()
         if not connection.version.stateless:
-            return connection.introduction()
+            return connection.discover_result()
         return await self._session.request(
-            "server/discover", {}, types.DiscoverResult, Options(timeout=timeout, meta=meta)
+            "server/discover", {}, types.DiscoverResult, RequestOptions(timeout=timeout, meta=meta)
         )
 
     # Tools.
 
     async def tools(self, *, refresh: bool = False) -> list[AsyncBoundTool]:
-        """Return every tool of the server; kept as long as the server says that it holds.
+        """Return every tool of the server; a list is kept as long as the server allows.
 
         Raises:
             PaginationLimit: there are too many pages.
@@ -198,10 +167,10 @@ class AsyncClient(ClientProperties):
         return [AsyncBoundTool(self, tool) for tool in await self._lists.all("tools", refresh=refresh)]
 
     async def tool(self, name: str, *, refresh: bool = False) -> AsyncBoundTool:
-        """Return a tool; `refresh` asks the server for its list anew.
+        """Return a tool; `refresh` fetches the list again.
 
         Raises:
-            NotFound: the server has none of that name.
+            NotFound: the server has nothing of that name.
         """
         return find("tool", name, await self.tools(refresh=refresh), lambda tool: (tool.name,))
 
@@ -209,7 +178,7 @@ class AsyncClient(ClientProperties):
         self, cursor: str | None = None, *, meta: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> types.ListToolsResult:
         """Return one page of tools."""
-        return await self._lists.page(types.ListToolsResult, cursor, Options(meta=meta, timeout=timeout))
+        return await self._lists.page(types.ListToolsResult, cursor, RequestOptions(meta=meta, timeout=timeout))
 
     async def call_tool(
         self,
@@ -234,13 +203,14 @@ class AsyncClient(ClientProperties):
         Example:
             result = await client.call_tool("forecast", {"city": "Oslo"}, on_progress=print, timeout=5)
 
-        `result_type` is what the structured content is read as: a dataclass, TypedDict, Struct or pydantic model.
-        `idempotent` lets it be repeated after a break; `input_responses` and `request_state` take up `InputNeeded`.
+        `result_type` is the type of the structured content: a dataclass, TypedDict, Struct or pydantic model. With
+        `idempotent` the call may be repeated after the connection broke. `input_responses` and `request_state` resume
+        a call that raised `InputNeeded`.
 
         Raises:
             ToolError: the tool failed, unless `raise_on_error` is False; or the call was not approved.
             RpcError: the server refused the call.
-            Timeout: nothing was heard of it in time.
+            Timeout: the time-out passed without a sign of the call.
             TransportError: the connection was lost, and the call may have run.
             ValidationError: the structured content does not fit its schema, and the client is strict; or it is no
                 `result_type`.
@@ -248,109 +218,100 @@ class AsyncClient(ClientProperties):
         name, given = tool if isinstance(tool, str) else str(tool.name), dict(arguments or {})
         params: dict[str, Any] = {"name": name, "arguments": given}
         if unknown or input_responses is not None or request_state is not None:
-            params |= _taken_up(input_responses, request_state, unknown)
+            params |= _resumption(input_responses, request_state, unknown)
         if self._on_approval is not None:
             params["arguments"] = await self._approved(self._on_approval, name, given)
-        options = Options(timeout, total_timeout, on_progress, progress_token, headers, meta, is_safe=idempotent)
+        options = RequestOptions(timeout, total_timeout, on_progress, progress_token, headers, meta)
+        options.is_repeatable = idempotent
         try:
             result = await self._call(name, params, options)
         except HeaderMismatch:
-            options.is_safe = idempotent
-            result = await self._call_anew(name, params, options)
-        known = self._session.catalog.tools.get(name)
-        if known is None or known.misfit(result) is not None:
-            known = await self._judged(name, known, result)
-        if known is not None and known.is_wrapped:
+            options.is_repeatable = idempotent
+            # The tool mirrors arguments in headers which are not known here, or have changed.
+            await self._lists.all("tools", refresh=True)
+            result = await self._call(name, params, options)
+        listed = self._session.catalog.tools.get(name)
+        if listed is None or listed.misfit(result) is not None:
+            listed = await self._compared(name, listed, result)
+        if listed is not None and listed.is_wrapped:
             unwrap(result)
         outcome = CallResult.of(result)
         if types.ResourceLink in map(type, outcome.content):
-            self._session.note_links(outcome.content)
+            self._session.catalog.add_links(outcome.content)
         if outcome.is_error and raise_on_error:
-            self._failed(outcome)
+            raise ToolError(self._session.with_advice(outcome.failure), outcome)
         return outcome if result_type is None else outcome.of_type(result_type)
 
-    def _failed(self, outcome: CallResult) -> NoReturn:
-        raise ToolError(self._session.with_advice(outcome.failure), outcome)
-
-    async def _approved(self, decider: ApprovalHandler, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    async def _approved(self, handler: ApprovalHandler, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Let the author decide about a call, and return the arguments that were approved."""
-        known = self._session.catalog.tools.get(name)
-        approval = Approval(name, arguments, tool=None if known is None else known.tool, server=self.server_name)
-        await self._approvals.decide(decider, approval, self._approval_timeout)
+        listed = self._session.catalog.tools.get(name)
+        approval = Approval(name, arguments, tool=None if listed is None else listed.tool, server=self.server_name)
+        await self._approvals.decide(handler, approval, self._approval_timeout)
         return dict(approval.arguments)
 
-    def _call(self, name: str, params: dict[str, Any], options: Options) -> Coroutine[Any, Any, types.CallToolResult]:
+    def _call(
+        self, name: str, params: dict[str, Any], options: RequestOptions
+    ) -> Coroutine[Any, Any, types.CallToolResult]:
         connection = self._session.connections.latest
-        # What is known goes with the connection.
-        known = None if connection is None or connection.state != "alive" else self._session.catalog.tools.get(name)
-        options.mirrored = None if known is None else known.plan
-        if options.is_safe is None and known is not None and self.trusted:
-            options.is_safe = known.is_idempotent
+        # The catalog belongs to the connection.
+        listed = None if connection is None or connection.state != "alive" else self._session.catalog.tools.get(name)
+        options.mirrored = None if listed is None else listed.plan
+        if options.is_repeatable is None and listed is not None and self.trusted:
+            options.is_repeatable = listed.is_idempotent
         return self._session.request("tools/call", params, types.CallToolResult, options)
 
-    async def _call_anew(self, name: str, params: dict[str, Any], options: Options) -> types.CallToolResult:
-        """Call a tool that may mirror arguments in headers which are not known here, or not any more."""
-        await self._lists.all("tools", refresh=True)
-        return await self._call(name, params, options)
-
-    async def _judged(self, name: str, known: ListedTool | None, result: types.CallToolResult) -> ListedTool | None:
-        """Return what is known of a tool whose result is to be compared with its schema, listed again if need be.
+    async def _compared(self, name: str, listed: ListedTool | None, result: types.CallToolResult) -> ListedTool | None:
+        """Compare a result with the output schema of its tool, and return the tool; list the tools again if need be.
 
         Raises:
             ValidationError: the result does not fit, and the client is strict.
         """
-        catalog = self._session.catalog
-        if known is None and result.structured_content is not UNSET and not result.is_error and not catalog.has_looked:
-            await self._look_up()
-            catalog.has_looked = True
-            known = catalog.tools.get(name)
-        misfit = None if known is None else known.misfit(result)
-        return known if known is None or misfit is None else await self._fitting(known, result, misfit)
-
-    async def _fitting(self, known: ListedTool, result: types.CallToolResult, misfit: ValidationError) -> ListedTool:
-        """Return the tool as it is now, if what is known of it is out of date and its result fits it now.
-
-        Raises:
-            ValidationError: it does not fit, and the client is strict.
-        """
-        if not known.is_doubted:
-            await self._look_up()
-            known.is_doubted = True
-            latest = self._session.catalog.tools.get(known.tool.name)
-            if latest is not None and latest is not known:
-                later = latest.misfit(result)
-                if later is None:
+        catalog, has_content = self._session.catalog, result.structured_content is not UNSET and not result.is_error
+        if listed is None and has_content and not catalog.was_listed_for_result:
+            await self._list_tools_once()
+            catalog.was_listed_for_result = True
+            listed = catalog.tools.get(name)
+        misfit = None if listed is None else listed.misfit(result)
+        if listed is None or misfit is None:
+            return listed
+        if not listed.is_rechecked:
+            await self._list_tools_once()
+            listed.is_rechecked = True
+            latest = catalog.tools.get(name)
+            if latest is not None and latest is not listed:
+                latest_misfit = latest.misfit(result)
+                if latest_misfit is None:
                     return latest
-                misfit = later
+                misfit = latest_misfit
         if self._strict:
             raise misfit
-        self._session.warn("%s", misfit)
-        return known
+        _logger.warning("%s", misfit)
+        return listed
 
-    async def _look_up(self) -> None:
-        """List the tools for what is known of one, once for all who want it now."""
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.get_running_loop().create_task(self._list_tools_quietly())
-        await asyncio.shield(self._looking)
+    async def _list_tools_once(self) -> None:
+        """List the tools, once for all calls that need this now."""
+        if self._listing_tools is None or self._listing_tools.done():
+            self._listing_tools = asyncio.get_running_loop().create_task(self._list_tools_quietly())
+        await asyncio.shield(self._listing_tools)
 
     async def _list_tools_quietly(self) -> None:
-        """List the tools; that it fails must not lose the result of a call."""
+        # A failure must not lose the result of a call.
         try:
             await self._lists.all("tools", refresh=False)
         except DragomanError as error:
-            self._session.warn("The tools cannot be listed, to compare a result with its schema: %s", error)
+            _logger.warning("The tools cannot be listed, to compare a result with its schema: %s", error)
 
     # Prompts.
 
     async def prompts(self, *, refresh: bool = False) -> list[AsyncBoundPrompt]:
-        """Return every prompt of the server; kept as long as the server says that it holds."""
+        """Return every prompt of the server; a list is kept as long as the server allows."""
         return [AsyncBoundPrompt(self, prompt) for prompt in await self._lists.all("prompts", refresh=refresh)]
 
     async def prompt(self, name: str, *, refresh: bool = False) -> AsyncBoundPrompt:
-        """Return a prompt; `refresh` asks the server for its list anew.
+        """Return a prompt; `refresh` fetches the list again.
 
         Raises:
-            NotFound: the server has none of that name.
+            NotFound: the server has nothing of that name.
         """
         return find("prompt", name, await self.prompts(refresh=refresh), lambda prompt: (prompt.name,))
 
@@ -358,7 +319,7 @@ class AsyncClient(ClientProperties):
         self, cursor: str | None = None, *, meta: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> types.ListPromptsResult:
         """Return one page of prompts."""
-        return await self._lists.page(types.ListPromptsResult, cursor, Options(meta=meta, timeout=timeout))
+        return await self._lists.page(types.ListPromptsResult, cursor, RequestOptions(meta=meta, timeout=timeout))
 
     async def get_prompt(
         self,
@@ -373,27 +334,27 @@ class AsyncClient(ClientProperties):
     ) -> types.GetPromptResult:
         """Return a prompt with its arguments filled in; what is no text is sent as JSON.
 
-        `input_responses` and `request_state` take up a request that raised `InputNeeded`.
+        `input_responses` and `request_state` resume a request that raised `InputNeeded`.
 
         Raises:
             RpcError: there is no such prompt, or an argument is missing.
         """
         texts = {key: _as_text(value) for key, value in (arguments or {}).items()}
-        params = {"name": name, "arguments": texts, **_taken_up(input_responses, request_state)}
-        options = Options(timeout=timeout, headers=headers, meta=meta)
+        params = {"name": name, "arguments": texts, **_resumption(input_responses, request_state)}
+        options = RequestOptions(timeout=timeout, headers=headers, meta=meta)
         return await self._session.request("prompts/get", params, types.GetPromptResult, options)
 
     # Resources.
 
     async def resources(self, *, refresh: bool = False) -> list[AsyncBoundResource]:
-        """Return every resource of the server; kept as long as the server says that it holds."""
+        """Return every resource of the server; a list is kept as long as the server allows."""
         return [AsyncBoundResource(self, resource) for resource in await self._lists.all("resources", refresh=refresh)]
 
     async def resource(self, name: str, *, refresh: bool = False) -> AsyncBoundResource:
-        """Return a resource, by its name or URI; `refresh` asks the server for its list anew.
+        """Return a resource, by its name or URI; `refresh` fetches the list again.
 
         Raises:
-            NotFound: the server has none of that name.
+            NotFound: the server has nothing of that name.
         """
         return find(
             "resource", name, await self.resources(refresh=refresh), lambda resource: (resource.name, resource.uri)
@@ -402,24 +363,24 @@ class AsyncClient(ClientProperties):
     @property
     def linked_resources(self) -> list[AsyncBoundResource]:
         """The resources that results of tools linked to; the server need not list them."""
-        return [AsyncBoundResource(self, resource) for resource in list(self._session.linked.values())]
+        return [AsyncBoundResource(self, resource) for resource in list(self._session.catalog.linked.values())]
 
     async def list_resources(
         self, cursor: str | None = None, *, meta: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> types.ListResourcesResult:
         """Return one page of resources."""
-        return await self._lists.page(types.ListResourcesResult, cursor, Options(meta=meta, timeout=timeout))
+        return await self._lists.page(types.ListResourcesResult, cursor, RequestOptions(meta=meta, timeout=timeout))
 
     async def resource_templates(self, *, refresh: bool = False) -> list[AsyncBoundResourceTemplate]:
-        """Return every resource template of the server; kept as long as the server says that it holds."""
+        """Return every resource template of the server; a list is kept as long as the server allows."""
         found = await self._lists.all("resource_templates", refresh=refresh)
         return [AsyncBoundResourceTemplate(self, template) for template in found]
 
     async def resource_template(self, name: str, *, refresh: bool = False) -> AsyncBoundResourceTemplate:
-        """Return a resource template, by its name or URI template; `refresh` asks the server for its list anew.
+        """Return a resource template, by its name or URI template; `refresh` fetches the list again.
 
         Raises:
-            NotFound: the server has none of that name.
+            NotFound: the server has nothing of that name.
         """
         templates = await self.resource_templates(refresh=refresh)
         return find("resource template", name, templates, lambda template: (template.name, template.uri_template))
@@ -428,7 +389,9 @@ class AsyncClient(ClientProperties):
         self, cursor: str | None = None, *, meta: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> types.ListResourceTemplatesResult:
         """Return one page of resource templates."""
-        return await self._lists.page(types.ListResourceTemplatesResult, cursor, Options(meta=meta, timeout=timeout))
+        return await self._lists.page(
+            types.ListResourceTemplatesResult, cursor, RequestOptions(meta=meta, timeout=timeout)
+        )
 
     async def read_resource(
         self,
@@ -440,31 +403,28 @@ class AsyncClient(ClientProperties):
         input_responses: Mapping[str, Any] | None = None,
         request_state: str | None = None,
     ) -> types.ReadResourceResult:
-        """Return what a resource holds.
+        """Return the contents of a resource.
 
-        `input_responses` and `request_state` take up a request that raised `InputNeeded`.
+        `input_responses` and `request_state` resume a request that raised `InputNeeded`.
 
         Raises:
             RpcError: there is no such resource.
         """
-        params = {"uri": uri, **_taken_up(input_responses, request_state)}
-        options = Options(timeout=timeout, headers=headers, meta=meta)
+        params = {"uri": uri, **_resumption(input_responses, request_state)}
+        options = RequestOptions(timeout=timeout, headers=headers, meta=meta)
         return await self._session.request("resources/read", params, types.ReadResourceResult, options)
 
     async def subscribe(self, uri: str, on_update: Callable[[str], object] | None = None) -> None:
-        """Be told when a resource changes: `on_update`, and the client's `on_resource_updated`, get its URI.
+        """Subscribe to a resource: `on_update` and the client's `on_resource_updated` get its URI when it changes.
 
         Raises:
-            CapabilityNotAvailable: the server does not tell of that.
+            CapabilityNotAvailable: the server does not have `resources.subscribe`.
         """
-        connection = await self._session.start()
-        if not offers(connection, "resources", "subscribe"):
-            raise CapabilityNotAvailable("The server does not tell when resources change (resources.subscribe)")
-        await self._session.subscribe(uri, on_update)
+        await self._session.subscriptions.subscribe(uri, on_update)
 
     async def unsubscribe(self, uri: str) -> None:
-        """Be told no more when a resource changes."""
-        await self._session.unsubscribe(uri)
+        """End the subscription to a resource."""
+        await self._session.subscriptions.unsubscribe(uri)
 
     async def complete(
         self,
@@ -476,7 +436,7 @@ class AsyncClient(ClientProperties):
         timeout: float | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> types.Completion:
-        """Return how an argument of a prompt or resource template may go on.
+        """Return completions of an argument of a prompt or resource template.
 
         Example:
             await client.complete({"type": "ref/prompt", "name": "greet"}, "name", "jo")
@@ -485,12 +445,12 @@ class AsyncClient(ClientProperties):
             CapabilityNotAvailable: the server completes nothing.
         """
         connection = await self._session.start()
-        if not offers(connection, "completions"):
+        if not connection.offers("completions"):
             raise CapabilityNotAvailable("The server completes no arguments (completions)")
         params: dict[str, Any] = {"ref": ref, "argument": {"name": argument, "value": value}}
         if context:
             params["context"] = {"arguments": dict(context)}
-        options = Options(timeout=timeout, meta=meta)
+        options = RequestOptions(timeout=timeout, meta=meta)
         return (await self._session.request("completion/complete", params, types.CompleteResult, options)).completion
 
     async def request(
@@ -506,7 +466,7 @@ class AsyncClient(ClientProperties):
         Raises:
             RpcError: the server refused.
         """
-        raw = await self._session.request(method, dict(params or {}), Raw, Options(timeout=timeout, meta=meta))
+        raw = await self._session.request(method, dict(params or {}), Raw, RequestOptions(timeout=timeout, meta=meta))
         return cast("types.Json", msgspec.json.decode(raw))
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
@@ -516,7 +476,7 @@ class AsyncClient(ClientProperties):
             TransportError: it could not be sent.
         """
         connection = await self._session.start()
-        await connection.notify(method, connection.introduced(params or {}))
+        await connection.notify(method, connection.with_envelope(params or {}))
 
     async def listen(self, /, **fields: bool | Sequence[str] | None) -> types.SubscriptionFilter:
         """Subscribe to notifications of extensions, and return what the server said that it sends.
@@ -525,45 +485,37 @@ class AsyncClient(ClientProperties):
             await client.listen(quote_ids=["q-1", "q-2"])
 
         A field replaces what it asked for before: True asks for all, a list for those about its subjects, and None for
-        nothing any more. The extension's `notifications` and the client's `on_notification` are told. A server of the
-        handshake era is not asked: it sends what it sends.
+        nothing any more. The extension's `notifications` and the client's `on_notification` get the notifications. A
+        server of the handshake era has no such subscriptions.
 
         Raises:
             TypeError: no extension of this client has such a field.
             CapabilityNotAvailable: the server has not declared the extension.
             RpcError: the server refused.
         """
-        return await self._session.listen(**fields)
+        return await self._session.subscriptions.listen(**fields)
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
-        """Say from which level on log messages are wanted."""
+        """Request log messages from a level on."""
         await self._session.set_log_level(level)
 
 
-def _chosen(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: given[name] for name in names if name in given}
-
-
-def _taken_up(
+def _resumption(
     input_responses: Mapping[str, Any] | None, request_state: str | None, unknown: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the parameters by which a call is taken up that needed input.
+    """Return the parameters that resume a call which raised `InputNeeded`.
 
     Raises:
         TypeError: arguments of a tool were given as options.
     """
     if unknown:
-        raise misplaced(unknown)
-    given = {
+        raise unknown_call_option(unknown)
+    params = {
         "inputResponses": None if input_responses is None else dict(input_responses),
         "requestState": request_state,
     }
-    return {key: value for key, value in given.items() if value is not None}
+    return {key: value for key, value in params.items() if value is not None}
 
 
 def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _own_version() -> str:
-    return str(sys.modules["dragoman"].__version__)

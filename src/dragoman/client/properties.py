@@ -1,4 +1,4 @@
-"""What both faces of a client show without waiting: how the connection is, and the author's functions."""
+"""What both clients show without waiting: the state of the connection, and the author's callbacks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from dragoman.client.answer.elicitation import Elicitation, ElicitationHandler
 from dragoman.client.answer.handlers import Handlers, RequestHandlers
 from dragoman.client.answer.roots import Roots
 from dragoman.client.answer.sampling import Sampling, SamplingHandler
-from dragoman.client.connect.connection import OnProgress
 from dragoman.client.connect.reconnect import Status
-from dragoman.client.hear.notifications import LogMessage, ServerNotification
-from dragoman.client.options import check_value
-from dragoman.client.session import ClientCallbacks, ClientSession
+from dragoman.client.hear.notifications import ClientCallbacks, LogMessage, ServerNotification
+from dragoman.client.options import OnProgress, check_value
+from dragoman.client.session import ClientSession
 from dragoman.errors import DragomanError
 
 if TYPE_CHECKING:
@@ -26,45 +25,46 @@ if TYPE_CHECKING:
 Function = TypeVar("Function")
 
 
-class _Function(Generic[Function]):
-    """A function of the author's, which may be set at any time.
+class _Callback(Generic[Function]):
+    """A property that holds a function of the author, which may be set at any time.
 
-    `is_told` marks one that a server is told of when a session starts: it cannot be set while there is a session.
+    `is_declared` marks a function that the client declares as a capability. In the handshake era it cannot be set while
+    there is a connection.
     """
 
-    def __init__(self, *, is_told: bool = False) -> None:
-        self._is_told = is_told
+    def __init__(self, *, is_declared: bool = False) -> None:
+        self._is_declared = is_declared
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
     @overload
-    def __get__(self, face: None, owner: type) -> Self: ...
+    def __get__(self, client: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, face: ClientProperties, owner: type) -> Function | None: ...
-    def __get__(self, face: ClientProperties | None, owner: type) -> Any:
-        return self if face is None else getattr(self._keeper(face._inside()), self._name)
+    def __get__(self, client: ClientProperties, owner: type) -> Function | None: ...
+    def __get__(self, client: ClientProperties | None, owner: type) -> Any:
+        return self if client is None else getattr(self._holder(client._current_session()), self._name)
 
-    def __set__(self, face: ClientProperties, given: Function | None) -> None:
-        session = face._inside()
+    def __set__(self, client: ClientProperties, given: Function | None) -> None:
+        session = client._current_session()
         connection = session.connections.current
-        if self._is_told and connection is not None and not connection.version.stateless:
+        if self._is_declared and connection is not None and not connection.version.stateless:
             raise DragomanError(
                 f"{self._name} cannot be set while there is a connection: the server was told at its start what this"
                 " client can do; set it before the start, or stop() the client first"
             )
         check_value(self._name, given)
-        setattr(self._keeper(session), self._name, given)
-        face._was_given(self._name, given)
+        setattr(self._holder(session), self._name, given)
+        client._option_changed(self._name, given)
         if connection is not None and connection.version.stateless:
-            connection.speak(connection.version)  # the next requests say what the client can do now
+            connection.use_version(connection.version)  # the next requests carry the capabilities of now
 
-    def _keeper(self, session: ClientSession) -> ClientCallbacks | Handlers:
-        return session.watchers if self._name in ClientCallbacks.__struct_fields__ else session.handlers
+    def _holder(self, session: ClientSession) -> ClientCallbacks | Handlers:
+        return session.callbacks if self._name in ClientCallbacks.__struct_fields__ else session.handlers
 
 
-class Blocks:
-    """Says which of `with` and `async with` a client takes; each kind overrides its own pair."""
+class WithStatements:
+    """Explains which of `with` and `async with` a client supports; each client overrides its own pair."""
 
     if not TYPE_CHECKING:  # type checkers see that there is no such method
 
@@ -97,104 +97,104 @@ def _other(name: str) -> str:
     return name.removeprefix("Async") if name.startswith("Async") else f"Async{name}"
 
 
-class ClientProperties(Blocks, ABC):
-    """What a client shows of its inside."""
+class ClientProperties(WithStatements, ABC):
+    """The properties that both clients have."""
 
     @abstractmethod
-    def _living(self) -> AsyncClient:
+    def _current_client(self) -> AsyncClient:
         """Return the asynchronous client of this process."""
 
-    def _inside(self) -> ClientSession:
-        return self._living()._session
+    def _current_session(self) -> ClientSession:
+        return self._current_client()._session
 
-    def _was_given(self, name: str, given: Any) -> None:
-        """Take note that an option has another value than it had when the client was made."""
+    def _option_changed(self, name: str, value: Any) -> None:
+        """Note that an option has another value than it had when the client was made."""
 
     @property
     def roots(self) -> Roots:
         """The folders that the server may work in."""
-        roots = self._inside().handlers.roots
+        roots = self._current_session().handlers.roots
         assert roots is not None
         return roots
 
     @property
     def status(self) -> Status:
-        """How it is: new, connecting, ready, lost, failed or stopped."""
-        return self._inside().connections.status
+        """The state of the connection: new, connecting, ready, lost, failed or stopped."""
+        return self._current_session().connections.status
 
     @property
     def alive(self) -> bool:
         """Whether there is a connection."""
-        return self._inside().connections.current is not None
+        return self._current_session().connections.current is not None
 
     @property
     def server_name(self) -> str | None:
         """What the server is called here: the option `server_name`, else the name that the server gave itself last."""
-        return self._inside().handlers.server
+        return self._current_session().handlers.server
 
     @property
     def server_info(self) -> types.Implementation | None:
         """Who the server says it is, while there is a connection."""
-        connection = self._inside().connections.current
+        connection = self._current_session().connections.current
         return None if connection is None else connection.server_info
 
     @property
     def capabilities(self) -> types.ServerCapabilities:
         """What the server offers, while there is a connection."""
-        connection = self._inside().connections.current
+        connection = self._current_session().connections.current
         return types.ServerCapabilities() if connection is None else connection.capabilities
 
     @property
     def instructions(self) -> str | None:
         """What the server wants the model to know, while there is a connection."""
-        connection = self._inside().connections.current
+        connection = self._current_session().connections.current
         return None if connection is None else connection.instructions
 
     @property
     def protocol_version(self) -> str | None:
-        """The version that is spoken, while there is a connection."""
-        connection = self._inside().connections.current
+        """The protocol version in use, while there is a connection."""
+        connection = self._current_session().connections.current
         return None if connection is None else connection.version.name
 
     @property
     def subscribed_resources(self) -> list[str]:
-        """The URIs of the resources whose changes the server tells."""
-        return sorted(self._inside().subscribed)
+        """The URIs of the resources that the client subscribes to."""
+        return sorted(self._current_session().subscriptions.resources)
 
     def __repr__(self) -> str:
         # Neither the target nor the options: both may hold secrets.
-        told = [self.status, *filter(None, [self.protocol_version])]
+        state = self.status if self.protocol_version is None else f"{self.status}, {self.protocol_version}"
         server = "" if self.server_info is None else f" of {self.server_info.name!r}"
-        return f"<{type(self).__name__}{server}: {', '.join(told)}>"
+        return f"<{type(self).__name__}{server}: {state}>"
 
-    on_log = _Function[Callable[[LogMessage], object]]()
+    on_log = _Callback[Callable[[LogMessage], object]]()
     """Gets each log message of the server; `set_log_level` says which are sent."""
-    on_progress = _Function[OnProgress]()
+    on_progress = _Callback[OnProgress]()
     """Gets progress, total and message of every request that has no `on_progress` of its own."""
-    on_notification = _Function[Callable[[ServerNotification], object]]()
+    on_notification = _Callback[Callable[[ServerNotification], object]]()
     """Gets every notification of the server."""
-    on_list_changed = _Function[Callable[[str], object]]()
+    on_list_changed = _Callback[Callable[[str], object]]()
     """Gets "tools", "prompts", "resources" or "resource_templates"."""
-    on_resource_updated = _Function[Callable[[str], object]]()
+    on_resource_updated = _Callback[Callable[[str], object]]()
     """Gets the URI of each resource that was subscribed to and changed."""
-    on_reconnect = _Function[Callable[[], object]]()
+    on_reconnect = _Callback[Callable[[], object]]()
     """Called after a connection that was lost was made again."""
-    on_sampling = _Function[Sampling | SamplingHandler](is_told=True)
+    on_sampling = _Callback[Sampling | SamplingHandler](is_declared=True)
     """Asks the model for the server; to be set before a session starts."""
-    on_elicitation = _Function[Elicitation | ElicitationHandler](is_told=True)
+    on_elicitation = _Callback[Elicitation | ElicitationHandler](is_declared=True)
     """Asks the user for the server; to be set before a session starts."""
-    on_request = _Function[RequestHandlers]()
+    on_request = _Callback[RequestHandlers]()
     """Answers other requests of the server: functions by method."""
 
     @property
     def on_approval(self) -> ApprovalHandler | None:
         """Says before each tool call whether it may be made."""
-        return self._living()._on_approval
+        return self._current_client()._on_approval
 
     @on_approval.setter
     def on_approval(self, given: ApprovalHandler | None) -> None:
-        self._living()._on_approval = given
-        self._was_given("on_approval", given)
+        self._current_client()._on_approval = given
+        self._option_changed("on_approval", given)
 
     @property
     def approvals(self) -> list[Approval]:
@@ -204,12 +204,12 @@ class ClientProperties(Blocks, ABC):
             for call in client.approvals:
                 print(call.id, call.name, call.arguments)
         """
-        return self._living()._approvals.waiting
+        return self._current_client()._approvals.waiting
 
     def approve(self, id: str) -> bool:
         """Approve the call that waits under an id, and tell whether this decided it; False if none waits."""
-        return self._living()._approvals.approve(id)
+        return self._current_client()._approvals.approve(id)
 
     def deny(self, id: str, reason: str | None = None) -> bool:
         """Deny the call that waits under an id, and tell whether this decided it; False if none waits."""
-        return self._living()._approvals.deny(id, reason)
+        return self._current_client()._approvals.deny(id, reason)

@@ -1,8 +1,9 @@
-"""What comes back from a server, as a client's author gets it."""
+"""Results of requests: decoding them, and `CallResult`, the result of a tool call."""
 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -27,35 +28,35 @@ COMPLETE, INPUT_REQUIRED = "complete", "input_required"
 
 
 class FurtherResult(Struct):
-    """A result of a type that the protocol itself does not have."""
+    """A result whose type belongs to an extension."""
 
     result_type: str
     raw: Raw
 
 
 def read(raw: Raw, kind: type[R], method: str) -> R | types.InputRequiredResult | FurtherResult:
-    """Return a result, or what is needed before there is one, or what only an extension can make one of.
+    """Decode a result: of the given kind, `input_required`, or of a type that an extension finishes.
 
     Malformed list entries are left out, with a warning.
 
     Raises:
-        ValidationError: the result cannot be read.
+        ValidationError: the result cannot be decoded.
     """
     try:
         result = decoders[kind].decode(raw)
     except (msgspec.DecodeError, RecursionError):
-        unfinished = _input_required(raw) or _further(raw)
+        unfinished = _unfinished(raw)
         if unfinished is not None:
             return unfinished
         result = _repaired(raw, kind, method)
     # MUST (2026-07-28): an absent type means complete, and an unrecognized one makes the result invalid.
     if result.result_type not in (None, COMPLETE):
-        return _input_required(raw) or FurtherResult(result.result_type, raw)
+        return _unfinished(raw) or FurtherResult(result.result_type, raw)
     return result  # type: ignore[no-any-return]
 
 
 def unwrap(result: types.CallToolResult) -> None:
-    """Take structured content out of the object that it was put into because it is none itself."""
+    """Replace structured content by its only field `result`: servers wrap content that is no object."""
     structured = result.structured_content
     if not result.is_error and isinstance(structured, dict) and structured.keys() == {"result"}:
         result.structured_content = structured["result"]
@@ -74,7 +75,7 @@ def _repaired(raw: Raw, kind: type[R], method: str) -> R:
 
 
 def _with_content(raw: Raw) -> bytes | Raw:
-    """Return a result of a tool with content: some servers leave it out where there is none."""
+    """Return a result of a tool with `content`, which some servers leave out if it is empty."""
     try:
         fields = msgspec.json.decode(raw, type=dict[str, Raw])
     except (msgspec.DecodeError, RecursionError):
@@ -82,20 +83,15 @@ def _with_content(raw: Raw) -> bytes | Raw:
     return raw if "content" in fields else msgspec.json.encode({"content": [], **fields})
 
 
-def _input_required(raw: Raw) -> types.InputRequiredResult | None:
-    try:
-        needed = decode(raw, types.InputRequiredResult)
-    except ValidationError:
-        return None
-    return needed if needed.result_type == INPUT_REQUIRED else None
-
-
-def _further(raw: Raw) -> FurtherResult | None:
+def _unfinished(raw: Raw) -> types.InputRequiredResult | FurtherResult | None:
+    """Return a result whose type is not `complete`, if it can be decoded."""
     try:
         result_type = decode(raw, types.Result).result_type
+        if result_type == INPUT_REQUIRED:
+            return decode(raw, types.InputRequiredResult)
     except ValidationError:
         return None
-    return None if result_type in (None, COMPLETE, INPUT_REQUIRED) else FurtherResult(result_type, raw)
+    return None if result_type in (None, COMPLETE) else FurtherResult(result_type, raw)
 
 
 class CallResult(Struct, Generic[Structured], frozen=True):
@@ -122,20 +118,22 @@ class CallResult(Struct, Generic[Structured], frozen=True):
         return CallResult(result.content, structured, bool(result.is_error), result.meta, has_structured=True)
 
     def of_type(self, kind: type[T]) -> CallResult[T]:
-        """Return the result with its structured content as a type has it; a failure is returned as it is.
+        """Return the result with its structured content converted to a type; a failure is returned as it is.
 
         Raises:
             ValidationError: there is no structured content, or it does not fit the type.
         """
         result: CallResult[Any] = self
+        name = getattr(kind, "__name__", kind)
         if self.is_error:
             return result
         if not self.has_structured:
-            raise ValidationError(f"The result has no structured content, which should be a {_name(kind)}")
+            raise ValidationError(f"The result has no structured content, which should be a {name}")
+        validate = getattr(kind, "model_validate", None) or partial(msgspec.convert, type=kind)
         try:
-            return structs.replace(result, structured=_converted(self.structured, kind))
+            return structs.replace(result, structured=validate(self.structured))
         except ValueError as error:
-            raise ValidationError(f"The structured content is no {_name(kind)}: {error}") from error
+            raise ValidationError(f"The structured content is no {name}: {error}") from error
 
     @property
     def text(self) -> str:
@@ -160,13 +158,3 @@ class CallResult(Struct, Generic[Structured], frozen=True):
 
     def __str__(self) -> str:
         return self.text
-
-
-def _converted(value: Any, kind: type[T]) -> T:
-    validate = getattr(kind, "model_validate", None)
-    made: T = msgspec.convert(value, kind) if validate is None else validate(value)
-    return made
-
-
-def _name(kind: Any) -> str:
-    return str(getattr(kind, "__name__", kind))

@@ -1,156 +1,115 @@
-"""What stands behind a client's methods: the connection that heals, the server's messages, the rounds of input.
+"""The session of a client: sends its requests over a connection that is made anew when it is lost.
 
-A request goes out over the lifeline's connection. In the stateless era its result may say that input is required: the
-handlers answer, and the request is made again with the answers, a bounded number of times. The total time of a request
-is that of all of it: waiting for a connection, the rounds, what the handlers take, and repetitions. What the server
-tells is given to the author's functions in order. A request returns after what the server told before its answer was
-delivered, or a moment after its answer.
+In the stateless era the result of a request may be `input_required`. The client's handlers then answer the questions,
+and the request is sent again with the answers, at most ten times. The total time-out of a request covers everything:
+waiting for a connection, the rounds of input, the handlers, and repetitions. A request returns after the notifications
+that came before its answer are delivered, or half a second after its answer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import re
 import sys
-from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from math import isnan
-from typing import Any, Protocol, TypeVar
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.client.answer.handlers import Handlers
+from dragoman.client.answer.handlers import HANDLER_OPTIONS, Handlers
+from dragoman.client.answer.roots import Roots
 from dragoman.client.answer.serving import MAX_SERVER_REQUESTS
 from dragoman.client.catalog import Catalog
-from dragoman.client.connect.connection import OnProgress, Options, ServerConnection
+from dragoman.client.connect.connection import ServerConnection
 from dragoman.client.connect.credentials import Credentials
-from dragoman.client.connect.handshake import Connector, Endpoint, OfferedVersions
+from dragoman.client.connect.endpoint import EndpointOptions, Target, endpoint_of
+from dragoman.client.connect.handshake import Connector, offered_versions
 from dragoman.client.connect.reconnect import Connections, Failures, pause
-from dragoman.client.extensions.contract import ExtendedRequest
-from dragoman.client.extensions.joined import Extensions
-from dragoman.client.hear.notifications import Deliveries, LogMessage, ServerNotification, log_here
-from dragoman.client.hear.subscriptions import LASTING_SECONDS, LONGEST_PAUSE, Listening
+from dragoman.client.hear.deliveries import Deliveries
+from dragoman.client.hear.notifications import ClientCallbacks, NotificationReceiver
+from dragoman.client.hear.subscriptions import LASTING_SECONDS, MAX_PAUSE, Subscriptions
+from dragoman.client.options import CONNECT_SECONDS, TIMEOUT_SECONDS, RequestOptions, seconds
 from dragoman.client.results import FurtherResult, read
-from dragoman.errors import (
-    CapabilityNotAvailable,
-    DragomanError,
-    InputNeeded,
-    RpcError,
-    Timeout,
-    TransportError,
-    ValidationError,
-)
+from dragoman.errors import DragomanError, InputNeeded, RpcError, Timeout, TransportError
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
-from dragoman.protocol.listen import ACKNOWLEDGED, PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.protocol.methods import declares
-from dragoman.protocol.peer import PROGRESS
 from dragoman.protocol.versions import Version
-from dragoman.types import decode
+
+if TYPE_CHECKING:
+    from dragoman.client.extensions.joined import Extensions
 
 R = TypeVar("R")
 
-MOST_ROUNDS = 10
-TIMEOUT_SECONDS, CONNECT_SECONDS = 60.0, 30.0
-MOST_LINKED = 1000
-LOG = "notifications/message"
-_CHANGED: dict[str, tuple[Any, ...]] = {
-    TOOLS_CHANGED: ("tools",),
-    PROMPTS_CHANGED: ("prompts",),
-    RESOURCES_CHANGED: ("resources", "resource_templates"),
-}
-_params = msgspec.json.Decoder(types.Json)
+MAX_ROUNDS = 10
 _CANNOT_ASK = re.compile(r"server-(?:initiated|to-client) requests?\b", re.IGNORECASE)
-"""How the SDKs of servers say that a handler wanted to ask where it cannot."""
+"""How SDKs word the error of a handler that wanted to send a request to the client where it cannot."""
 _logger = logging.getLogger("dragoman.client")
 
 
-class ClientCallbacks(msgspec.Struct, kw_only=True):
-    """The author's functions that are told of things."""
-
-    on_log: Callable[[LogMessage], object] | None = None
-    log_level: types.LoggingLevel = "warning"
-    on_progress: OnProgress | None = None
-    on_notification: Callable[[ServerNotification], object] | None = None
-    on_list_changed: Callable[[str], object] | None = None
-    on_resource_updated: Callable[[str], object] | None = None
-    on_reconnect: Callable[[], object] | None = None
-
-
-class ContentHolder(Protocol):
-    """Whoever keeps what a resource held."""
-
-    def forget(self) -> None:
-        """Keep it no longer."""
-
-
 class ClientSession:
-    """One client's inside."""
+    """The requests of one client, and the state that outlives its connections."""
 
-    def __init__(
-        self,
-        way: Endpoint,
-        *,
-        info: types.Implementation,
-        speech: OfferedVersions,
-        handlers: Handlers,
-        watchers: ClientCallbacks,
-        credentials: Credentials,
-        timeout: float | None,
-        total_timeout: float | None,
-        connect_timeout: float,
-        meta: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
-        limits: Limits = DEFAULT_LIMITS,
-        max_server_requests: int = MAX_SERVER_REQUESTS,
-        extensions: Extensions | None = None,
-    ) -> None:
-        self.info = info
-        self.extensions = extensions or Extensions()
-        self.table = self.extensions.table
-        self.max_server_requests = max_server_requests
-        self.handlers = handlers
-        self.watchers = watchers
-        self.credentials = credentials
+    def __init__(self, target: Target, options: Mapping[str, Any], extensions: Extensions) -> None:
+        roots = Roots(options.get("roots") or ())
+        roots.on_change = self.roots_changed
+        version = options.get("version") or str(sys.modules["dragoman"].__version__)
+        limits = Limits(options.get("max_message_bytes", DEFAULT_LIMITS.message_bytes), DEFAULT_LIMITS.nesting)
+        self.info = types.Implementation(options.get("name") or "dragoman", version)
+        self.extensions = extensions
+        self.table = extensions.table
+        self.max_server_requests = options.get("max_server_requests", MAX_SERVER_REQUESTS)
+        self.handlers = Handlers(
+            roots=roots,
+            server=options.get("server_name"),
+            served=extensions.served,
+            **_selected(options, HANDLER_OPTIONS),
+        )
+        self.callbacks = ClientCallbacks(**_selected(options, ClientCallbacks.__struct_fields__))
+        self.credentials = Credentials.of(options.get("headers"), options.get("auth"))
+        self.timeout = seconds(options.get("timeout"), "DRAGOMAN_TIMEOUT", TIMEOUT_SECONDS)
+        self.total_timeout: float | None = options.get("total_timeout")
+        self._meta = options.get("meta")
         self.catalog = Catalog()
-        self.listening = Listening(self.extensions.filter_type)
-        self.subscribed: set[str] = set()
-        self.linked: dict[str, types.Resource] = {}
-        """The resources that results of tools linked to, by URI; the latest of them."""
-        self._subscribers: dict[str, list[Callable[[str], Any]]] = {}
-        self._watches: dict[str, WeakSet[ContentHolder]] = {}
-        self.timeout = timeout
-        self.total_timeout = total_timeout
-        self._meta = meta
-        self._deliveries = Deliveries()
-        opening = Connector(way, self, speech, limits, timeout=connect_timeout)
-        self.connections = Connections(opening.connect, self._welcome)
+        self.subscriptions = Subscriptions(self, self.catalog.forget_all)
+        self.notifications = NotificationReceiver(self.callbacks, self.catalog, self.subscriptions, extensions)
+        self.notification_received = self.notifications.receive
+        self.progress_received = self.notifications.receive_progress
+        selected = _selected(options, EndpointOptions.__struct_fields__)
+        connector = Connector(
+            endpoint_of(target, EndpointOptions(self.credentials, limits=limits, **selected)),
+            self,
+            offered_versions(options.get("mode", "auto"), options.get("protocol_version")),
+            limits,
+            timeout=seconds(options.get("connect_timeout"), "DRAGOMAN_CONNECT_TIMEOUT", CONNECT_SECONDS),
+        )
+        self.connections = Connections(connector.connect, self._prepare)
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The event loop that the connection belongs to."""
         self._background: set[asyncio.Task[Any]] = set()
-        self._welcomed = 0.0
-        self._brief = 0
+        self._connected_at = 0.0
+        self._brief_connections = 0
         """How many connections in a row ended soon after they were made."""
         self._has_log_level = False
-        """Whether `set_log_level` said which log messages are wanted."""
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self.listening.on_gap = self._missed_changes
+        """Whether `set_log_level` was called."""
 
-    # What a connection asks of its host.
+    # What a connection asks of its owner.
 
     def capabilities_for(self, version: Version) -> types.ClientCapabilities:
-        """Return what this client can do for a server."""
+        """Return the capabilities that the client declares in a version."""
         return self.extensions.declared(self.handlers.capabilities(), version)
 
     def log_level_for(self, version: Version) -> types.LoggingLevel | None:
-        """Return from which level on log messages are wanted with each request."""
-        return self.watchers.log_level if version.stateless and self._wants_logs else None
+        """Return the log level that each request carries, if the version has that and log messages are wanted."""
+        return self.callbacks.log_level if version.stateless and self._wants_logs else None
 
     @property
     def _wants_logs(self) -> bool:
-        """Whether anybody asked for log messages."""
-        return self.watchers.on_log is not None or self._has_log_level
+        return self.callbacks.on_log is not None or self._has_log_level
 
     def answer(self, request: jsonrpc.Request) -> Any:
         """Return the answer to a request of the server, or a function that is awaited for it."""
@@ -158,188 +117,130 @@ class ClientSession:
             self.extensions.require_served(request.method, self.connections.latest)
         return self.handlers.answer(request.method, request.params)
 
-    def progressed(self, on_progress: OnProgress | None, params: types.ProgressNotificationParams) -> None:
-        """Tell of progress: whoever made the call, else whoever made the client."""
-        told, size = on_progress or self.watchers.on_progress, len(params.message or "")
-        if told is not None:
-            self._deliveries.put(told, params.progress, params.total, params.message, size=size)
-        if self.watchers.on_notification is not None:
-            self._tell(
-                self.watchers.on_notification, ServerNotification(PROGRESS, msgspec.to_builtins(params)), size=size
-            )
-
-    def notified(self, notification: jsonrpc.Notification) -> None:
-        """Take a notification of the server."""
-        try:
-            params = _params.decode(notification.params)
-            self._take(notification.method, notification.params, params)
-        except (msgspec.DecodeError, ValidationError, RecursionError) as error:
-            _logger.warning("A notification %s of the server cannot be read: %s", notification.method[:100], error)
-
-    def _take(self, method: str, raw: Raw, params: types.Json) -> None:
-        watchers = self.watchers
-        if method in _CHANGED:
-            self.catalog.forget(*_CHANGED[method])
-            for kind in _CHANGED[method]:
-                self._tell_change(watchers.on_list_changed, kind)
-        elif method == RESOURCE_UPDATED:
-            uri = decode(raw, types.ResourceUpdatedNotificationParams).uri
-            self._forget_content(uri)
-            for subscriber in self._subscribers_of(uri):
-                self._tell_change(subscriber, uri)
-            self._tell_change(watchers.on_resource_updated, uri)
-        elif method == LOG:
-            said = decode(raw, types.LoggingMessageNotificationParams)
-            self._tell(watchers.on_log or log_here, LogMessage(said.level, said.data, said.logger), size=len(raw))
-        elif method == ACKNOWLEDGED:
-            acknowledged = msgspec.convert(params.get("notifications"), self.listening.kind)
-            self.listening.acknowledge(_subscription_id(params), acknowledged)
-        else:
-            self.extensions.notified(method, raw, self._tell)
-        self._tell(watchers.on_notification, ServerNotification(method, params), size=len(method) + len(raw))
-
-    def _tell(self, function: Callable[..., Any] | None, *given: Any, size: int = 0) -> None:
-        if function is not None:
-            self._deliveries.put(function, *given, size=size)
-
-    def _tell_change(self, function: Callable[[str], Any] | None, what: str) -> None:
-        if function is not None:
-            self._deliveries.put_change(function, what)
-
-    def _subscribers_of(self, uri: str) -> list[Callable[[str], Any]]:
-        """Return who follows a resource, or what it lies below."""
-        return [
-            subscriber
-            for subscribed, subscribers in self._subscribers.items()
-            if uri == subscribed or uri.startswith(subscribed.rstrip("/") + "/")
-            for subscriber in subscribers
-        ]
-
-    def lost(self, connection: ServerConnection, error: Exception) -> None:
-        """Take note that the connection has ended by itself; who waits for changes gets a new one at once."""
+    def connection_lost(self, connection: ServerConnection, error: Exception) -> None:
+        """Connect again at once if the client has subscriptions; otherwise the next request does."""
         _logger.info("The connection to the server was lost: %s", error)
-        has_lasted = asyncio.get_running_loop().time() - self._welcomed > LASTING_SECONDS
-        self._brief = 0 if has_lasted else self._brief + 1
-        if self.connections.lost(connection) and (self.subscribed or self.listening.wants_any):
-            self._start(self._reconnect())
+        has_lasted = asyncio.get_running_loop().time() - self._connected_at > LASTING_SECONDS
+        self._brief_connections = 0 if has_lasted else self._brief_connections + 1
+        if self.connections.lose(connection) and self.subscriptions.is_needed:
+            self._start_task(self._reconnect())
 
     async def _reconnect(self) -> None:
-        if self._brief > 1:
-            # A server that ends as soon as it is connected to is not to be started without end.
-            await pause(self._brief, LONGEST_PAUSE)
+        if self._brief_connections > 1:
+            # A server that ends as soon as it is connected to must not be restarted in a tight loop.
+            await pause(self._brief_connections, MAX_PAUSE)
         try:
             await self.connections.connection()
         except DragomanError as error:
             _logger.warning("The connection to the server cannot be made again: %s", error)
 
-    def _start(self, work: Any) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, Any]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    def _missed_changes(self) -> None:
-        self.catalog.forget()
-        self._forget_content()
-
-    async def _welcome(self, connection: ServerConnection, again: bool) -> None:  # noqa: FBT001
-        """Tell a new connection all that the server is to know."""
+    async def _prepare(self, connection: ServerConnection, is_reconnected: bool) -> None:  # noqa: FBT001
+        """Renew the subscriptions and the log level on a new connection."""
         self.handlers.meet(connection.server_info)
-        self._missed_changes()
-        self._welcomed = asyncio.get_running_loop().time()
+        self.catalog.forget_all()
+        self._connected_at = asyncio.get_running_loop().time()
         if connection.version.stateless:
-            self.listening.begin(connection)
+            self.subscriptions.stream.open(connection)
         else:
-            await self._prepare_session(connection)
-        if again:
-            self._tell(self.watchers.on_reconnect)
+            await self._renew_handshake_state(connection)
+        if is_reconnected:
+            self.notifications.deliver(self.callbacks.on_reconnect)
 
-    async def _prepare_session(self, connection: ServerConnection) -> None:
-        requests: list[tuple[str, dict[str, Any]]] = [("resources/subscribe", {"uri": uri}) for uri in self.subscribed]
+    async def _renew_handshake_state(self, connection: ServerConnection) -> None:
+        requests: list[tuple[str, dict[str, Any]]]
+        requests = [("resources/subscribe", {"uri": uri}) for uri in self.subscriptions.resources]
         if self._wants_logs and connection.capabilities.logging is not None:
-            requests.append(("logging/setLevel", {"level": self.watchers.log_level}))
+            requests.append(("logging/setLevel", {"level": self.callbacks.log_level}))
         for method, params in requests:
             try:
-                await connection.request(method, params, Options(timeout=self.timeout))
+                await connection.request(method, params, RequestOptions(timeout=self.timeout))
             except RpcError as error:
                 _logger.warning("The server refused %s: %s", method, error)
 
     # What the client's methods ask for.
 
-    async def start(self, *, is_patient: bool = False) -> ServerConnection:
-        """Return the connection, made now if there is none; who is patient waits for it to its end.
+    async def start(self, *, unlimited: bool = False) -> ServerConnection:
+        """Return the connection, made now if there is none; `unlimited` waits without `max_wait`.
 
         Raises:
             DragomanError: the client belongs to another event loop that still runs.
         """
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            if self._loop is not None and self._loop.is_running() and self.connections.current is not None:
+        if self.loop is not loop:
+            if self.loop is not None and self.loop.is_running() and self.connections.current is not None:
                 raise DragomanError("The client is connected in another event loop; use one client per loop")
-            if self._loop is not None:
-                self._move()
-            self._loop = loop
-        return await self.connections.connection(is_patient=is_patient)
+            if self.loop is not None:
+                self._leave_loop()
+            self.loop = loop
+        return await self.connections.connection(unlimited=unlimited)
 
-    def _move(self) -> None:
-        """Leave what belongs to an event loop that is gone."""
+    def _leave_loop(self) -> None:
+        """Drop everything that belongs to an event loop which has ended."""
         self.connections.abandon()
         self._background.clear()
-        wanted, self.listening = self.listening.wanted, Listening(self.listening.kind)
-        self.listening.wanted, self.listening.on_gap = wanted, self._missed_changes
-        shares_loop, self._deliveries = self._deliveries.shares_loop, Deliveries()
-        self._deliveries.shares_loop = shares_loop
+        self.subscriptions.renew_stream()
+        self.notifications.deliveries = Deliveries(shares_loop=self.notifications.deliveries.shares_loop)
 
-    def request(self, method: str, params: dict[str, Any], kind: type[R], options: Options) -> Coroutine[Any, Any, R]:
-        """Make a request, with as many rounds of input as it takes, and return its result.
+    def request(
+        self, method: str, params: dict[str, Any], kind: type[R], options: RequestOptions
+    ) -> Coroutine[Any, Any, R]:
+        """Send a request, with as many rounds of input as it takes, and return its result.
 
-        Of the kind `Raw` it is made once, and its result is as it came.
+        With the kind `Raw` the request is sent once, and its result is not decoded.
 
         Raises:
             RpcError: the server refused.
-            Timeout: nothing was heard of it in time.
+            Timeout: the time-out passed without a sign of the request.
             TransportError: the connection was lost.
-            InputNeeded: the server needs answers that nobody here gives.
+            InputNeeded: the server needs answers that no handler gives.
         """
         total = self.total_timeout if options.total_timeout is None else options.total_timeout
         if total is None:
             return self.rounds(method, params, kind, options)
-        return self._in_time(total, method, params, kind, options)
+        return self._request_in_time(total, method, params, kind, options)
 
-    async def _in_time(self, total: float, method: str, params: dict[str, Any], kind: type[R], options: Options) -> R:
+    async def _request_in_time(
+        self, total: float, method: str, params: dict[str, Any], kind: type[R], options: RequestOptions
+    ) -> R:
         ids: list[types.RequestId] = []
-        noting = msgspec.structs.replace(options, on_id=ids.append)
-        clock = asyncio.timeout(total)
+        options = msgspec.structs.replace(options, on_id=ids.append)
+        timeout = asyncio.timeout(total)
         try:
-            async with clock:
-                return await self.rounds(method, params, kind, noting)
+            async with timeout:
+                return await self.rounds(method, params, kind, options)
         except TimeoutError:
-            if not clock.expired():
+            if not timeout.expired():
                 raise
             message = f"{method} timed out: it was not answered within {total:g} seconds"
             raise Timeout(message, ids[-1] if ids else None) from None
 
-    async def rounds(self, method: str, params: dict[str, Any], kind: type[R], options: Options) -> R:
-        """Make a request, and again while input is required for it; of the kind `Raw`, return the first unread."""
-        is_safe = method in self.table.repeatable if options.is_safe is None else options.is_safe
+    async def rounds(self, method: str, params: dict[str, Any], kind: type[R], options: RequestOptions) -> R:
+        """Send a request, and again while its result is `input_required`; with the kind `Raw` only once."""
+        is_repeatable = method in self.table.repeatable if options.is_repeatable is None else options.is_repeatable
         is_extended = method in self.extensions.methods
-        turn, given, failures = 1, params, None
+        turn, round_params, failures = 1, params, None
         while True:
             filled = self._filled(options)
-            if self._loop is not asyncio.get_running_loop():
+            if self.loop is not asyncio.get_running_loop():
                 await self.start()
             connection = self.connections.latest
             if connection is None or connection.state != "alive":
                 connection = await self.connections.connection()
-            sent = given
+            sent = round_params
             if is_extended:
                 filled = self.extensions.with_token(filled)
-                request = ExtendedRequest(self, connection, method, given, filled)
+                request = self.extensions.request_type(self, connection, method, round_params, filled)
                 sent = self.extensions.with_params(request, connection)
             try:
                 raw = await connection.request(method, sent, filled)
             except TransportError as error:
                 failures = failures or Failures()
-                if await self.connections.may_repeat(error, connection, failures, is_safe=is_safe):
+                if await self.connections.may_repeat(error, connection, failures, is_repeatable=is_repeatable):
                     continue
                 raise
             except RpcError as error:
@@ -347,65 +248,66 @@ class ClientSession:
                 if message == error.message:
                     raise
                 raise RpcError.of(error.code, message, error.data) from error
-            if self._deliveries.lanes:
-                await self._deliveries.settled(filled.timeout)
+            if self.notifications.deliveries.queues:
+                await self.notifications.deliveries.delivered(filled.timeout)
             result: Any = raw if kind is Raw else is_extended and self.extensions.named(method, raw)
             result = result or read(raw, kind, method)
             if type(result) is FurtherResult:
-                request = ExtendedRequest(self, connection, method, sent, filled)
+                request = self.extensions.request_type(self, connection, method, sent, filled)
                 result = await self.extensions.finish(connection, request, result, kind)
             if type(result) is not types.InputRequiredResult:
                 return result  # type: ignore[no-any-return]
-            given = await self._next_round(turn, method, params, result)
+            round_params = await self._next_round(turn, method, params, result)
             turn, failures = turn + 1, None
 
     async def _next_round(
         self, turn: int, method: str, params: dict[str, Any], result: types.InputRequiredResult
     ) -> dict[str, Any]:
-        """Return the parameters with which a request is made again, after its result was that input is required."""
-        needed = result.input_requests or {}
-        if turn > MOST_ROUNDS:
-            raise InputNeeded(
-                f"{method} asked for input {MOST_ROUNDS} times, and still does", needed, result.request_state
-            )
+        """Return the parameters with which a request is sent again after an `input_required` result."""
+        questions = result.input_requests or {}
+        if turn > MAX_ROUNDS:
+            message = f"{method} asked for input {MAX_ROUNDS} times, and still does"
+            raise InputNeeded(message, questions, result.request_state)
         # MUST (2026-07-28): the retry has the original parameters, the answers, and exactly the state that came.
-        given = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
-        if needed:
-            given["inputResponses"] = await self.answers(method, result)
+        retried = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
+        if questions:
+            retried["inputResponses"] = await self.input_responses(method, result)
         else:
             await pause(turn)
         if result.request_state is not None:
-            given["requestState"] = result.request_state
-        return given
+            retried["requestState"] = result.request_state
+        return retried
 
-    async def answers(self, method: str, result: types.InputRequiredResult) -> dict[str, Any]:
-        """Answer everything that is asked, at once."""
-        asked = result.input_requests or {}
-        if len(asked) > self.max_server_requests:
+    async def input_responses(self, method: str, result: types.InputRequiredResult) -> dict[str, Any]:
+        """Answer all questions of an `input_required` result at the same time.
+
+        Raises:
+            InputNeeded: there are too many questions, or no handler answers one of them.
+        """
+        questions = result.input_requests or {}
+        if len(questions) > self.max_server_requests:
             raise InputNeeded(
-                f"{method} asks {len(asked)} questions at a time, more than max_server_requests="
+                f"{method} asks {len(questions)} questions at a time, more than max_server_requests="
                 f"{self.max_server_requests} lets it",
-                asked,
+                questions,
                 result.request_state,
             )
-        given = await asyncio.gather(*(self._answer(request) for request in asked.values()), return_exceptions=True)
-        for outcome in given:
-            if isinstance(outcome, RpcError):
-                raise InputNeeded(
-                    f"{method} needs input that this client does not give: {outcome}", asked, result.request_state
-                ) from outcome
-            if isinstance(outcome, BaseException):
-                raise outcome
-        return dict(zip(asked, given, strict=True))
+        answers = await asyncio.gather(*map(self._input_response, questions.values()), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, RpcError):
+                message = f"{method} needs input that this client does not give: {answer}"
+                raise InputNeeded(message, questions, result.request_state) from answer
+            if isinstance(answer, BaseException):
+                raise answer
+        return dict(zip(questions, answers, strict=True))
 
-    async def _answer(self, request: types.InputRequest) -> Any:
-        name = str(type(request).__struct_config__.tag)
-        params = request.params
-        outcome = self.handlers.answer(name, b"{}" if params is None else jsonrpc.encode(params))
-        return await outcome() if callable(outcome) else outcome
+    async def _input_response(self, question: types.InputRequest) -> Any:
+        method, params = str(type(question).__struct_config__.tag), question.params
+        answer = self.handlers.answer(method, b"{}" if params is None else jsonrpc.encode(params))
+        return await answer() if callable(answer) else answer
 
-    def _filled(self, options: Options) -> Options:
-        """Return options with what the client has in place of what they leave open; to be asked for each request."""
+    def _filled(self, options: RequestOptions) -> RequestOptions:
+        """Return options with the time-out and `_meta` of the client; called for each request."""
         if options.timeout is None:
             options.timeout = self.timeout
         elif isnan(options.timeout):
@@ -416,7 +318,7 @@ class ClientSession:
         return msgspec.structs.replace(options, meta={**_trace_context(), **(meta or {}), **(options.meta or {})})
 
     def with_advice(self, failure: str) -> str:
-        """Return why the server failed, with a remedy if it failed because it cannot ask in a stateless version."""
+        """Return a failure with a remedy, if the server failed because it cannot send requests in this version."""
         connection = self.connections.latest
         if connection is None or not connection.version.stateless:
             return failure
@@ -428,163 +330,62 @@ class ClientSession:
             ' mode="handshake")'
         )
 
-    async def notify(self, method: str, params: Any = jsonrpc.NO_PARAMS) -> None:
-        """Send a notification, if there is a connection."""
-        connection = self.connections.current
-        if connection is not None:
-            try:
-                await connection.notify(method, params)
-            except TransportError as error:
-                _logger.info("%s could not be sent: %s", method, error)
-
     def send_quietly(self, send: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Make a request whose outcome nobody waits for."""
-        self._start(self._sent_quietly(send))
+        """Send a request in the background; its failure is logged."""
 
-    async def _sent_quietly(self, send: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        try:
-            await send()
-        except DragomanError as error:
-            _logger.info("A request that nobody waits for failed: %s", error)
+        async def sending() -> None:
+            try:
+                await send()
+            except DragomanError as error:
+                _logger.info("A request that nobody waits for failed: %s", error)
 
-    async def listen(self, **fields: bool | Sequence[str] | None) -> types.SubscriptionFilter:
-        """Let the server tell what these fields of extensions ask for, and return what it said that it tells."""
-        connection = await self.start()
-        for name in fields:
-            field = self.extensions.subscription(name)
-            if not offers(connection, *field.capability):
-                raise CapabilityNotAvailable(f"The server does not offer {name} ({'.'.join(field.capability)})")
-        wanted = {name: given if isinstance(given, bool) else given and list(given) for name, given in fields.items()}
-        self.listening.want(connection, **{name: given or None for name, given in wanted.items()})
-        if connection.version.stateless and self.listening.wants_any:
-            await self.listening.acknowledged(self.timeout or TIMEOUT_SECONDS)
-        return self.listening.heard
-
-    async def subscribe(self, uri: str, on_update: Callable[[str], object] | None = None) -> None:
-        """Let the server tell when a resource changes."""
-        connection = await self.start()
-        self.subscribed.add(uri)
-        try:
-            if connection.version.stateless:
-                self.listening.want(connection, resource_subscriptions=sorted(self.subscribed))
-                await self.listening.acknowledged(self.timeout or TIMEOUT_SECONDS)
-                self._check_heard(uri)
-            else:
-                await self.request("resources/subscribe", {"uri": uri}, Raw, Options())
-        except DragomanError:
-            if uri not in self._subscribers:
-                self.subscribed.discard(uri)
-            raise
-        self._subscribers.setdefault(uri, []).extend([] if on_update is None else [on_update])
-
-    def _check_heard(self, uri: str) -> None:
-        if uri not in (self.listening.heard.resource_subscriptions or ()):
-            _logger.warning("The server did not acknowledge that it tells when %s changes", uri)
-
-    async def unsubscribe(self, uri: str) -> None:
-        """Let the server tell so no more."""
-        self.subscribed.discard(uri)
-        self._subscribers.pop(uri, None)
-        connection = await self.start()
-        if connection.version.stateless:
-            self.listening.want(connection, resource_subscriptions=sorted(self.subscribed) or None)
-            await self.listening.replaced()
-            await connection.told()
-        else:
-            await self.request("resources/unsubscribe", {"uri": uri}, Raw, Options())
-
-    def watch(self, uri: str, watcher: ContentHolder) -> None:
-        """Let somebody forget what a resource held when it changes."""
-        self._watches.setdefault(uri, WeakSet()).add(watcher)
-
-    def _forget_content(self, uri: str | None = None) -> None:
-        for watched in [self._watches.get(uri, ())] if uri is not None else self._watches.values():
-            for bound in list(watched):
-                bound.forget()
+        self._start_task(sending())
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
-        """Say from which level on log messages are wanted."""
-        self.watchers.log_level, self._has_log_level = level, True
+        """Request log messages from a level on."""
+        self.callbacks.log_level, self._has_log_level = level, True
         connection = await self.start()
         if connection.version.stateless:
-            connection.speak(connection.version)
+            connection.use_version(connection.version)
         else:
-            await self.request("logging/setLevel", {"level": level}, Raw, Options())
+            await self.request("logging/setLevel", {"level": level}, Raw, RequestOptions())
 
     def roots_changed(self) -> None:
-        """Tell the server, from any thread, that the roots changed, if it was told at the start that it will be."""
+        """Notify the server, from any thread, that the roots changed, if the client declared that it will."""
         connection = self.connections.current
-        if connection is None or self._loop is None or connection.version.stateless:
+        if connection is None or self.loop is None or connection.version.stateless:
             return
         if declares(connection.declared, ("roots", "list_changed")):
-            asyncio.run_coroutine_threadsafe(self.notify("notifications/roots/list_changed"), self._loop)
-
-    def note_links(self, content: list[types.ContentBlock]) -> None:
-        """Keep the resources that a result links to."""
-        for block in content:
-            if type(block) is types.ResourceLink:
-                fields = {name: getattr(block, name) for name in types.Resource.__struct_fields__}
-                self.linked.pop(block.uri, None)
-                self.linked[block.uri] = types.Resource(**fields)
-                if len(self.linked) > MOST_LINKED:
-                    del self.linked[next(iter(self.linked))]
-
-    def warn(self, text: str, *given: Any) -> None:
-        """Write a warning to the client's logger."""
-        _logger.warning(text, *given)
-
-    def share_loop(self) -> None:
-        """Let no function of the author's end the loop, which all blocking clients share."""
-        self._deliveries.shares_loop = True
-
-    async def identity(self, headers: Mapping[str, str] | None = None) -> Hashable:
-        """Return what tells apart those whom the server may show different lists."""
-        if self.credentials.are_fixed and not headers:
-            return None
-        return tuple(sorted({**await self.credentials.own_headers(), **(headers or {})}.items()))
+            asyncio.run_coroutine_threadsafe(_notify_roots_changed(connection), self.loop)
 
     async def stop(self) -> None:
-        """End everything."""
-        await self.listening.close()
+        """End the connection, the subscriptions and the deliveries."""
+        await self.subscriptions.stream.close()
         for task in list(self._background):
             task.cancel()
         await self.connections.stop()
-        await self._deliveries.close()
+        await self.notifications.deliveries.close()
         self.catalog.forget()
         if self._background:
             await asyncio.wait(list(self._background))
 
 
-def offers(connection: ServerConnection, *path: str) -> bool:
-    """Tell whether a server offers something, or did not say what it offers."""
-    return not connection.has_introduced or declares(connection.capabilities, path)
+def _selected(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: options[name] for name in names if name in options}
 
 
-def seconds(given: float | None, variable: str, default: float) -> float:
-    """Return a time: as given, or as the environment says, or by default.
-
-    Raises:
-        ValueError: it is no positive number.
-    """
-    text = os.environ.get(variable)
+async def _notify_roots_changed(connection: ServerConnection) -> None:
+    method = "notifications/roots/list_changed"
     try:
-        value = float(text) if given is None and text else default if given is None else float(given)
-    except ValueError:
-        raise ValueError(f"{variable} must be a number of seconds, not {text!r}") from None
-    if not value > 0:
-        raise ValueError(f"A time-out must be more than 0 seconds, not {value:g}")
-    return value
+        await connection.notify(method)
+    except TransportError as error:
+        _logger.info("%s could not be sent: %s", method, error)
 
 
 def _trace_context() -> dict[str, str]:
-    """Return the trace that is under way, where OpenTelemetry is in use."""
+    """Return the trace that is under way, if OpenTelemetry is in use."""
     propagate = sys.modules.get("opentelemetry.propagate")
     carrier: dict[str, str] = {}
     if propagate is not None:
         propagate.inject(carrier)
     return carrier
-
-
-def _subscription_id(params: types.Json) -> Any:
-    meta = params.get("_meta")
-    return meta.get(types.SUBSCRIPTION_ID) if isinstance(meta, dict) else None

@@ -233,7 +233,7 @@ async def test_what_belongs_to_no_request_comes_on_a_stream_that_is_opened_after
 async def test_a_server_without_such_a_stream_is_not_asked_again(said):
     async with answering(classic(saying(reply(500)), on_get=saying(said))) as server:
         async with client_of(server, "handshake") as client:
-            listening = client._session.connections.current.link._listening
+            listening = client._session.connections.current.link._standalone_stream
             await asyncio.wait_for(listening, DEADLINE)
             assert client.alive
         assert len(server.sent("GET")) == 1
@@ -275,14 +275,14 @@ async def test_a_stream_that_cannot_go_on_after_its_last_event_begins_anew():
     inner = classic(saying(reply(500)))
     async with answering(script) as server:
         async with client_of(server, "handshake") as client:
-            await asyncio.wait_for(client._session.connections.current.link._listening, DEADLINE)
+            await asyncio.wait_for(client._session.connections.current.link._standalone_stream, DEADLINE)
         assert ["last-event-id" in one.headers for one in server.sent("GET")] == [False, True, False]
 
 
 @pytest.mark.covers("CSR-06")
 @scenario
 async def test_a_server_that_is_busy_is_asked_for_the_stream_again(monkeypatch):
-    monkeypatch.setattr(client_http, "LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(client_http, "MAX_PAUSE", 0.01)
     monkeypatch.setattr(client_http, "pause", lambda decoder: 0.001)
     answers = [reply(503), reply(429), reply(500), reply(405)]
 
@@ -296,7 +296,7 @@ async def test_a_server_that_is_busy_is_asked_for_the_stream_again(monkeypatch):
         answering(classic(saying(reply(500)), on_get=on_get)) as server,
         client_of(server, "handshake") as client,
     ):
-        await asyncio.wait_for(client._session.connections.current.link._listening, DEADLINE)
+        await asyncio.wait_for(client._session.connections.current.link._standalone_stream, DEADLINE)
     assert not answers
 
 
@@ -353,7 +353,7 @@ async def test_headers_that_fail_and_pauses_without_end_stop_listening_and_nothi
         answering(classic(on_call, on_get=on_get)) as server,
         client_of(server, "handshake", headers=headers) as client,
     ):
-        await asyncio.wait_for(client._session.connections.current.link._listening, DEADLINE)
+        await asyncio.wait_for(client._session.connections.current.link._standalone_stream, DEADLINE)
         calls.extend([1, 1, 1, 1])
         assert (await client.call_tool("any")).text == "fine"
 

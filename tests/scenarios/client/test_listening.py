@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from dragoman import AsyncClient, RpcError, Server, Timeout
-from dragoman.client.hear import subscriptions as listening
+from dragoman.client.hear import subscriptions
 from scenarios.client_peer import STATELESS, Script, Web, discovered, error, result, scenario, until
 
 ALL = 'tools={"listChanged": True}, prompts={"listChanged": True}, resources={"listChanged": True, "subscribe": True}'
@@ -38,7 +38,7 @@ async def test_a_list_that_the_server_tells_of_is_kept_until_it_changes(tmp_path
     script, changed = Script(tmp_path, code), []
     async with AsyncClient(script.command, on_list_changed=changed.append) as client:
         await client.tools()
-        await until(lambda: client._session.listening.heard.tools_list_changed)
+        await until(lambda: client._session.subscriptions.stream.acknowledged.tools_list_changed)
         await client.tools()
         known = script.methods.count("tools/list")
         for _ in range(3):
@@ -60,7 +60,7 @@ async def test_a_wish_that_grows_replaces_the_request(tmp_path):
         await client.tools()
         await client.subscribe("file:///b")
         await client.subscribe("file:///a")
-        assert client._session.listening.heard.resource_subscriptions == ["file:///a", "file:///b"]
+        assert client._session.subscriptions.stream.acknowledged.resource_subscriptions == ["file:///a", "file:///b"]
         await client.unsubscribe("file:///b")
         await until(lambda: len(listens(script)) == 4)
         assert listens(script) == [
@@ -97,9 +97,11 @@ async def test_a_request_that_ends_is_made_again_and_what_was_known_is_asked_for
     script = Script(tmp_path, code)
     async with AsyncClient(script.command) as client:
         await client.tools()
-        await until(lambda: client._session.listening.heard.tools_list_changed)
+        await until(lambda: client._session.subscriptions.stream.acknowledged.tools_list_changed)
         await client.call_tool("x")
-        await until(lambda: len(listens(script)) == 2 and client._session.listening.heard.tools_list_changed)
+        await until(
+            lambda: len(listens(script)) == 2 and client._session.subscriptions.stream.acknowledged.tools_list_changed
+        )
         await client.tools()
         assert script.methods.count("tools/list") == 2
         assert len(script.pids) == 1
@@ -110,11 +112,11 @@ async def test_a_request_that_ends_is_made_again_and_what_was_known_is_asked_for
 async def test_a_request_that_never_lasts_is_made_less_and_less_often(tmp_path, monkeypatch):
     paused = []
 
-    async def pause(attempt, longest):
+    def backoff(attempt, first, longest):
         paused.append(attempt)
-        await asyncio.sleep(0 if len(paused) < 8 else 3600)
+        return 0 if len(paused) < 8 else 3600
 
-    monkeypatch.setattr(listening, "pause", pause)
+    monkeypatch.setattr(subscriptions, "backoff", backoff)
     script = Script(tmp_path, SERVER + "def listen(m): result(m, {'resultType': 'complete'})")
     async with AsyncClient(script.command) as client:
         await client.tools()
@@ -133,7 +135,7 @@ async def test_a_server_that_refuses_is_not_asked_again_for_the_same(tmp_path):
         assert len(listens(script)) == 1
         with pytest.raises(RpcError):
             await client.subscribe("file:///a")
-        assert client._session.subscribed == set()
+        assert client._session.subscriptions.resources == set()
         assert len(listens(script)) == 2
 
 
@@ -159,7 +161,7 @@ def listen(m):
         await client.tools()
         await client.subscribe("file:///a")
         await client.call_tool("x")
-        assert client._session.listening.heard.resource_subscriptions == ["file:///a"]
+        assert client._session.subscriptions.stream.acknowledged.resource_subscriptions == ["file:///a"]
 
 
 @pytest.mark.covers("CLS-05")

@@ -238,7 +238,7 @@ async def test_a_list_of_the_stateless_era_without_a_time_is_asked_for_each_time
 
 async def listening(client):
     """Wait until the server has said that it tells of changes."""
-    await client._session.listening.acknowledged(DEADLINE)
+    await client._session.subscriptions.stream.wait_acknowledged(DEADLINE)
 
 
 @pytest.mark.covers("LCA-03")

@@ -7,7 +7,7 @@ import pytest
 
 from dragoman import AsyncClient, AsyncClients, Client, Clients, Server
 from dragoman.client.connect.credentials import Credentials
-from dragoman.client.connect.endpoint import EndpointOptions, way_to
+from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
 from dragoman.errors import ConnectError, HttpError, ServerCrashed, TransportError
 from scenarios.http_peer import scenario
 from scenarios.raw_http import answering, reply
@@ -67,14 +67,14 @@ def test_an_address_without_a_scheme_is_no_command(target, transport):
 
 @pytest.mark.parametrize("target", ["python3.11", "my-server", "uvx example.com/mcp", "./example.com"])
 def test_a_command_is_no_address(target):
-    assert way_to(target, EndpointOptions(Credentials())).key == ("process", target, "None")
+    assert endpoint_of(target, EndpointOptions(Credentials())).key == ("process", target, "None")
 
 
 def test_a_program_whose_path_looks_like_an_address_is_a_program(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("example.com").mkdir()
     Path("example.com/mcp").touch()
-    assert way_to("example.com/mcp", EndpointOptions(Credentials())).key == ("process", "example.com/mcp", "None")
+    assert endpoint_of("example.com/mcp", EndpointOptions(Credentials())).key == ("process", "example.com/mcp", "None")
 
 
 @pytest.mark.parametrize("target", ["no_such_server.py", "./folder/no_such_server.py", Path("no_such_server.py")])

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from dragoman import AsyncClient, Server, Timeout, TransportError
-from dragoman.client.connect import handshake as opening
+from dragoman.client.connect import handshake
 from dragoman.errors import HeaderMismatch, MissingCapability, ServerCrashed, UnsupportedVersion
 from scenarios.client_peer import BATCHING, NEWEST, OLDER, STATELESS, Script, scenario, until
 
@@ -66,8 +66,8 @@ async def test_a_server_that_does_not_know_the_probe_is_greeted_by_initialize(tm
 @pytest.mark.parametrize("reaction", ["pass", "print('garbage', flush=True)", "tell({'id': 99})"])
 @scenario
 async def test_a_probe_that_is_not_answered_in_time_means_a_handshake(tmp_path, monkeypatch, reaction):
-    assert opening.PROBE_SECONDS == 5
-    monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
+    assert handshake.PROBE_SECONDS == 5
+    monkeypatch.setattr(handshake, "PROBE_SECONDS", 0.2)
     script = Script(tmp_path, prober(reaction))
     assert await spoken(script) == NEWEST
     assert len(script.pids) == 1
@@ -252,7 +252,7 @@ def answer(m):
 @pytest.mark.parametrize("refusal", [f"-32022, data={{'supported': ['{STATELESS}']}}", "-32602"])
 @scenario
 async def test_a_slow_stateless_server_that_refuses_initialize_is_probed_once_more(tmp_path, monkeypatch, refusal):
-    monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
+    monkeypatch.setattr(handshake, "PROBE_SECONDS", 0.2)
     code = f"""
 PROBES = []
 def answer(m):
@@ -269,7 +269,7 @@ def answer(m):
 @pytest.mark.covers("CLF-11")
 @scenario
 async def test_a_server_that_starts_slowly_is_spoken_to_in_the_era_of_its_late_answer(tmp_path, monkeypatch):
-    monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
+    monkeypatch.setattr(handshake, "PROBE_SECONDS", 0.2)
     code = f"""
 LATE = []
 def answer(m):
@@ -287,7 +287,7 @@ def answer(m):
 @pytest.mark.covers("CLF-11")
 @scenario
 async def test_a_slow_server_that_initialize_binds_to_the_handshake_is_started_again_without_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
+    monkeypatch.setattr(handshake, "PROBE_SECONDS", 0.2)
     code = f"""
 LATE = []
 BOUND = []
@@ -311,7 +311,7 @@ def answer(m):
 @pytest.mark.parametrize("late", ["error(LATE[0], -32601)", "tell({'no': 'message'})"])
 @scenario
 async def test_a_late_answer_of_the_handshake_era_leaves_the_handshake_to_go_on(tmp_path, monkeypatch, late):
-    monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
+    monkeypatch.setattr(handshake, "PROBE_SECONDS", 0.2)
     code = f"""
 LATE = []
 def answer(m):
@@ -325,7 +325,7 @@ def answer(m):
 @pytest.mark.covers("CLF-11")
 @scenario
 async def test_a_server_that_the_probe_broke_is_started_again_and_greeted(tmp_path, monkeypatch):
-    monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
+    monkeypatch.setattr(handshake, "PROBE_SECONDS", 0.2)
     code = """
 def answer(m):
     if m["method"] == "server/discover":
@@ -345,7 +345,7 @@ def answer(m):
 @pytest.mark.covers("CLF-11")
 @scenario
 async def test_another_process_does_not_probe_a_server_that_the_probe_broke(tmp_path, monkeypatch):
-    monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
+    monkeypatch.setattr(handshake, "PROBE_SECONDS", 0.2)
     code = """
 def answer(m):
     if m["method"] == "server/discover":
@@ -357,10 +357,10 @@ def answer(m):
 """
     script = Script(tmp_path, code)
     assert await spoken(script) == NEWEST
-    opening._handshakers.clear()  # as in another process
+    handshake._handshake_servers.clear()  # as in another process
     assert await spoken(script) == NEWEST
     assert (len(script.pids), script.methods.count("server/discover")) == (3, 1)
-    opening._handshakers.clear()
+    handshake._handshake_servers.clear()
     with pytest.raises(TransportError):  # it contradicts, and is probed again
         await spoken(script, connect_timeout=1)
     assert script.methods.count("server/discover") > 1
@@ -369,7 +369,7 @@ def answer(m):
 @pytest.mark.covers("CLF-11")
 @scenario
 async def test_where_nothing_can_be_remembered_a_server_is_used_all_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
+    monkeypatch.setattr(handshake, "PROBE_SECONDS", 0.2)
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
     script = Script(tmp_path, prober("sys.stdin.readline(); os._exit(1)"))
     assert await spoken(script) == NEWEST
@@ -378,7 +378,7 @@ async def test_where_nothing_can_be_remembered_a_server_is_used_all_the_same(tmp
 @pytest.mark.covers("CLF-11")
 @scenario
 async def test_a_server_that_ends_each_time_is_started_twice_and_no_more(tmp_path, monkeypatch):
-    monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
+    monkeypatch.setattr(handshake, "PROBE_SECONDS", 0.2)
     script = Script(tmp_path, "def answer(m):\n    sys.stdin.readline()\n    os._exit(7)")
     with pytest.raises(Timeout, match="did not answer initialize"):
         await spoken(script, connect_timeout=3)
@@ -388,7 +388,7 @@ async def test_a_server_that_ends_each_time_is_started_twice_and_no_more(tmp_pat
 @pytest.mark.covers("CLF-11")
 @scenario
 async def test_a_server_of_one_stateless_version_that_starts_slowly_is_spoken_to(tmp_path, monkeypatch):
-    monkeypatch.setattr(opening, "PROBE_SECONDS", 0.2)
+    monkeypatch.setattr(handshake, "PROBE_SECONDS", 0.2)
     program = tmp_path / "slow.py"
     program.write_text(
         "import time; time.sleep(0.6)\n"

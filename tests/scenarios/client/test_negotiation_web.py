@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from dragoman import AsyncClient, AuthRequired, Timeout
-from dragoman.client.connect import handshake as opening
+from dragoman.client.connect import handshake
 from dragoman.errors import ConnectError, HeaderMismatch, HttpError, MissingCapability, UnsupportedVersion
 from scenarios.client_peer import NEWEST, OLDER, STATELESS, Web, discovered, error, initialized, result, said, scenario
 
@@ -128,7 +128,7 @@ async def test_trouble_is_no_verdict(number):
             await spoken(server)
         assert caught.value.status == number
         assert server.methods == ["server/discover"]
-    assert not opening._handshakers
+    assert not handshake._handshake_servers
 
 
 @pytest.mark.covers("CLF-13")
@@ -143,7 +143,7 @@ async def test_missing_credentials_are_no_verdict():
 @pytest.mark.covers("CLF-13")
 @scenario
 async def test_a_server_that_does_not_answer_or_is_not_there_is_no_verdict(monkeypatch):
-    monkeypatch.setattr(opening, "PROBE_SECONDS", 0.3)
+    monkeypatch.setattr(handshake, "PROBE_SECONDS", 0.3)
 
     async def hang(m):
         await asyncio.Event().wait()
@@ -154,7 +154,7 @@ async def test_a_server_that_does_not_answer_or_is_not_there_is_no_verdict(monke
         assert server.methods == ["server/discover"]
     with pytest.raises(ConnectError, match="is the server running"):
         await spoken(server)
-    assert not opening._handshakers
+    assert not handshake._handshake_servers
 
 
 @pytest.mark.covers("CLF-10")

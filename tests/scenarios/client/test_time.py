@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from dragoman import AsyncClient, Context, Server, ServerCrashed, Timeout
-from dragoman.client.session import seconds
+from dragoman.client.options import seconds
 from scenarios.client_peer import NEWEST, STATELESS, Script, scenario, until
 
 FORM = '{"message": "?", "requestedSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}}'

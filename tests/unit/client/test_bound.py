@@ -8,7 +8,7 @@ from dragoman.client.bound import (
     AsyncBoundResource,
     AsyncBoundResourceTemplate,
     AsyncBoundTool,
-    joined,
+    join_contents,
 )
 
 
@@ -77,12 +77,12 @@ def contents(**parts):
     ],
 )
 def test_contents_are_text_or_bytes(parts, expected):
-    assert joined(parts) == expected
+    assert join_contents(parts) == expected
 
 
 def test_what_should_be_base64_and_is_not_is_told_of():
     with pytest.raises(ValidationError, match="The blob of x:1 is no base64"):
-        joined([contents(blob="A")])
+        join_contents([contents(blob="A")])
 
 
 def test_what_is_bound_to_a_blocking_client_drives_it():

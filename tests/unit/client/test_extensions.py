@@ -7,7 +7,7 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.client.extensions.contract import ClientExtension
 from dragoman.client.extensions.joined import Extensions
-from dragoman.client.options import kept
+from dragoman.client.options import reusable
 from dragoman.errors import DefinitionError, InvalidParams
 from dragoman.protocol.extensions import CORE, ExtensionRow
 from dragoman.protocol.listen import SubscriptionField
@@ -162,5 +162,5 @@ def test_a_result_that_cannot_be_read_or_names_its_type_is_not_claimed():
 
 
 def test_what_can_be_iterated_over_once_is_kept_for_several_clients():
-    assert kept({"extensions": iter([1]), "timeout": 3}) == {"extensions": (1,), "timeout": 3}
-    assert kept({"extensions": {}}) == {"extensions": {}}
+    assert reusable({"extensions": iter([1]), "timeout": 3}) == {"extensions": (1,), "timeout": 3}
+    assert reusable({"extensions": {}}) == {"extensions": {}}

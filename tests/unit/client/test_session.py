@@ -1,4 +1,4 @@
-"""What stands behind a client's methods: rounds, total time, whom it follows, and which loop it belongs to."""
+"""The session of a client: rounds of input, total time, subscriptions, and the event loop."""
 
 import asyncio
 import sys
@@ -9,16 +9,16 @@ import msgspec
 import pytest
 
 from dragoman import AsyncClient, DragomanError, RpcError, Server, Timeout
-from dragoman.client.connect.connection import Options
-from dragoman.client.session import MOST_ROUNDS, offers, seconds
+from dragoman.client.options import RequestOptions, seconds
+from dragoman.client.session import MAX_ROUNDS
 from scenarios.client_peer import NEWEST, STATELESS, scenario
 
 ERAS = pytest.mark.parametrize("version", [NEWEST, STATELESS])
-FOLLOWED = {"resources": {"subscribe": True, "listChanged": True}, "tools": {}}
+CAPABILITIES = {"resources": {"subscribe": True, "listChanged": True}, "tools": {}}
 
 
 def notes() -> Server:
-    server = Server("notes", capabilities=FOLLOWED)
+    server = Server("notes", capabilities=CAPABILITIES)
 
     @server.resource("memo://a")
     def memo() -> str:
@@ -37,7 +37,7 @@ def test_times_are_given_or_of_the_environment_or_the_default(monkeypatch):
 
 @pytest.mark.covers("CSR-10")
 def test_ten_rounds_are_the_most():
-    assert MOST_ROUNDS == 10
+    assert MAX_ROUNDS == 10
 
 
 @pytest.mark.covers("CTM-03")
@@ -57,14 +57,14 @@ async def test_a_time_out_of_an_authors_function_is_not_that_of_the_call():
 @pytest.mark.covers("CLS-02")
 @ERAS
 @scenario
-async def test_who_followed_is_told_no_more_after_unsubscribing(version):
+async def test_nobody_is_notified_after_unsubscribing(version):
     server, updates = notes(), asyncio.Queue()
     async with AsyncClient(server, protocol_version=version) as client:
         await client.subscribe("memo://a", updates.put_nowait)
         server.notify_resource_updated("memo://a")
         assert await asyncio.wait_for(updates.get(), 10) == "memo://a"
         await client.unsubscribe("memo://a")
-        assert client._session.subscribed == set()
+        assert client._session.subscriptions.resources == set()
         server.notify_resource_updated("memo://a")
         await client.read_resource("memo://a")
         assert updates.empty()
@@ -72,18 +72,18 @@ async def test_who_followed_is_told_no_more_after_unsubscribing(version):
 
 @pytest.mark.covers("CLS-04")
 @scenario
-async def test_a_resource_that_the_server_will_not_tell_of_is_not_followed():
+async def test_a_resource_that_the_server_refuses_is_not_subscribed_to():
     server = notes()
 
-    async def refuse(method, params, options, is_safe=None):
+    async def refuse(method, params, options, is_repeatable=None):
         raise RpcError(-32002, "no such resource")
 
     async with AsyncClient(server, mode="handshake") as client:
         client._session.request = refuse
         with pytest.raises(RpcError, match="no such"):
             await client.subscribe("memo://b", print)
-        assert client._session.subscribed == set()
-        assert client._session._subscribers == {}
+        assert client._session.subscriptions.resources == set()
+        assert client._session.subscriptions._callbacks == {}
 
 
 @pytest.mark.covers("HEAL-09")
@@ -131,7 +131,7 @@ async def test_the_trace_that_is_under_way_travels_with_each_request(monkeypatch
     propagate.inject = lambda carrier: carrier.update(traceparent="00-1-2-01")
     monkeypatch.setitem(sys.modules, "opentelemetry.propagate", propagate)
     async with AsyncClient(notes(), meta=lambda: {"tenant": 1}) as client:
-        filled = client._session._filled(Options(meta={"mine": 2}))
+        filled = client._session._filled(RequestOptions(meta={"mine": 2}))
         assert filled.meta == {"traceparent": "00-1-2-01", "tenant": 1, "mine": 2}
 
 
@@ -140,11 +140,11 @@ async def test_the_trace_that_is_under_way_travels_with_each_request(monkeypatch
 async def test_options_are_asked_for_what_the_client_adds_anew_for_each_request():
     turns = iter(range(10))
     async with AsyncClient(notes(), meta=lambda: {"turn": next(turns)}, timeout=7) as client:
-        options = Options(meta={"mine": 2})
+        options = RequestOptions(meta={"mine": 2})
         first, second = (client._session._filled(options) for _ in range(2))
         assert second.meta["turn"] == first.meta["turn"] + 1
         assert (first.timeout, options.meta) == (7, {"mine": 2})
-        assert client._session._filled(Options(timeout=3)).timeout == 3
+        assert client._session._filled(RequestOptions(timeout=3)).timeout == 3
 
 
 @scenario
@@ -156,7 +156,7 @@ async def test_a_result_that_is_wanted_as_it_came_is_not_read_even_where_it_asks
 
     async with AsyncClient(notes()) as client:
         client._session.connections.latest.request = request
-        assert await client._session.request("notes/count", {}, msgspec.Raw, Options()) is asks
+        assert await client._session.request("notes/count", {}, msgspec.Raw, RequestOptions()) is asks
 
 
 @pytest.mark.covers("CTR-01")
@@ -164,7 +164,7 @@ async def test_a_result_that_is_wanted_as_it_came_is_not_read_even_where_it_asks
 async def test_a_server_that_did_not_say_what_it_offers_is_asked_for_anything():
     async with AsyncClient(notes()) as client:
         connection = await client._session.start()
-        assert offers(connection, "resources", "subscribe")
-        assert not offers(connection, "completions")
-        connection.has_introduced = False
-        assert offers(connection, "completions")
+        assert connection.offers("resources", "subscribe")
+        assert not connection.offers("completions")
+        connection.knows_capabilities = False
+        assert connection.offers("completions")

@@ -1,9 +1,11 @@
-"""How long requests wait: one timer for all clocks of a connection.
+"""Time-outs of the requests of one connection, on one timer.
 
-Most requests are answered long before their time is up, so that a timer for each would be set and cancelled for
-nothing. The one timer stands at the earliest time that any clock had when it was set; when it goes off, whose time is
-really up is found, and it is set anew. A clock whose time is up cancels the task that it counts for, which then tells
-by the clock that it was not somebody else who did.
+Most requests are answered long before their deadline, so a timer for each of them would be set and cancelled for
+nothing. The one timer is set to the earliest deadline. When it fires, it expires the clocks whose deadline has passed
+and is set to the next deadline.
+
+A clock that expires cancels the task that it counts for. The task then asks the clock whether that cancellation was the
+clock's own or somebody else's.
 """
 
 from __future__ import annotations
@@ -15,32 +17,32 @@ from msgspec import Struct
 
 
 class Clock(Struct, eq=False):
-    """Counts the seconds of one task, from when it was last wound up."""
+    """The time-out of one request: counts the seconds since it was last restarted."""
 
     seconds: float | None
     task: asyncio.Task[Any]
     cancelling: int
-    """How often the task was being cancelled before."""
+    """How many cancellations the task had before the request."""
     deadline: float | None = None
-    """When its time is up; None while it stands still."""
-    has_run_out: bool = False
+    """None while the clock is paused."""
+    has_expired: bool = False
 
-    def run_out(self) -> None:
-        """Cancel the task: its time is up."""
-        self.has_run_out = True
+    def expire(self) -> None:
+        """Cancel the task, because its time is up."""
+        self.has_expired = True
         self.deadline = None
         self.task.cancel()
 
-    def is_to_blame(self) -> bool:
-        """Tell whether a cancellation that arrived is this clock's, and nobody else's; it then goes no further."""
-        return self.has_run_out and self.task.uncancel() <= self.cancelling
+    def caused_cancellation(self) -> bool:
+        """Tell whether a cancellation that arrived is this clock's alone, and take it back if so."""
+        return self.has_expired and self.task.uncancel() <= self.cancelling
 
-    async def forgive(self) -> None:
-        """Take in a cancellation that was on its way when the task had what it waited for."""
+    async def absorb_cancellation(self) -> None:
+        """Await and drop this clock's cancellation, which was under way when the request ended otherwise."""
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
-            if not self.is_to_blame():
+            if not self.caused_cancellation():
                 raise
         else:
             self.task.uncancel()
@@ -54,75 +56,75 @@ class Clocks:
         self._loop = loop
         self._now = loop.time
         self._idle: asyncio.Event | None = None
-        """Somebody waits until no clock is needed."""
-        self._stand_still = False
+        """Set when no clock runs; None while nobody waits for that."""
+        self._is_paused = False
         self._timer: asyncio.TimerHandle | None = None
-        self._goes_off = 0.0
+        self._fires_at = 0.0
         self._is_closed = False
 
     def start(self, clock: Clock) -> None:
-        """Let a clock count, unless all stand still; if none is to go off any more, its time is up."""
+        """Start a clock; it expires at once if the clocks are closed."""
         if self._is_closed:
-            clock.run_out()
+            clock.expire()
             return
         self.running.add(clock)
-        self.wind(clock)
+        self.restart(clock)
 
-    def wind(self, clock: Clock) -> None:
-        """Let a clock count from now, unless all stand still."""
-        if clock.seconds is None or self._stand_still or self._is_closed or clock.has_run_out:
+    def restart(self, clock: Clock) -> None:
+        """Let a clock count from now, unless all clocks are paused."""
+        if clock.seconds is None or self._is_paused or self._is_closed or clock.has_expired:
             return
         deadline = clock.deadline = self._now() + clock.seconds
-        if self._timer is None or deadline < self._goes_off:
-            self._set(deadline)
+        if self._timer is None or deadline < self._fires_at:
+            self._set_timer(deadline)
 
-    def wind_all(self) -> None:
+    def resume_all(self) -> None:
         """Let all clocks count from now."""
-        self._stand_still = False
+        self._is_paused = False
         for clock in self.running:
-            self.wind(clock)
+            self.restart(clock)
 
-    def stop_all(self) -> None:
-        """Let all clocks stand still."""
-        self._stand_still = True
+    def pause_all(self) -> None:
+        """Stop all clocks until `resume_all`."""
+        self._is_paused = True
         for clock in self.running:
             clock.deadline = None
 
     def end(self, clock: Clock) -> None:
-        """Need a clock no longer."""
+        """Remove the clock of a request that has ended."""
         self.running.discard(clock)
         if self._idle is not None and not self.running:
             self._idle.set()
 
     async def ended(self) -> None:
-        """Wait until no clock is needed."""
+        """Wait until no clock runs."""
         while self.running:
             self._idle = self._idle or asyncio.Event()
             self._idle.clear()
             await self._idle.wait()
 
-    def _set(self, deadline: float) -> None:
+    def _set_timer(self, deadline: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._goes_off = deadline
-        self._timer = self._loop.call_at(deadline, self._tick)
+        self._fires_at = deadline
+        self._timer = self._loop.call_at(deadline, self._fire)
 
-    def _tick(self) -> None:
+    def _fire(self) -> None:
         self._timer = None
         now = self._now()
-        late = [clock for clock in self.running if clock.deadline is not None and clock.deadline <= now]
-        for clock in late:
-            clock.run_out()
+        for clock in list(self.running):
+            if clock.deadline is not None and clock.deadline <= now:
+                clock.expire()
         left = [clock.deadline for clock in self.running if clock.deadline is not None]
         if left:
-            self._set(min(left))
+            self._set_timer(min(left))
 
     def close(self) -> None:
-        """Go off no more; whoever still waits for something else than an answer is called back."""
+        """Expire the clocks of all tasks but the current one, and stop the timer."""
         current = asyncio.current_task(self._loop)
         for clock in self.running:
-            if clock.task is not current and not clock.has_run_out:
-                clock.run_out()
+            if clock.task is not current and not clock.has_expired:
+                clock.expire()
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()

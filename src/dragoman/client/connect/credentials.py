@@ -1,4 +1,4 @@
-"""What a client says of itself in the headers of each request."""
+"""Headers and authorization of a client's HTTP requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Headers = Mapping[str, HeaderValue] | Callable[[], Mapping[str, str] | Awaitable
 
 
 class Credentials:
-    """Headers that are fixed, or that functions give anew for each request.
+    """Headers that are fixed, or that functions return for each request.
 
     Example:
         Credentials({"Authorization": fetch_token})
@@ -26,68 +26,94 @@ class Credentials:
 
     def __init__(self, headers: Headers | None = None, authorization: Authorization | None = None) -> None:
         self.authorization = authorization
-        """Who authorizes each request, and answers when the server asks for more."""
+        """Authorizes each request, and answers the challenges of the server."""
         self._headers = headers
         self._fixed: dict[str, str] | None = None
-        if headers is None:
-            self._fixed = {}
-        elif isinstance(headers, Mapping) and not any(callable(value) for value in headers.values()):
-            self._fixed = _spelled_once({name: _text(name, value) for name, value in headers.items()})
+        if not callable(headers) and not any(map(callable, (headers or {}).values())):
+            self._fixed = _header_texts(headers or {})
+
+    @classmethod
+    def of(cls, headers: Any, auth: Any) -> Credentials:
+        """Return credentials from the options `headers` and `auth`.
+
+        `auth` is a bearer token, a function that returns one, or an `Authorization`.
+
+        Raises:
+            TypeError: `auth` is none of these.
+        """
+        if auth is None or isinstance(auth, Authorization):
+            return cls(headers, auth)
+        if isinstance(auth, str) and (headers is None or isinstance(headers, Mapping)):
+            return cls({**(headers or {}), "Authorization": f"Bearer {auth}"})
+        if not isinstance(auth, str) and not callable(auth):
+            raise TypeError(
+                f"auth must be a bearer token, a function that gives one, or an object of dragoman.auth such as"
+                f" OAuth(), not {type(auth).__name__}"
+            )
+        others, token = cls(headers), cls({"Authorization": auth})
+
+        async def with_token() -> dict[str, str]:
+            bearer = (await token.own_headers())["Authorization"]
+            return {**await others.own_headers(), "Authorization": f"Bearer {bearer}"}
+
+        return cls(with_token)
 
     @property
     def are_fixed(self) -> bool:
-        """Whether every request has the same."""
+        """Whether every request has the same headers."""
         return self._fixed is not None and self.authorization is None
 
     async def headers(self, method: str, url: str) -> dict[str, str]:
         """Return the headers of a request that is sent now.
 
         Raises:
-            TypeError: a function gave something that is no header.
-            Exception: whatever a function, or whoever authorizes, raises.
+            TypeError: a function returned something that is no header.
+            Exception: whatever a function or the authorization raises.
         """
         own = await self.own_headers()
         if self.authorization is None:
             return own
-        return _spelled_once({**own, **await self.authorization.headers(method, url)})
+        return _without_duplicates({**own, **await self.authorization.headers(method, url)})
 
     async def own_headers(self) -> dict[str, str]:
         """Return the headers of a request that is sent now, without those that authorize it.
 
         Raises:
-            TypeError: a function gave something that is no header.
+            TypeError: a function returned something that is no header.
             Exception: whatever a function raises.
         """
         if self._fixed is not None:
             return self._fixed
-        given = self._headers
-        if callable(given):
-            found = await invoke(given, in_place=True)  # where the context variables of whoever sends are seen
-            if not isinstance(found, Mapping):
-                raise TypeError(f"headers= must give a mapping of names to texts, not {type(found).__name__}")
-            return _spelled_once({name: _text(name, value) for name, value in found.items()})
-        assert given is not None
-        return _spelled_once(
-            {
-                name: _text(name, await invoke(value, in_place=True) if callable(value) else value)
-                for name, value in given.items()
-            }
-        )
+        headers = self._headers
+        # Functions are called in place: they see the context variables of the task that sends the request.
+        if not callable(headers):
+            assert headers is not None
+            return _header_texts(
+                {
+                    name: await invoke(value, in_place=True) if callable(value) else value
+                    for name, value in headers.items()
+                }
+            )
+        returned = await invoke(headers, in_place=True)
+        if not isinstance(returned, Mapping):
+            raise TypeError(f"headers= must give a mapping of names to texts, not {type(returned).__name__}")
+        return _header_texts(returned)
 
 
 def auth_required(url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> AuthRequired:
-    """Return the error of a server that wants other credentials, with what its challenge says."""
+    """Return the error of a server that requires other credentials, with the challenge that it sent."""
     challenge = ", ".join(values(headers, "www-authenticate")) or None
     return AuthRequired(f"{url} {explained(status, headers, sent)}", status, challenge)
 
 
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"The header {name} must be a text, not {type(value).__name__}")
-    return value
+def _header_texts(headers: Mapping[str, Any]) -> dict[str, str]:
+    for name, value in headers.items():
+        if not isinstance(value, str):
+            raise TypeError(f"The header {name} must be a text, not {type(value).__name__}")
+    return _without_duplicates(dict(headers))
 
 
-def _spelled_once(headers: dict[str, str]) -> dict[str, str]:
-    """Leave out headers that come again in another spelling."""
+def _without_duplicates(headers: dict[str, str]) -> dict[str, str]:
+    """Keep the last spelling of each header name."""
     last = {name.lower(): name for name in headers}
     return headers if len(last) == len(headers) else {name: headers[name] for name in last.values()}

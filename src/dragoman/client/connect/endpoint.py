@@ -1,14 +1,14 @@
-"""What a client can be pointed at, and the way there.
+"""The endpoint of a client: which server its target names, and how links to that server are made.
 
-A URL, a command line, a list of arguments, a script, a server of this process, a transport, or an entry of a
-configuration file. A transport that was registered under a name works wherever one is named.
+A target is a URL, a command line, a list of arguments, a script, a server of this process, a transport, or an entry of
+a configuration file. A transport that was registered under a name works wherever a transport is named.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from dragoman.client.connect.credentials import Credentials, Headers, auth_required
-from dragoman.client.connect.handshake import Endpoint
 from dragoman.client.connect.link import DuplexLink, Link, OneMethodLink, SendsRequests
 from dragoman.errors import ConnectError
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
@@ -44,7 +43,8 @@ _INTERPRETERS = {".py": sys.executable, ".js": "node", ".mjs": "node", ".cjs": "
 _registered: dict[str, Callable[..., Any]] = {}
 _HTTP_NAMES = ("http", "streamable", "streamable_http", "streamable-http", "streamableHttp")
 _NAMES = (*_HTTP_NAMES, "sse", "stdio")
-_KIND_KEYS = ("transport", "type", "transport_type")
+_TRANSPORT_KEYS = ("transport", "type", "transport_type")
+_ADDRESS = re.compile(r"(localhost|\[[0-9a-fA-F:]+\]|[\w-]+(\.[\w-]+)+)(:\d+)?(/\S*)?")
 
 
 def register_transport(name: str, transport: Callable[..., Transport | SendsRequests]) -> None:
@@ -63,8 +63,23 @@ def register_transport(name: str, transport: Callable[..., Transport | SendsRequ
     _registered[name] = transport
 
 
+class Endpoint(Struct, kw_only=True):
+    """How to reach a server."""
+
+    key: Hashable | None
+    """Identifies the server for everything that is remembered of it; None for a server that has no name."""
+    link: Callable[[], Link]
+    fallback: Callable[[], Link] | None = None
+    """Makes the link to try if the first one finds no server."""
+    negotiates: bool = True
+    """Whether the client finds out the version before its first request."""
+    is_handshake: bool = False
+    """Whether the server is known to require a handshake."""
+    is_http: bool = False
+
+
 class EndpointOptions(Struct):
-    """What ways need besides the target."""
+    """The options of a client that concern its endpoint."""
 
     credentials: Credentials
     network: Any = None
@@ -75,57 +90,55 @@ class EndpointOptions(Struct):
     limits: Limits = DEFAULT_LIMITS
 
 
-def way_to(target: Target, around: EndpointOptions) -> Endpoint:
-    """Return the way to a target.
+def endpoint_of(target: Target, options: EndpointOptions) -> Endpoint:
+    """Return the endpoint of a target.
 
     Raises:
-        TypeError: it is nothing that a client can be pointed at.
+        TypeError: the target is nothing that a client can be pointed at.
         ValueError: it names a transport that is not known.
     """
-    chosen = around.transport
-    if chosen is not None and not isinstance(chosen, str):
-        return _way_over(chosen)
+    transport = options.transport
+    if transport is not None and not isinstance(transport, str):
+        return _transport_endpoint(lambda: transport)
     if isinstance(target, Mapping):
-        return _way_of_entry(target, around)
-    if chosen is not None and chosen in _registered:
-        made = _registered[chosen]
-        return _way_over_made(lambda: made(target))
+        return _entry_endpoint(target, options)
+    if transport is not None and transport in _registered:
+        return _transport_endpoint(partial(_registered[transport], target))
     if isinstance(target, str) and "://" in target.partition(" ")[0]:
-        return _way_by_url(target, chosen, around)
-    if isinstance(target, str) and chosen in (None, *_HTTP_NAMES, "sse") and _is_address(target):
+        return _url_endpoint(target, transport, options)
+    if isinstance(target, str) and transport in (None, *_HTTP_NAMES, "sse") and _is_address(target):
         raise ValueError(f"{target!r} has no scheme; write http://{target} or https://{target}")
-    _require(chosen, ("stdio",), repr(target))
+    _require(transport, ("stdio",), repr(target))
     if isinstance(target, str | Path | list | tuple):
-        return _way_to_process(_command(target), around)
+        return _process_endpoint(_command(target), options)
     if hasattr(target, "connect") and hasattr(target, "handle_json"):
-        return _way_to_server(target)
-    return _way_over(target)
+        return _server_endpoint(target)
+    return _transport_endpoint(lambda: target)
 
 
-def _require(kind: str | None, possible: Sequence[str], target: str) -> None:
-    if kind is not None and kind not in possible:
+def _require(transport: str | None, possible: Sequence[str], target: str) -> None:
+    if transport is not None and transport not in possible:
         known = ", ".join(sorted({*_NAMES, *_registered}))
-        raise ValueError(f"There is no transport {kind!r} for {target}; there are {known}")
+        raise ValueError(f"There is no transport {transport!r} for {target}; there are {known}")
 
 
-def _way_by_url(url: str, transport: str | None, around: EndpointOptions) -> Endpoint:
+def _url_endpoint(url: str, transport: str | None, options: EndpointOptions) -> Endpoint:
     _require(transport, (*_HTTP_NAMES, "sse"), url)
 
     def streamable() -> Link:
         from dragoman.client.connect.http import HttpLink
 
-        return HttpLink(url, credentials=around.credentials, network=around.network, limits=around.limits)
+        return HttpLink(url, credentials=options.credentials, network=options.network, limits=options.limits)
 
     def legacy() -> Link:
         from dragoman.transports.web.legacy_sse import LegacySse
 
-        credentials = around.credentials
-        headers = partial(credentials.headers, "GET", url)
-        return DuplexLink(LegacySse(url, headers, around.network, around.limits, refusal=auth_required))
+        headers = partial(options.credentials.headers, "GET", url)
+        return DuplexLink(LegacySse(url, headers, options.network, options.limits, refusal=auth_required))
 
-    authorization: Any = around.credentials.authorization
-    if getattr(authorization, "network", around) is None:
-        authorization.network = around.network
+    authorization: Any = options.credentials.authorization
+    if getattr(authorization, "network", options) is None:
+        authorization.network = options.network
     address = urlsplit(url)
     if address.scheme not in ("http", "https"):
         raise ValueError(f"There is no transport for {url}; give a URL that begins with http:// or https://")
@@ -135,11 +148,8 @@ def _way_by_url(url: str, transport: str | None, around: EndpointOptions) -> End
     return Endpoint(key=key, link=streamable, fallback=legacy if transport is None else None, is_http=True)
 
 
-_ADDRESS = re.compile(r"(localhost|\[[0-9a-fA-F:]+\]|[\w-]+(\.[\w-]+)+)(:\d+)?(/\S*)?")
-
-
 def _is_address(target: str) -> bool:
-    """Tell whether a text is a URL that lacks its scheme, and no program."""
+    """Tell whether a text is a URL without its scheme, and no program."""
     found = _ADDRESS.fullmatch(target)
     return found is not None and (":" in target or "/" in target) and not Path(target).exists()
 
@@ -155,17 +165,17 @@ def _command(target: str | Path | Sequence[str]) -> str | list[str]:
 
 
 def _require_script(command: str | list[str]) -> None:
-    """Refuse a lone script that is not there.
+    """Refuse a command that is a lone script without a file.
 
     Raises:
-        ConnectError: it is not there.
+        ConnectError: the file does not exist.
     """
     import shutil
 
     words = [command] if isinstance(command, str) else command
     path = Path(words[0])
-    is_lone = len(words) == 1 and path.suffix in _INTERPRETERS and " " not in words[0]
-    if is_lone and not _is_file(path) and shutil.which(words[0]) is None:
+    is_script = len(words) == 1 and path.suffix in _INTERPRETERS and " " not in words[0]
+    if is_script and not _is_file(path) and shutil.which(words[0]) is None:
         raise ConnectError(
             f"There is no file {str(path)!r} in {str(Path.cwd())!r}; correct the path, or give it in full"
         )
@@ -178,22 +188,22 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _way_to_process(command: str | list[str], around: EndpointOptions) -> Endpoint:
+def _process_endpoint(command: str | list[str], options: EndpointOptions) -> Endpoint:
     def link() -> Link:
         from dragoman.transports.process.process import ProcessTransport
 
         _require_script(command)
         return DuplexLink(
             ProcessTransport(
-                command, env=around.env, inherit_env=around.inherit_env, cwd=around.cwd, limits=around.limits
+                command, env=options.env, inherit_env=options.inherit_env, cwd=options.cwd, limits=options.limits
             )
         )
 
     key = command if isinstance(command, str) else tuple(command)
-    return Endpoint(key=("process", key, str(around.cwd)), link=link)
+    return Endpoint(key=("process", key, str(options.cwd)), link=link)
 
 
-def _way_to_server(server: Any) -> Endpoint:
+def _server_endpoint(server: Any) -> Endpoint:
     def link() -> Link:
         from dragoman.transports.memory import MemoryTransport
 
@@ -202,61 +212,51 @@ def _way_to_server(server: Any) -> Endpoint:
     return Endpoint(key=None, link=link)
 
 
-def _way_over(transport: Any) -> Endpoint:
-    """Return the way over a transport that is there already: of the full contract, or with one method."""
-    return _way_over_made(lambda: transport, transport)
-
-
-def _way_over_made(make: Callable[[], Any], sample: Any = None) -> Endpoint:
-    made = make() if sample is None else sample
-    full = all(hasattr(made, name) for name in ("open", "send", "close"))
-    if not full and not hasattr(made, "send_request"):
+def _transport_endpoint(make: Callable[[], Any]) -> Endpoint:
+    """Return the endpoint of transports with the full contract, or with the one method `send_request`."""
+    first = [make()]
+    is_duplex = all(hasattr(first[0], name) for name in ("open", "send", "close"))
+    if not is_duplex and not hasattr(first[0], "send_request"):
         raise TypeError(
-            f"A client cannot be pointed at {made!r}; give a URL, a command, a path, a Server, or a transport with"
+            f"A client cannot be pointed at {first[0]!r}; give a URL, a command, a path, a Server, or a transport with"
             " open, send and close, or with send_request"
         )
-    first = [made]
 
     def link() -> Link:
         transport = first.pop() if first else make()
-        return DuplexLink(transport) if full else OneMethodLink(transport)
+        return DuplexLink(transport) if is_duplex else OneMethodLink(transport)
 
-    return Endpoint(key=None, link=link, introduces=full)
+    return Endpoint(key=None, link=link, negotiates=is_duplex)
 
 
-def _way_of_entry(entry: Mapping[str, Any], around: EndpointOptions) -> Endpoint:
-    """Return the way of an entry of a configuration file: `command` and `args`, or `url`.
+def _entry_endpoint(entry: Mapping[str, Any], options: EndpointOptions) -> Endpoint:
+    """Return the endpoint of an entry of a configuration file: `command` and `args`, or `url`.
 
-    What the client itself was told comes before what the entry says.
+    The options of the client take precedence over those of the entry.
     """
-    kind = around.transport or next((entry[key] for key in _KIND_KEYS if entry.get(key)), None)
-    if kind in _registered:
-        options = {key: value for key, value in entry.items() if key not in _KIND_KEYS}
-        return _way_over_made(lambda: _registered[kind](**options))
+    transport = options.transport or next((entry[key] for key in _TRANSPORT_KEYS if entry.get(key)), None)
+    if transport in _registered:
+        others = {key: value for key, value in entry.items() if key not in _TRANSPORT_KEYS}
+        return _transport_endpoint(partial(_registered[transport], **others))
     url = entry.get("url") or entry.get("serverUrl") or entry.get("httpUrl")
     if url:
-        around.credentials = _over(entry.get("headers"), around.credentials)
-        return _way_by_url(str(url), kind, around)
-    _require(kind, ("stdio",) if entry.get("command") else _NAMES, "an entry without a URL")
+        if entry.get("headers"):
+            options.credentials = _with_entry_headers(entry["headers"], options.credentials)
+        return _url_endpoint(str(url), transport, options)
+    _require(transport, ("stdio",) if entry.get("command") else _NAMES, "an entry without a URL")
     if not entry.get("command"):
         raise ValueError("A configuration entry needs `command` (and `args`), or `url`")
     if entry.get("env"):
-        around.env = {**entry["env"], **(around.env or {})}
-    around.inherit_env = around.inherit_env and bool(entry.get("inherit_env", True))
-    around.cwd = around.cwd or entry.get("cwd")
-    return _way_to_process([str(entry["command"]), *map(str, entry.get("args", ()))], around)
+        options.env = {**entry["env"], **(options.env or {})}
+    options.inherit_env = options.inherit_env and bool(entry.get("inherit_env", True))
+    options.cwd = options.cwd or entry.get("cwd")
+    return _process_endpoint([str(entry["command"]), *map(str, entry.get("args", ()))], options)
 
 
-def _over(headers: Headers | None, credentials: Credentials) -> Credentials:
-    """Return credentials with the headers of an entry below them."""
-    if not headers:
-        return credentials
-    below = Credentials(headers)
+def _with_entry_headers(headers: Headers, credentials: Credentials) -> Credentials:
+    of_entry = Credentials(headers)
 
     async def merged() -> dict[str, str]:
-        return {**await below.own_headers(), **await credentials.own_headers()}
+        return {**await of_entry.own_headers(), **await credentials.own_headers()}
 
     return Credentials(merged, credentials.authorization)
-
-
-__all__ = ["EndpointOptions", "Target", "register_transport", "way_to"]

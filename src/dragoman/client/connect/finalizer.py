@@ -1,8 +1,8 @@
-"""What ends a client that nobody ended: when its loop ends, and when nobody refers to it any more.
+"""The finalizer of a client: closes its connection when the event loop ends, or when the client is garbage-collected.
 
-A task waits in the loop for as long as there are connections. Whoever ends a loop properly, as `asyncio.run` does,
-first cancels the tasks in it; this one then ends the connections, while the loop still runs. It refers to the inside of
-the client and not to the client, so that a client which was dropped is collected, and the task is cancelled then.
+A task waits in the event loop while there is a connection. Whoever ends a loop properly, as `asyncio.run` does, first
+cancels its tasks; this task then closes the connection while the loop still runs. The task refers to the client's
+session, not to the client. So a client that nobody refers to is collected, and its collection cancels the task.
 """
 
 from __future__ import annotations
@@ -10,55 +10,39 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from dragoman.client.session import ClientSession
+if TYPE_CHECKING:
+    from dragoman.client.session import ClientSession
 
-T = TypeVar("T")
 _waiting: set[asyncio.Task[None]] = set()
 
 
 class Finalizer:
-    """Ends what nobody ended."""
+    """Stops the session of a client that nobody stopped."""
 
-    def __init__(self, owner: Any) -> None:
-        self._owner = weakref.ref(owner)
-        self._session: ClientSession | None = None
+    def __init__(self, client: Any, session: ClientSession) -> None:
+        self._client = weakref.ref(client)
+        self._session = session
         self._task: asyncio.Task[None] | None = None
         self._released: asyncio.Future[None] | None = None
+        session.connections.on_connecting = self._begin
 
-    def watch(self, session: ClientSession) -> None:
-        """Say what is to be ended."""
-        self._session = session
-
-    def guarded(self, make: Callable[[], T]) -> Callable[[], T]:
-        """Return a maker of connections with which the wait for the end begins."""
-
-        def made() -> T:
-            self._begin()
-            connecting = asyncio.current_task()
-            if connecting is not None:
-                connecting.add_done_callback(self._tried)
-            return make()
-
-        return made
-
-    def _begin(self) -> None:
+    def _begin(self, connecting: asyncio.Task[Any]) -> None:
+        connecting.add_done_callback(self._connected)
         loop = asyncio.get_running_loop()
-        owner = self._owner()
-        if owner is None or self._session is None or (self._task is not None and self._task.get_loop() is loop):
+        client = self._client()
+        if client is None or (self._task is not None and self._task.get_loop() is loop):
             return
         self._released = loop.create_future()
-        self._task = task = loop.create_task(_end_in_time(self._session, self._released))
+        self._task = task = loop.create_task(_stop_when_cancelled(self._session, self._released))
         _waiting.add(task)
         task.add_done_callback(self._ended)
-        weakref.finalize(owner, _cancel, loop, task, os.getpid()).atexit = False
+        weakref.finalize(client, _cancel, loop, task, os.getpid()).atexit = False
 
-    def _tried(self, _: asyncio.Task[Any]) -> None:
-        """Wait for nothing where no connection came about."""
-        if self._session is not None and self._session.connections.status == "failed":
+    def _connected(self, _: asyncio.Task[Any]) -> None:
+        if self._session.connections.status == "failed":
             self._release()
 
     def _release(self) -> None:
@@ -71,7 +55,7 @@ class Finalizer:
             self._task = None
 
     async def cancel(self) -> None:
-        """Wait no more; called after the connections were ended."""
+        """End the task; called after the session was stopped."""
         task, self._task = self._task, None
         is_other = task is not asyncio.current_task()
         if task is not None and is_other and task.get_loop() is asyncio.get_running_loop():
@@ -79,21 +63,21 @@ class Finalizer:
             await asyncio.wait([task])
 
 
-async def _end_in_time(session: ClientSession, released: asyncio.Future[None]) -> None:
+async def _stop_when_cancelled(session: ClientSession, released: asyncio.Future[None]) -> None:
     try:
         await released
     except asyncio.CancelledError:
         if session.connections.status != "stopped":
-            await _end(session)
+            await _stop(session)
         raise
 
 
-async def _end(session: ClientSession) -> None:
+async def _stop(session: ClientSession) -> None:
     connection = session.connections.current
     try:
         await session.stop()
     except asyncio.CancelledError:
-        # A client was dropped just before its loop ended, which cancels this task again.
+        # The client was collected just before its loop ended, which cancels this task again.
         if connection is not None:
             await connection.close()
         raise

@@ -1,37 +1,41 @@
-"""How a client begins: which era and version the server speaks, and who both sides are.
+"""How a connection begins: era and version negotiation with a server.
 
-The client probes the server with `server/discover`, and `protocol.negotiation` judges the answer. The client greets a
-server of the handshake era with `initialize`. It remembers that the server wants a handshake, and does not probe it
-again, until the server contradicts; a server that the probe costs time is remembered by other processes too (`silent`).
-Where even `initialize` finds nobody over HTTP, the server may be one of 2024-11-05; the client then uses the transport
-of that version.
+The client probes the server with `server/discover`, and `protocol.negotiation` judges the answer. A server of the
+handshake era is sent `initialize`. The client remembers that such a server requires a handshake, and does not probe it
+again until the server contradicts. If `initialize` finds no server over HTTP, the server may be one of 2024-11-05, and
+the client falls back to the HTTP+SSE transport of that version.
 
 A server over stdio may not answer the probe within five seconds, for one of two reasons:
 
 - It is still starting. It then answers the probe later.
-- The probe broke it: servers on `mcp` 1.2 to 1.9 stop to read after a method that they do not know, and end when the
-  next message comes.
+- The probe broke it: servers on `mcp` 1.2 to 1.9 stop reading after an unknown method, and end at the next message.
 
-So the client sends `initialize` beside the probe and takes what comes first. An answer to the probe decides as it would
-have in time. If the server ends, the client starts it again and greets it without a probe. A server that refuses
-`initialize` is probed once more, and then has all the time that connecting may take. Killing a silent server instead
-was rejected: that would end every server that takes long to start.
+So the client then sends `initialize` while the probe is pending, and takes the answer that arrives first. A late answer
+to the probe decides as it would have in time. If the server ends, the client starts it again and sends `initialize`
+without a probe. A server that refuses `initialize` is probed once more, for as long as connecting may take. Killing a
+silent server instead was rejected, because it would end every server that takes long to start.
 
-One clock counts for all of these steps together. It stands still while a person logs in.
+A silent server costs five seconds and a second start in each process. So its command is remembered for a day, in the
+user's state folder. Servers that answer the probe are not remembered there: they cost nothing, and may learn another
+version at any time.
+
+One time-out counts for all of these steps together. It is paused while a person logs in.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from dragoman import types
-from dragoman.client.connect.connection import Host, Options, ServerConnection
+from dragoman.client.connect.connection import ConnectionOwner, ServerConnection
+from dragoman.client.connect.endpoint import Endpoint
 from dragoman.client.connect.link import Link
+from dragoman.client.options import RequestOptions
 from dragoman.errors import (
     AuthError,
     ConnectError,
@@ -42,20 +46,9 @@ from dragoman.errors import (
     UnsupportedVersion,
     ValidationError,
 )
-from dragoman.protocol import jsonrpc
+from dragoman.protocol import jsonrpc, negotiation
 from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import ErrorResponse, Limits, ResultResponse
-from dragoman.protocol.negotiation import (
-    Again,
-    Handshake,
-    NoCommonVersion,
-    Stateless,
-    Verdict,
-    agreed,
-    judge,
-    judge_http,
-    supported_versions,
-)
 from dragoman.protocol.versions import (
     LATEST_HANDSHAKE,
     VERSIONS,
@@ -69,184 +62,155 @@ from dragoman.protocol.versions import (
 from dragoman.runtime.tasks import end
 from dragoman.types import decode
 
+if TYPE_CHECKING:
+    from dragoman.stores.local.state import LocalState
+
 Mode = Literal["auto", "handshake", "stateless"]
 PROBE_SECONDS = 5.0
-MOST_REMEMBERED = 1000
+REMEMBERED_SECONDS = 24 * 3600.0
+MAX_REMEMBERED = 1000
 _NO_STREAMABLE_HTTP = frozenset({400, 404, 405})
-_handshakers: dict[Hashable, Version] = {}
-"""The servers that are known to want a handshake, and the version that they were offered; for the whole process."""
+_handshake_servers: dict[Hashable, Version] = {}
+"""The servers that require a handshake, by key, and the version that they were offered; for the whole process."""
 
 
-class Endpoint(Struct, kw_only=True):
-    """How to reach a server."""
+def offered_versions(mode: Mode = "auto", protocol_version: str | None = None) -> tuple[Version, ...]:
+    """Return the versions that a client with a mode and a pinned version uses.
 
-    key: Hashable | None
-    """Names the server: what is learned of it holds for every client with this key; None for what has no name."""
-    link: Callable[[], Link]
-    fallback: Callable[[], Link] | None = None
-    """What to try where the link finds no server."""
-    introduces: bool = True
-    """Whether anything is said before the first request."""
-    is_handshake: bool = False
-    """Whether it is known that the server wants a handshake."""
-    is_http: bool = False
-
-
-class OfferedVersions(Struct, kw_only=True, frozen=True):
-    """What a client is willing to speak."""
-
-    versions: tuple[Version, ...]
-
-    @classmethod
-    def of(cls, mode: Mode = "auto", protocol_version: str | None = None) -> OfferedVersions:
-        """Return what a mode and a pinned version leave.
-
-        Raises:
-            ValueError: there is no such mode or version, or they contradict each other.
-        """
-        versions = {
-            "auto": VERSIONS,
-            "handshake": tuple(handshake_versions(VERSIONS)),
-            "stateless": tuple(stateless_versions(VERSIONS)),
-        }.get(mode)
-        if versions is None:
-            raise ValueError(f'mode must be "auto", "handshake" or "stateless", not {mode!r}')
-        if protocol_version is None:
-            return cls(versions=versions)
-        pinned = find_version(protocol_version)
-        if pinned is None or pinned not in versions:
-            known = ", ".join(version_names(versions))
-            raise ValueError(
-                f"protocol_version {protocol_version!r} cannot be had with mode {mode!r}; there are {known}"
-            )
-        return cls(versions=(pinned,))
+    Raises:
+        ValueError: there is no such mode or version, or they contradict each other.
+    """
+    versions = {
+        "auto": VERSIONS,
+        "handshake": tuple(handshake_versions(VERSIONS)),
+        "stateless": tuple(stateless_versions(VERSIONS)),
+    }.get(mode)
+    if versions is None:
+        raise ValueError(f'mode must be "auto", "handshake" or "stateless", not {mode!r}')
+    if protocol_version is None:
+        return versions
+    pinned = find_version(protocol_version)
+    if pinned is None or pinned not in versions:
+        known = ", ".join(version_names(versions))
+        raise ValueError(f"protocol_version {protocol_version!r} cannot be had with mode {mode!r}; there are {known}")
+    return (pinned,)
 
 
 class Connector:
-    """Opens connections to one server."""
+    """Connects to one server, and remembers whether it requires a handshake."""
 
-    def __init__(self, way: Endpoint, host: Host, speech: OfferedVersions, limits: Limits, *, timeout: float) -> None:
-        self.way = way
-        self.host = host
-        self.speech = speech
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        owner: ConnectionOwner,
+        versions: tuple[Version, ...],
+        limits: Limits,
+        *,
+        timeout: float,
+    ) -> None:
+        self.endpoint = endpoint
+        self.owner = owner
+        self.versions = versions
         self.limits = limits
         self.timeout = timeout
         """Seconds that all steps together may take."""
-        self._known: dict[Hashable, Version] = {} if way.key is None else _handshakers
+        self._remembered: dict[Hashable, Version] = {} if endpoint.key is None else _handshake_servers
 
     async def connect(self) -> ServerConnection:
-        """Return a connection on which both sides know each other.
+        """Return a connection whose version is agreed on.
 
         Raises:
             UnsupportedVersion: the two sides have no version in common.
             Timeout: the server does not answer in time.
             TransportError: the server cannot be reached.
-            RpcError: it refuses.
+            RpcError: the server refuses.
         """
-        clock = asyncio.timeout(self.timeout)
-        attempt = _ConnectAttempt(self, _Standstill(clock))
+        timeout = asyncio.timeout(self.timeout)
+        attempt = _ConnectAttempt(self, timeout)
         try:
-            async with clock:
+            async with timeout:
                 return await attempt.connect()
         except BaseException as error:
             await attempt.close()
-            if isinstance(error, TimeoutError) and clock.expired():
-                self.known = None
-                raise attempt.late() from None
+            if isinstance(error, TimeoutError) and timeout.expired():
+                self.remember(None)
+                raise attempt.timed_out() from None
             raise
 
-    @property
-    def known(self) -> Version | None:
-        """What to offer a server that is known to want a handshake, if this client speaks it."""
-        offered = self._known.get(self.way.key)
-        return offered if offered in self.speech.versions else None
+    async def remembered(self) -> Version | None:
+        """Return the version to offer a server that is known to require a handshake, if this client has it."""
+        version = self._remembered.get(self.endpoint.key)
+        if version not in self.versions:
+            store = self._silent_servers() if stateless_versions(self.versions) else None
+            # The folder is not created only to be read.
+            value = None if store is None or not store.folder.is_dir() else await store.get(repr(self.endpoint.key))
+            version = None if value is None else find_version(value.decode())
+        return version if version in self.versions else None
 
-    @known.setter
-    def known(self, offered: Version | None) -> None:
-        if offered is None:
-            self._known.pop(self.way.key, None)
-            return
-        if len(self._known) >= MOST_REMEMBERED:
-            self._known.clear()
-        self._known[self.way.key] = offered
+    def remember(self, version: Version | None) -> None:
+        """Remember in this process that the server requires a handshake, or with None that it does not."""
+        self._remembered.pop(self.endpoint.key, None)
+        if version is not None:
+            if len(self._remembered) >= MAX_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[self.endpoint.key] = version
 
-    # What holds for other processes too, where there is a name for the server; a server over HTTP answers the probe.
-
-    @property
-    def _is_lasting(self) -> bool:
-        return self.way.key is not None and not self.way.is_http
-
-    async def recalled(self) -> Version | None:
-        """Return what to offer a server of which an earlier process found that it does not answer the probe."""
-        if not self._is_lasting or not stateless_versions(self.speech.versions):
-            return None
-        from dragoman.client.connect import silent
-
-        offered = await silent.recalled(self.way.key)
-        return offered if offered in self.speech.versions else None
-
-    async def remember(self, offered: Version) -> None:
-        """Remember that the server does not answer the probe."""
-        if self._is_lasting:
-            from dragoman.client.connect import silent
-
-            await silent.remember(self.way.key, offered)
+    async def remember_silent(self, version: Version) -> None:
+        """Remember for other processes too that the server does not answer the probe."""
+        store = self._silent_servers()
+        if store is not None:
+            await store.set(repr(self.endpoint.key), version.name.encode(), ttl=REMEMBERED_SECONDS)
 
     async def forget(self) -> None:
-        """Forget what is known of a server that has contradicted."""
-        self.known = None
-        if self._is_lasting:
-            from dragoman.client.connect import silent
+        """Forget everything about a server that has contradicted."""
+        self.remember(None)
+        store = self._silent_servers()
+        if store is not None and store.folder.is_dir() and await store.get(repr(self.endpoint.key)) is not None:
+            await store.set(repr(self.endpoint.key), b"", ttl=0)
 
-            await silent.forget(self.way.key)
+    def _silent_servers(self) -> LocalState | None:
+        """Return the store of silent servers; None for a server without a name, or over HTTP, which always answers."""
+        if self.endpoint.key is None or self.endpoint.is_http:
+            return None
+        from dragoman.runtime.keys import state_folder
+        from dragoman.stores.local.state import LocalState
 
-
-class _Standstill:
-    """Lets a clock stand still, and go on with the time that was left."""
-
-    def __init__(self, clock: asyncio.Timeout) -> None:
-        self._clock = clock
-        self._left: float | None = None
-
-    def __call__(self, stands_still: bool) -> None:  # noqa: FBT001
-        ends, now = self._clock.when(), asyncio.get_running_loop().time()
-        if self._clock.expired():
-            return
-        if stands_still and ends is not None:
-            self._left = ends - now
-            self._clock.reschedule(None)
-        elif not stands_still and self._left is not None:
-            self._clock.reschedule(now + self._left)
-            self._left = None
+        try:
+            return LocalState(state_folder() / "clients" / "handshakes")
+        except RuntimeError:  # there is no home
+            return None
 
 
 class _ConnectAttempt:
-    """One attempt to connect: one connection at a time, of which the last is the one that is used."""
+    """One attempt to connect. It has one connection at a time, and returns the last one."""
 
-    def __init__(self, opening: Connector, standstill: _Standstill) -> None:
-        self._opening = opening
-        self._standstill = standstill
+    def __init__(self, connector: Connector, timeout: asyncio.Timeout) -> None:
+        self._connector = connector
+        self._timeout = timeout
+        self._time_left: float | None = None
+        """Seconds that were left when the time-out was paused."""
+        self._endpoint = connector.endpoint
+        self._versions = connector.versions
+        self._probes = bool(stateless_versions(self._versions)) and not self._endpoint.is_handshake
         self._awaited: str | None = None
-        """What the server was asked last."""
+        """The method of the last request to the server."""
         self._awaited_id: types.RequestId | None = None
-        self._way = opening.way
-        self._spoken = opening.speech.versions
         self._opened: ServerConnection | None = None
-        self._unanswered: asyncio.Task[Raw] | None = None
+        self._pending_probe: asyncio.Task[Raw] | None = None
         """A probe that the server has not answered in time, and may answer later."""
 
     async def connect(self) -> ServerConnection:
-        await self._open(self._way.link)
-        if self._way.introduces:
-            await self._introduce()
+        await self._open(self._endpoint.link)
+        if self._endpoint.negotiates:
+            await self._negotiate()
         else:
-            self._connection.speak(_assumed(self._opening.speech))
-        self._connection.on_standstill = None
+            is_handshake = LATEST_HANDSHAKE in self._versions
+            self._connection.use_version(LATEST_HANDSHAKE if is_handshake else self._versions[0])
+        self._connection.on_clocks_paused = None
         return self._connection
 
-    def late(self) -> Timeout:
-        """Return the error that connecting took too long."""
-        seconds = f"{self._opening.timeout:g} seconds"
+    def timed_out(self) -> Timeout:
+        seconds = f"{self._connector.timeout:g} seconds"
         if self._awaited is None:
             return Timeout(f"The connection could not be opened within {seconds}")
         return Timeout(
@@ -255,23 +219,35 @@ class _ConnectAttempt:
             self._awaited_id,
         )
 
-    def _waiting_for(self, method: str) -> Options:
-        """Return how a request is sent: the clock of connecting is the only one that counts for it."""
-        self._awaited = method
-        return Options(on_id=self._note_id)
+    def _pause_timeout(self, is_paused: bool) -> None:  # noqa: FBT001
+        deadline, now = self._timeout.when(), asyncio.get_running_loop().time()
+        if self._timeout.expired():
+            return
+        if is_paused and deadline is not None:
+            self._time_left = deadline - now
+            self._timeout.reschedule(None)
+        elif not is_paused and self._time_left is not None:
+            self._timeout.reschedule(now + self._time_left)
+            self._time_left = None
 
-    def _note_id(self, id: types.RequestId) -> None:
-        self._awaited_id = id
+    async def _request(self, method: str, params: types.Json) -> Raw:
+        """Send a request without a time-out of its own: only the one of connecting counts."""
+
+        def note(id: types.RequestId) -> None:
+            self._awaited_id = id
+
+        self._awaited = method
+        return await self._connection.request(method, params, RequestOptions(on_id=note), may_cancel=False)
 
     async def close(self) -> None:
         if self._opened is not None:
-            self._opened.on_standstill = None
-        await self._forget_probe()
+            self._opened.on_clocks_paused = None
+        await self._end_probe()
         if self._opened is not None:
             await self._opened.close()
 
-    async def _forget_probe(self) -> None:
-        probe, self._unanswered = self._unanswered, None
+    async def _end_probe(self) -> None:
+        probe, self._pending_probe = self._pending_probe, None
         if probe is not None:
             await end(probe)
 
@@ -282,247 +258,223 @@ class _ConnectAttempt:
 
     async def _open(self, link: Callable[[], Link]) -> None:
         await self.close()
-        self._standstill(False)  # noqa: FBT003
-        opening = self._opening
-        self._opened = ServerConnection(link(), opening.host, opening.limits)
-        self._opened.on_standstill = self._standstill
+        self._pause_timeout(False)  # noqa: FBT003
+        self._opened = ServerConnection(link(), self._connector.owner, self._connector.limits)
+        self._opened.on_clocks_paused = self._pause_timeout
         self._awaited = None
         await self._opened.open()
 
-    async def _introduce(self) -> None:
-        known = self._opening.known or await self._opening.recalled()
-        if known is not None and await self._greet_as_known(known):
+    async def _negotiate(self) -> None:
+        remembered = await self._connector.remembered()
+        if remembered is not None and await self._initialize_as_remembered(remembered):
             return
         verdict = await self._probe()
-        if isinstance(verdict, NoCommonVersion):
+        if isinstance(verdict, negotiation.NoCommonVersion):
             raise verdict.error
-        if isinstance(verdict, Stateless):
+        if isinstance(verdict, negotiation.Stateless):
             self._adopt(verdict)
             return
-        assert isinstance(verdict, Handshake)
-        was_silent = self._unanswered is not None
+        assert isinstance(verdict, negotiation.Handshake)
+        was_silent = self._pending_probe is not None
         costs_time = was_silent or not self._connection.is_alive
         if not self._connection.is_alive:
-            await self._open(self._way.link)
+            await self._open(self._endpoint.link)
         try:
-            await self._greet(verdict.version)
+            if self._pending_probe is None:
+                await self._initialize(verdict.version)
+            else:
+                await self._initialize_beside(self._pending_probe, verdict.version)
         except RpcError as refusal:
             if not was_silent and not isinstance(refusal, UnsupportedVersion):
                 raise
-            await self._probe_after_all(refusal)
-        if self._asks and not self._connection.version.stateless:
-            self._opening.known = verdict.version
+            await self._probe_after_refusal(refusal)
+        if self._probes and not self._connection.version.stateless:
+            self._connector.remember(verdict.version)
             if costs_time:
-                await self._opening.remember(verdict.version)
+                await self._connector.remember_silent(verdict.version)
 
-    async def _greet(self, offered: Version) -> None:
-        """Shake hands, unless the server answers the probe first after all."""
-        probe = self._unanswered
-        if probe is None:
-            await self._shake_hands(offered)
-            return
-        greeting = asyncio.get_running_loop().create_task(self._offer(offered))
+    async def _initialize_beside(self, probe: asyncio.Task[Raw], offered: Version) -> None:
+        """Send `initialize` while a probe is pending, and accept the answer that arrives first."""
+        initializing = asyncio.get_running_loop().create_task(self._offer(offered))
         try:
-            await asyncio.wait([probe, greeting], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([probe, initializing], return_when=asyncio.FIRST_COMPLETED)
             verdict = await self._judged(probe, last=False) if probe.done() and self._connection.is_alive else None
-            if isinstance(verdict, Stateless):
-                await end(greeting)
+            if isinstance(verdict, negotiation.Stateless):
+                await end(initializing)
                 await self._confirm(verdict)
             else:
-                await self._accept(await greeting)
+                await self._accept(await initializing)
         except TransportError:
             if self._connection.is_alive:
                 raise
-            await self._open(self._way.link)
-            await self._shake_hands(offered)
+            await self._open(self._endpoint.link)
+            await self._initialize(offered)
         finally:
-            await end(greeting)
-            await self._forget_probe()
+            await end(initializing)
+            await self._end_probe()
 
-    async def _confirm(self, verdict: Stateless) -> None:
-        """Adopt a late answer if the server still gives it, now that it was sent `initialize` too.
+    async def _confirm(self, verdict: negotiation.Stateless) -> None:
+        """Adopt a late answer to the probe if the server still gives it after it was sent `initialize`.
 
-        Servers on the TypeScript SDK keep to the handshake from then on. Such a server is started again, and not sent
-        `initialize`.
+        Servers on the TypeScript SDK stay with the handshake after `initialize`. Such a server is started again, and
+        not sent `initialize`.
         """
-        confirmed = await self._probe_with(verdict.version, last=True, is_patient=True)
-        if not isinstance(confirmed, Stateless):
-            await self._open(self._way.link)
-            confirmed = await self._probe_with(verdict.version, last=True, is_patient=True)
-        self._adopt(confirmed if isinstance(confirmed, Stateless) else verdict)
+        confirmed = await self._probe_with(verdict.version, last=True, unlimited=True)
+        if not isinstance(confirmed, negotiation.Stateless):
+            await self._open(self._endpoint.link)
+            confirmed = await self._probe_with(verdict.version, last=True, unlimited=True)
+        self._adopt(confirmed if isinstance(confirmed, negotiation.Stateless) else verdict)
 
-    @property
-    def _asks(self) -> bool:
-        """Whether the server is asked what it speaks; what was insisted on is nothing that was learned of it."""
-        return bool(stateless_versions(self._spoken)) and not self._way.is_handshake
-
-    async def _greet_as_known(self, offered: Version) -> bool:
-        """Introduce both sides as it went before; return False if the server seems to have learned to do without."""
+    async def _initialize_as_remembered(self, offered: Version) -> bool:
+        """Send `initialize` without a probe; return False if the server seems to have become stateless."""
         try:
-            await self._shake_hands(offered)
+            await self._initialize(offered)
         except (AuthError, ConnectError):
             raise
         except (RpcError, TransportError) as error:
-            if isinstance(error, HttpError) and judge_http(error.status, None, self._spoken) is None:
+            if isinstance(error, HttpError) and negotiation.judge_http(error.status, None, self._versions) is None:
                 raise
-            await self._opening.forget()
+            await self._connector.forget()
             if isinstance(error, TransportError) and not isinstance(error, HttpError):
                 raise
-            await self._open(self._way.link)
+            await self._open(self._endpoint.link)
             return False
         return True
 
-    async def _probe(self) -> Verdict:
-        handshakes = handshake_versions(self._spoken)
-        if not self._asks and not handshakes:
+    async def _probe(self) -> negotiation.Verdict:
+        handshakes = handshake_versions(self._versions)
+        if not self._probes and not handshakes:
             message = "This transport is of versions with a handshake, and this client speaks stateless versions only"
-            return NoCommonVersion(RpcError.of(UnsupportedVersion.CODE, message))
-        if not self._asks:
-            return Handshake(handshakes[0])
-        verdict = await self._probe_with(stateless_versions(self._spoken)[0], last=False)
-        if isinstance(verdict, Again):
+            return negotiation.NoCommonVersion(RpcError.of(UnsupportedVersion.CODE, message))
+        if not self._probes:
+            return negotiation.Handshake(handshakes[0])
+        verdict = await self._probe_with(stateless_versions(self._versions)[0], last=False)
+        if isinstance(verdict, negotiation.Again):
             verdict = await self._probe_with(verdict.version, last=True)
         return verdict
 
-    async def _probe_after_all(self, refusal: RpcError) -> None:
-        """Take the word of a server that did not answer the probe, but that `initialize` is not for it.
+    async def _probe_after_refusal(self, refusal: RpcError) -> None:
+        """Probe a server again that did not answer the probe and then refused `initialize`.
 
         Raises:
-            RpcError: the refusal, if the server does not speak a stateless version either.
+            RpcError: the refusal, if the server has no stateless version either.
         """
         if isinstance(refusal, UnsupportedVersion):
-            verdict = judge(ErrorResponse(0, refusal), self._spoken)
+            verdict = negotiation.judge(ErrorResponse(0, refusal), self._versions)
         else:
-            verdict = Again(stateless_versions(self._spoken)[0])
-        if isinstance(verdict, Again):
-            verdict = await self._probe_with(verdict.version, last=True, is_patient=True)
-        if not isinstance(verdict, Stateless):
+            verdict = negotiation.Again(stateless_versions(self._versions)[0])
+        if isinstance(verdict, negotiation.Again):
+            verdict = await self._probe_with(verdict.version, last=True, unlimited=True)
+        if not isinstance(verdict, negotiation.Stateless):
             raise refusal
         self._adopt(verdict)
 
-    async def _probe_with(self, version: Version, *, last: bool, is_patient: bool = False) -> Verdict:
-        """Probe with a version; a server over stdio that is silent for five seconds may still answer later."""
-        connection = self._connection
-        connection.speak(version)
-        asking = connection.request("server/discover", {}, self._waiting_for("server/discover"), may_cancel=False)
-        waits = is_patient or connection.link.is_http or not handshake_versions(self._spoken)
-        probe = self._unanswered = asyncio.get_running_loop().create_task(asking)
-        await asyncio.wait([probe], timeout=None if waits else PROBE_SECONDS)
+    async def _probe_with(self, version: Version, *, last: bool, unlimited: bool = False) -> negotiation.Verdict:
+        """Send the probe with a version; over stdio it stays pending if it is not answered within five seconds."""
+        self._connection.use_version(version)
+        is_limited = not (unlimited or self._connection.link.is_http) and handshake_versions(self._versions)
+        probe = asyncio.get_running_loop().create_task(self._request("server/discover", {}))
+        self._pending_probe = probe
+        await asyncio.wait([probe], timeout=PROBE_SECONDS if is_limited else None)
         if not probe.done():
-            return judge(None, self._spoken, last=last)
-        self._unanswered = None
+            return negotiation.judge(None, self._versions, last=last)
+        self._pending_probe = None
         return await self._judged(probe, last=last)
 
-    async def _judged(self, probe: asyncio.Task[Raw], *, last: bool) -> Verdict:
-        """Return what a probe means that has come to its end.
+    async def _judged(self, probe: asyncio.Task[Raw], *, last: bool) -> negotiation.Verdict:
+        """Return the verdict on a probe that has ended.
 
         Raises:
-            TransportError: it says nothing about the era.
+            TransportError: its error says nothing about the era.
         """
         connection = self._connection
         try:
             result = await probe
         except RpcError as error:
-            return judge(ErrorResponse(0, error), self._spoken, last=last)
+            return negotiation.judge(ErrorResponse(0, error), self._versions, last=last)
         except AuthError:
             raise
         except HttpError as error:
-            said = jsonrpc.decode(error.body)
-            message = said if isinstance(said, ErrorResponse) else None
-            verdict = judge_http(error.status, message, self._spoken, last=last)
+            body = jsonrpc.decode(error.body)
+            message = body if isinstance(body, ErrorResponse) else None
+            verdict = negotiation.judge_http(error.status, message, self._versions, last=last)
             if verdict is None:
                 raise
-            if isinstance(verdict, NoCommonVersion):
+            if isinstance(verdict, negotiation.NoCommonVersion):
                 raise RpcError.of(UnsupportedVersion.CODE, f"{verdict.error}: {error}") from error
             return verdict
         except TransportError as error:
             if (
-                not handshake_versions(self._spoken)
+                not handshake_versions(self._versions)
                 or connection.link.is_http
                 or (isinstance(error, ConnectError) and connection.is_alive)
             ):
                 raise
-            return judge(None, self._spoken, last=last)
-        return judge(ResultResponse(0, result), self._spoken, last=last)
+            return negotiation.judge(None, self._versions, last=last)
+        return negotiation.judge(ResultResponse(0, result), self._versions, last=last)
 
-    def _adopt(self, verdict: Stateless) -> None:
-        connection = self._connection
-        connection.speak(verdict.version)
-        discovered = verdict.discovered
+    def _adopt(self, verdict: negotiation.Stateless) -> None:
+        connection, discovered = self._connection, verdict.discovered
+        connection.use_version(verdict.version)
         if discovered is not None:
-            connection.has_introduced = True
-            connection.capabilities = discovered.capabilities
-            connection.instructions = discovered.instructions
-            connection.server_info = _server_info(discovered)
-        connection.link.settle()
+            connection.set_server(_server_info(discovered), discovered.capabilities, discovered.instructions)
+        connection.link.open_standalone_stream()
 
-    async def _shake_hands(self, offered: Version) -> None:
-        """Introduce both sides; over HTTP perhaps on another link."""
+    async def _initialize(self, offered: Version) -> None:
+        """Send `initialize`; over HTTP on the fallback link, if there is no server on the first one."""
         try:
-            await self._initialize(offered)
+            await self._accept(await self._offer(offered))
         except HttpError as error:
-            fallback = self._way.fallback
+            fallback = self._endpoint.fallback
             if fallback is None or error.status not in _NO_STREAMABLE_HTTP:
                 raise
             try:
                 await self._open(fallback)
             except TransportError:
                 raise error from None
-            await self._initialize(offered)
-
-    async def _initialize(self, offered: Version) -> None:
-        await self._accept(await self._offer(offered))
+            await self._accept(await self._offer(offered))
 
     async def _offer(self, offered: Version) -> types.InitializeResult:
-        """Ask the server to initialize, with another version if it names one that both sides speak."""
+        """Send `initialize`, and again if the server names another version that both sides have."""
         try:
-            return await self._ask_to_initialize(offered)
+            return await self._offer_once(offered)
         except UnsupportedVersion as error:
-            other = common(supported_versions(error), handshake_versions(self._spoken))
+            other = common(negotiation.supported_versions(error), handshake_versions(self._versions))
             if other is None or other is offered:
                 raise
-            return await self._ask_to_initialize(other)
+            return await self._offer_once(other)
 
-    async def _accept(self, result: types.InitializeResult) -> None:
-        connection = self._connection
-        connection.speak(self._agreed(result))
-        connection.has_introduced = True
-        connection.capabilities = result.capabilities
-        connection.server_info = result.server_info
-        connection.instructions = result.instructions
-        await connection.notify("notifications/initialized")
-        connection.link.settle()
-
-    async def _ask_to_initialize(self, offered: Version) -> types.InitializeResult:
-        connection, host = self._connection, self._opening.host
-        connection.speak(offered)
-        connection.link.version = None  # a server of before has not agreed to anything yet
-        connection.declared = host.capabilities_for(offered)
+    async def _offer_once(self, offered: Version) -> types.InitializeResult:
+        connection, owner = self._connection, self._connector.owner
+        connection.use_version(offered)
+        connection.link.version = None  # `initialize` carries no version header, because nothing is agreed on yet
+        connection.declared = owner.capabilities_for(offered)
         params = types.InitializeRequestParams(
-            offered.name, trim(connection.declared, offered), trim(host.info, offered)
+            offered.name, trim(connection.declared, offered), trim(owner.info, offered)
         )
-        options = self._waiting_for("initialize")
         try:
-            raw = await connection.request("initialize", msgspec.to_builtins(params), options, may_cancel=False)
-            return decode(raw, types.InitializeResult)
+            return decode(await self._request("initialize", msgspec.to_builtins(params)), types.InitializeResult)
         except ValidationError as error:
             raise TransportError(f"The server's answer to initialize cannot be read: {error}") from error
 
+    async def _accept(self, result: types.InitializeResult) -> None:
+        connection = self._connection
+        connection.use_version(self._agreed(result))
+        connection.set_server(result.server_info, result.capabilities, result.instructions)
+        await connection.notify("notifications/initialized")
+        connection.link.open_standalone_stream()
+
     def _agreed(self, result: types.InitializeResult) -> Version:
         try:
-            return agreed(result, self._spoken)
+            return negotiation.agreed(result, self._versions)
         except UnsupportedVersion as error:
-            spoken = supported_versions(error)
+            supported = negotiation.supported_versions(error)
             raise RpcError.of(
                 UnsupportedVersion.CODE,
                 f"The server chose protocol version {result.protocol_version!r}, which this client does not speak; it"
-                f" speaks {', '.join(spoken)}",
-                {"supported": spoken, "requested": result.protocol_version},
+                f" speaks {', '.join(supported)}",
+                {"supported": supported, "requested": result.protocol_version},
             ) from None
-
-
-def _assumed(speech: OfferedVersions) -> Version:
-    return LATEST_HANDSHAKE if LATEST_HANDSHAKE in speech.versions else speech.versions[0]
 
 
 def _server_info(discovered: types.DiscoverResult) -> types.Implementation | None:

@@ -1,9 +1,9 @@
-"""A server over Streamable HTTP, as a connection sees it: headers, sessions, statuses and the server's own stream.
+"""The link over Streamable HTTP: headers, sessions, statuses and the standalone stream.
 
-Every message is a POST. In the handshake era the server names a session in its answer to `initialize`, which every
-later message carries; when it does not know that session any more, the connection has ended. What belongs to no
-request comes on a stream that the client holds open by GET, where the server has one. A stateless request is given up
-by closing its exchange, which happens by itself when its sender is cancelled.
+Every message is a POST. In the handshake era the server names a session in its answer to `initialize`, and every later
+message carries the session id. When the server no longer knows the session, the connection has ended. Messages that
+belong to no request come on the standalone stream, which the client opens with GET if the server has one. A stateless
+request is cancelled by closing its response, which happens by itself when its sender is cancelled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from multidict import CIMultiDict
 
 from dragoman.client.connect.credentials import Credentials, auth_required
-from dragoman.client.connect.link import Outgoing
+from dragoman.client.connect.link import Link, Outgoing
 from dragoman.errors import HttpError, MethodNotFound, ResumptionRefused, RpcError, SessionExpired, TransportError
 from dragoman.protocol import headers, jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
@@ -28,31 +28,23 @@ from dragoman.runtime.backoff import backoff
 from dragoman.runtime.network import Network
 from dragoman.runtime.tasks import end
 from dragoman.transports.contract import Receive
-from dragoman.transports.web.http import (
-    FAILED,
-    JSON,
-    SERVER_FAILED,
-    SSE,
-    HttpClient,
-    HttpResponse,
-    pause,
-)
+from dragoman.transports.web.http import FAILED, JSON, SERVER_FAILED, SSE, HttpClient, HttpResponse, pause
 
 BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, METHOD_NOT_ALLOWED = 400, 401, 403, 404, 405
-LONGEST_PAUSE = 30.0
+MAX_PAUSE = 30.0
 CLOSE_SECONDS = 2.0
 ACKNOWLEDGE_SECONDS = 30.0
 """How long the server may take to accept an answer or a notification, which holds a connection."""
-MOST_CHALLENGES = 3
+MAX_CHALLENGES = 3
+MAX_QUOTED = 200
 SESSION, VERSION = "Mcp-Session-Id", "MCP-Protocol-Version"
-_MAY_PASS = frozenset({408, 425, 429})
-QUOTED = 200
+_TRANSIENT = frozenset({408, 425, 429})
 _TITLE = re.compile(r"<title>([^<]*)</title>", re.IGNORECASE)
 _logger = logging.getLogger("dragoman.client")
-_mirrored = lru_cache(maxsize=1024)(headers.build)
+_method_headers = lru_cache(maxsize=1024)(headers.build)
 
 
-class HttpLink:
+class HttpLink(Link):
     """A link over Streamable HTTP."""
 
     is_http = True
@@ -65,22 +57,22 @@ class HttpLink:
         network: Network | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        self.version: Version | None = None
         self.session_id: str | None = None
         self._http = HttpClient(url, network, limits)
-        self._address = url
-        """As it was given, with what may be secret in it."""
+        self._full_url = url
+        """The URL as it was given, with the secrets that it may hold."""
         self.url = self._http.url
         self._limits = limits
         self._credentials = credentials or Credentials()
-        self._receive: Receive = _discard
+        self._receive: Receive = _ignore
         self._closed: Callable[[Exception | None], None] = _ignore
-        self._listening: asyncio.Task[None] | None = None
+        self._standalone_stream: asyncio.Task[None] | None = None
         self._has_expired = False
-        self._kept: tuple[Version | None, str | None, CIMultiDict[str]] | None = None
+        self._cached_headers: tuple[Version | None, str | None, CIMultiDict[str]] | None = None
+        """The headers that every request carries, with the version and the session that they are for."""
 
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
-        """Make ready; nothing is sent."""
+        """Open the HTTP client; nothing is sent."""
         self._receive, self._closed = receive, closed
         await self._http.open()
 
@@ -89,18 +81,18 @@ class HttpLink:
 
         Raises:
             SessionExpired: the server does not know the session any more; it did not serve the message.
-            AuthRequired: it wants credentials.
-            HttpError: it answered with another status, or with what is no answer.
+            AuthRequired: the server requires credentials.
+            HttpError: the server answered with another status, or not with an answer.
             TransportError: the connection broke.
         """
-        if message.method is None and self._is_pointless(message.data):
+        if message.method is None and self._has_no_receiver(message.data):
             return
-        introduces = message.method == "initialize"
-        if introduces:
+        is_initialize = message.method == "initialize"
+        if is_initialize:
             self.session_id = None
         answered = message.answered
-        for challenges in range(MOST_CHALLENGES + 1):
-            sent = self._kept_headers() or await self._common_headers("POST")
+        for challenges in range(MAX_CHALLENGES + 1):
+            sent = self._copied_headers() or await self._common_headers("POST")
             self._add_headers(message, sent)
             try:
                 posting = self._http.post(
@@ -108,49 +100,49 @@ class HttpLink:
                     sent,
                     self._receive if answered is None else partial(self._receive_for, message, answered),
                     answered=_always if answered is None else answered,
-                    resume=None if self.version is not None and self.version.stateless else self._resume,
-                    heard=self._begin if introduces else None,
+                    resume=None if self.version is not None and self.version.stateless else self._stream_headers,
+                    heard=self._note_session if is_initialize else None,
                 )
-                answer = await (posting if message.id is not None else _acknowledged(posting))
+                response = await (posting if message.id is not None else _acknowledged(posting))
             except ResumptionRefused as refused:
                 if refused.status == NOT_FOUND and SESSION in sent:
                     self._expire()
                 raise
-            if answer.status not in (UNAUTHORIZED, FORBIDDEN) or challenges == MOST_CHALLENGES:
+            if response.status not in (UNAUTHORIZED, FORBIDDEN) or challenges == MAX_CHALLENGES:
                 break
-            if not await self._is_authorized_now(message, answer):
+            if not await self._answers_challenge(message, response):
                 break
-        if answer.status >= FAILED:
-            self._refused(message, answer, sent)
+        if response.status >= FAILED:
+            self._raise_for_status(message, response, sent)
         elif answered is not None and not answered():
-            raise self._unanswered(message, answer)
+            raise self._unanswered(message, response)
 
-    async def _is_authorized_now(self, message: Outgoing, answer: HttpResponse) -> bool:
-        """Let whoever authorizes the requests get what the server asks for, and tell whether to send again."""
+    async def _answers_challenge(self, message: Outgoing, response: HttpResponse) -> bool:
+        """Let the authorization get what the server requires, and tell whether to send the message again."""
         authorization = self._credentials.authorization
         if authorization is None:
             return False
-        with message.standstill():  # a person may have to log in first
-            return await authorization.challenged(answer.status, answer.headers, "POST", self._address)
+        with message.paused_clocks():  # a person may have to log in first
+            return await authorization.challenged(response.status, response.headers, "POST", self._full_url)
 
-    def _is_pointless(self, answer: bytes) -> bool:
-        """Tell whether an answer of ours is for nobody: an error that names no request, or in the stateless era."""
+    def _has_no_receiver(self, answer: bytes) -> bool:
+        """Tell whether an answer cannot be posted: an error without an id, or any answer in the stateless era."""
         # MUST (2026-07-28): the body of a POST is a request or a notification.
         if self.version is not None and self.version.stateless:
             return True
-        said = jsonrpc.decode(answer, self._limits)
-        return isinstance(said, jsonrpc.ErrorResponse) and said.id is None
+        decoded = jsonrpc.decode(answer, self._limits)
+        return isinstance(decoded, jsonrpc.ErrorResponse) and decoded.id is None
 
     def _receive_for(self, message: Outgoing, answered: Callable[[], bool], data: bytes) -> Awaitable[None] | None:
-        """Receive on the exchange of a request, where an error that names no request is the answer."""
+        """Receive a message in the response to a request. An error without an id is the answer to that request."""
         room = self._receive(data)
         if not answered() and b'"error"' in data:
-            said = jsonrpc.decode(data, self._limits)
-            if isinstance(said, jsonrpc.ErrorResponse) and said.id is None:
-                self._answer(message, said.error)
+            decoded = jsonrpc.decode(data, self._limits)
+            if isinstance(decoded, jsonrpc.ErrorResponse) and decoded.id is None:
+                self._receive_error(message, decoded.error)
         return room
 
-    def _answer(self, message: Outgoing, error: RpcError) -> None:
+    def _receive_error(self, message: Outgoing, error: RpcError) -> None:
         assert message.id is not None
         self._receive(jsonrpc.encode_error(message.id, error))
 
@@ -160,143 +152,141 @@ class HttpLink:
         """Add what this message alone carries."""
         version = self.version
         if version is not None and version.stateless and message.method is not None:
-            sent.update(_mirrored(version.name, message.method, message.name))
+            sent.update(_method_headers(version.name, message.method, message.name))
         if message.headers:
             for name, value in message.headers.items():
                 sent[name] = value
 
-    def _kept_headers(self) -> CIMultiDict[str] | None:
-        """Return what every request carries, as a copy, if it is still as it was."""
-        kept = self._kept
-        if kept is None or kept[0] is not self.version or kept[1] is not self.session_id:
+    def _copied_headers(self) -> CIMultiDict[str] | None:
+        cached = self._cached_headers
+        if cached is None or cached[0] is not self.version or cached[1] is not self.session_id:
             return None
-        return kept[2].copy()
+        return cached[2].copy()
 
     async def _common_headers(self, method: str) -> CIMultiDict[str]:
-        """Return what every request carries."""
+        """Return the headers that every request carries."""
         version, session = self.version, self.session_id
         sent = CIMultiDict({"Accept": f"{JSON}, {SSE}"})
-        sent.update(await self._credentials.headers(method, self._address))
+        sent.update(await self._credentials.headers(method, self._full_url))
         sent["Content-Type"] = JSON
         if version is not None:
             sent[VERSION] = version.name
         if session is not None:
             sent[SESSION] = session
         if self._credentials.are_fixed:
-            self._kept = version, session, sent.copy()
+            self._cached_headers = version, session, sent.copy()
         return sent
 
     async def _stream_headers(self, last_event_id: str = "", method: str = "GET") -> CIMultiDict[str]:
-        sent = self._kept_headers() or await self._common_headers(method)
+        sent = self._copied_headers() or await self._common_headers(method)
         del sent["Content-Type"]
         sent["Accept"] = SSE
         if last_event_id:
             sent["Last-Event-ID"] = last_event_id
         return sent
 
-    async def _resume(self, last_event_id: str) -> Mapping[str, str]:
-        return await self._stream_headers(last_event_id)
+    # Responses.
 
-    # What comes back.
-
-    def _begin(self, answer: HttpResponse) -> None:
-        if answer.status < FAILED:
-            id = answer.headers.get(SESSION) or None
+    def _note_session(self, response: HttpResponse) -> None:
+        if response.status < FAILED:
+            id = response.headers.get(SESSION) or None
             # MUST (2025-03-26): "only contain visible ASCII characters (ranging from 0x21 to 0x7E)".
             if id is not None and not all("!" <= character <= "~" for character in id):
                 raise TransportError(f"{self.url} gave a session id that no header can carry")
             self.session_id = id
 
-    def _refused(self, message: Outgoing, answer: HttpResponse, sent: Mapping[str, str]) -> None:
-        status = answer.status
-        said = None if status >= SERVER_FAILED else jsonrpc.decode(answer.body, self._limits)
-        refusal = said if isinstance(said, jsonrpc.ErrorResponse) else None
+    def _raise_for_status(self, message: Outgoing, response: HttpResponse, sent: Mapping[str, str]) -> None:
+        status = response.status
+        decoded = None if status >= SERVER_FAILED else jsonrpc.decode(response.body, self._limits)
+        refusal = decoded if isinstance(decoded, jsonrpc.ErrorResponse) else None
         if SESSION in sent and _is_about_session(message, status, refusal):
             raise self._expire()
-        if status == UNAUTHORIZED or (status == FORBIDDEN and "WWW-Authenticate" in answer.headers):
-            raise auth_required(self.url, status, answer.headers, sent)
+        if status == UNAUTHORIZED or (status == FORBIDDEN and "WWW-Authenticate" in response.headers):
+            raise auth_required(self.url, status, response.headers, sent)
         if refusal is not None and message.id is not None:
-            # Whatever id it names, or none: it came back on the exchange of this request.
-            self._answer(message, refusal.error)
+            # The id of the error does not matter, because it is in the response to this request.
+            self._receive_error(message, refusal.error)
             if message.answered is None or message.answered():
                 return
-        text = _quoted(answer)
+        text = _quoted(response)
         cause = f"{self.url} answered with status {status}{f': {text}' if text else ''}"
         if refusal is None and status in (NOT_FOUND, METHOD_NOT_ALLOWED):
             cause += "; is the path right?" + ("" if self.url.endswith("/mcp") else " It is often /mcp")
-        raise HttpError(cause, status, answer.body)
+        raise HttpError(cause, status, response.body)
 
-    def _unanswered(self, message: Outgoing, answer: HttpResponse) -> TransportError:
-        said = jsonrpc.decode(answer.body, self._limits)
+    def _unanswered(self, message: Outgoing, response: HttpResponse) -> TransportError:
         what = "nothing else"
-        if answer.body:
-            what = f"no JSON-RPC message: {said.error}" if isinstance(said, jsonrpc.Invalid) else "no answer to it"
+        if response.body:
+            decoded = jsonrpc.decode(response.body, self._limits)
+            what = "no answer to it"
+            if isinstance(decoded, jsonrpc.Invalid):
+                what = f"no JSON-RPC message: {decoded.error}"
         return HttpError(
-            f"{self.url} answered {message.method} with status {answer.status} and {what}", answer.status, answer.body
+            f"{self.url} answered {message.method} with status {response.status} and {what}",
+            response.status,
+            response.body,
         )
 
     def _expire(self) -> SessionExpired:
-        """Let the connection be over, once."""
+        """End the connection, once, and return the error that the session has expired."""
         expired = SessionExpired(f"{self.url} does not know the session any more")
         if not self._has_expired:
             self._has_expired = True
             self._closed(expired)
         return expired
 
-    # The server's own stream.
+    # The standalone stream.
 
-    def settle(self) -> None:
-        """Listen to what belongs to no request, if there is a session."""
+    def open_standalone_stream(self) -> None:
+        """Read the standalone stream in a task, if there is a session."""
         if self.version is not None and not self.version.stateless and self.session_id is not None:
-            self._listening = asyncio.get_running_loop().create_task(self._listen())
+            self._standalone_stream = asyncio.get_running_loop().create_task(self._read_standalone_stream())
 
-    async def _listen(self) -> None:
+    async def _read_standalone_stream(self) -> None:
         try:
-            await self._keep_listening()
+            await self._reopen_standalone_stream()
         except TransportError as error:
             _logger.info("The stream of %s is not listened to any more: %s", self.url, error)
         except Exception:
             _logger.exception("The stream of %s is not listened to any more", self.url)
 
-    async def _keep_listening(self) -> None:
+    async def _reopen_standalone_stream(self) -> None:
         decoder = EventDecoder(self._limits.message_bytes)
-        failures, had_one = 0, False
+        failures, was_opened = 0, False
         while not self._has_expired:
             opened = asyncio.Event()
-            answer = await self._listen_once(opened, decoder)
-            had_one |= opened.is_set()
+            response: HttpResponse | None = None
+            sent = await self._stream_headers(decoder.last_event_id)
+            try:
+                response = await self._http.listen(sent, self._receive, opened=opened.set, decoder=decoder)
+            except TransportError as error:
+                if isinstance(error, HttpError):
+                    raise
+            was_opened |= opened.is_set()
             failures = 1 if opened.is_set() else failures + 1
-            if answer is not None and not opened.is_set():
-                # Servers without such a stream answer 404 as well as 405; those that had it have lost the session.
-                if answer.status == NOT_FOUND and had_one:
+            if response is not None and not opened.is_set():
+                # A server without a standalone stream answers 404 or 405. If it had one, 404 means that it lost the
+                # session.
+                if response.status == NOT_FOUND and was_opened:
                     self._expire()
                     return
-                if answer.status < SERVER_FAILED and answer.status not in _MAY_PASS:
+                if response.status < SERVER_FAILED and response.status not in _TRANSIENT:
                     if not decoder.last_event_id:
-                        return  # the server has no such stream, or not for us
+                        return  # the server has no such stream, or not for this client
                     decoder = EventDecoder(self._limits.message_bytes)
             decoder.finish()
-            await asyncio.sleep(backoff(failures - 1, pause(decoder), LONGEST_PAUSE))
-
-    async def _listen_once(self, opened: asyncio.Event, decoder: EventDecoder) -> HttpResponse | None:
-        sent = await self._stream_headers(decoder.last_event_id)
-        try:
-            return await self._http.listen(sent, self._receive, opened=opened.set, decoder=decoder)
-        except HttpError:
-            raise
-        except TransportError:
-            return None
+            await asyncio.sleep(backoff(failures - 1, pause(decoder), MAX_PAUSE))
 
     # The end.
 
     async def close(self) -> None:
-        """Stop listening, end the session, close the connections."""
-        listening, self._listening = self._listening, None
+        """Close the standalone stream, end the session, and close the HTTP client."""
+        stream, self._standalone_stream = self._standalone_stream, None
         session, has_expired, self._has_expired = self.session_id, self._has_expired, True
-        self._receive, self._closed = _discard, _ignore
+        self._receive = self._closed = _ignore
         try:
-            if listening is not None:
-                await end(listening)
+            if stream is not None:
+                await end(stream)
             if session is not None and not has_expired:
                 await self._end_session()
         finally:
@@ -313,21 +303,21 @@ class HttpLink:
             _logger.info("The session of %s could not be ended: %s", self.url, error)
 
 
-def _quoted(answer: HttpResponse) -> str:
-    """Return the beginning of what a refusal says; of a page, its title."""
-    text = answer.body.decode("utf-8", "replace").strip()
+def _quoted(response: HttpResponse) -> str:
+    """Return the beginning of the body; of a web page, its title."""
+    text = response.body.decode("utf-8", "replace").strip()
     if text.startswith("<"):
         title = _TITLE.search(text)
         text = "a web page" if title is None else f"a web page, {' '.join(title.group(1).split())!r}"
-    return text[:QUOTED]
+    return text[:MAX_QUOTED]
 
 
 def _is_about_session(message: Outgoing, status: int, refusal: jsonrpc.ErrorResponse | None) -> bool:
-    """Tell whether a server refuses the session, before it looks at the request."""
+    """Tell whether a server refuses the session, and not the request."""
     if status == NOT_FOUND:
-        # Some say by 404 that there is no such method, as later versions do.
+        # Some servers answer an unknown method with 404, as later versions do.
         return refusal is None or refusal.id != message.id or not isinstance(refusal.error, MethodNotFound)
-    # Many say 400 instead of 404, and name no request then.
+    # Many servers answer with 400 instead of 404, and without an id.
     return (
         status == BAD_REQUEST
         and refusal is not None
@@ -337,7 +327,7 @@ def _is_about_session(message: Outgoing, status: int, refusal: jsonrpc.ErrorResp
 
 
 async def _acknowledged(posting: Coroutine[Any, Any, HttpResponse]) -> HttpResponse:
-    """Return the response to what is not answered, unless the server keeps it back."""
+    """Return the response to a notification or an answer, unless it takes too long."""
     try:
         async with asyncio.timeout(ACKNOWLEDGE_SECONDS):
             return await posting
@@ -349,9 +339,5 @@ def _always() -> bool:
     return True
 
 
-def _discard(message: bytes) -> None:
-    """Take a message that came after the end."""
-
-
-def _ignore(error: Exception | None) -> None:
-    """Take an end that came after the end."""
+def _ignore(_: object) -> None:
+    """Ignore a message, or an end, after the link was closed."""

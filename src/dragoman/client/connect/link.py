@@ -1,8 +1,8 @@
-"""The ways to a server, as a connection sees them.
+"""Links: how a connection sends messages to a server and receives messages from it.
 
-A link carries messages out and gives those that come back to `receive`. Over a duplex link a message is sent when
-`send` returns, and its answer comes whenever it comes. Over HTTP (`http.py`) the answer comes back on the exchange of
-its request, so that `send` returns when the request is answered.
+A link sends messages and passes those that come back to `receive`. Over a duplex link, `send` returns when the message
+is sent, and the answer is received later. Over HTTP (`http.py`), the answer comes in the response to the POST, so
+`send` returns when the request is answered.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ from dragoman.transports.contract import Receive, Transport
 
 
 class Outgoing(Struct):
-    """A message on its way to the server."""
+    """A message to the server."""
 
     data: bytes
     method: str | None = None
     """None for an answer."""
     id: types.RequestId | None = None
-    """None for what is not answered."""
+    """None for a notification or an answer."""
     params: Mapping[str, Any] | None = None
-    """Of a request."""
+    """The parameters of a request."""
     headers: Mapping[str, str] | None = None
-    """For this message alone, where there are headers."""
+    """HTTP headers of this message alone."""
     answered: Callable[[], bool] | None = None
     """Tells whether the request has its answer."""
-    standstill: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Entered while somebody else is waited for, such as a user who logs in: the clocks of requests stand still."""
+    paused_clocks: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Entered while a person logs in: the time-outs of requests do not count meanwhile."""
     named_by: str | None = None
-    """The parameter that says what the request is about, if one does."""
+    """The parameter that names the tool, prompt or resource of the request."""
 
     @property
     def name(self) -> str | None:
-        """What the request is about: the name of a tool or prompt, or the URI of a resource."""
+        """The name of the tool or prompt, or the URI of the resource, that the request is about."""
         return None if self.named_by is None or self.params is None else self.params.get(self.named_by)
 
 
 class Link(Protocol):
-    """A way to a server."""
+    """The contract of a link; a subclass inherits what a link without HTTP needs."""
 
-    version: Version | None
-    """What was agreed on, or is being tried; None while nothing is known."""
-    is_http: bool
+    version: Version | None = None
+    """The version that was agreed on or is being tried; None before."""
+    is_http: bool = False
 
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
-        """Make ready; `closed` is called once if it ends by itself."""
+        """Open the link; `closed` is called once if it ends by itself."""
 
     async def send(self, message: Outgoing) -> None:
         """Send a message.
@@ -64,23 +64,21 @@ class Link(Protocol):
             TransportError: it may have been sent, but there will be no answer.
         """
 
-    def settle(self) -> None:
-        """Do what begins when both sides have agreed on a version."""
+    def open_standalone_stream(self) -> None:
+        """Receive messages that belong to no request; called when both sides have agreed on a version."""
+        return
 
     async def close(self) -> None:
-        """End the link."""
+        """Close the link."""
 
 
-class DuplexLink:
+class DuplexLink(Link):
     """A link over a transport that carries messages both ways.
 
-    Whatever a transport raises that is no error of ours becomes one, so that those who call need not know it.
+    Exceptions of the transport become errors of this package, so callers need not know the transport.
     """
 
-    is_http = False
-
     def __init__(self, transport: Transport) -> None:
-        self.version: Version | None = None
         self.transport = transport
 
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
@@ -97,9 +95,6 @@ class DuplexLink:
         except Exception as error:
             _raise(error, TransportError, "The transport failed to send")
 
-    def settle(self) -> None:
-        """Do nothing: what the server says comes anyway."""
-
     async def close(self) -> None:
         """Close the transport."""
         await self.transport.close()
@@ -112,21 +107,18 @@ class SendsRequests(Protocol):
         """Send a request, and return the response."""
 
 
-class OneMethodLink:
-    """A link over an object with nothing but `send_request(request) -> response`, plain or async.
+class OneMethodLink(Link):
+    """A link over an object with the one method `send_request(request) -> response`, plain or async.
 
-    Notifications go to its `send_notification`, if it has one; the server cannot say anything by itself.
+    Notifications go to its `send_notification`, if it has one. The server cannot send requests or notifications.
     """
 
-    is_http = False
-
     def __init__(self, transport: SendsRequests) -> None:
-        self.version: Version | None = None
         self.transport = transport
         self._receive: Receive | None = None
 
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:  # noqa: ARG002
-        """Let the transport connect, if it knows how to."""
+        """Call `connect` of the transport, if it has that method."""
         try:
             await self._call("connect")
         except Exception as error:
@@ -134,7 +126,7 @@ class OneMethodLink:
         self._receive = receive
 
     async def send(self, message: Outgoing) -> None:
-        """Let the transport send a request, and receive what it returns."""
+        """Send a request, and receive the response that the transport returns."""
         if self._receive is None:
             raise ConnectError("The transport is closed")
         method = "send_notification" if message.id is None else "send_request"
@@ -143,35 +135,32 @@ class OneMethodLink:
         except Exception as error:
             _raise(error, TransportError, f"{method} failed")
         if message.id is not None and self._receive is not None:
-            self._answer(message, response, self._receive)
+            self._receive(_encoded_response(message, response))
 
-    def _answer(self, message: Outgoing, response: Any, receive: Receive) -> None:
-        if not isinstance(response, Mapping):
-            raise TransportError(f"send_request must return a response as a dict, not {response!r}")
-        if "result" not in response and "error" not in response:
-            raise TransportError(f"send_request must return a dict with a result or an error, not {response!r}")
-        try:
-            # Whatever id it names: it came back from the call that made the request.
-            data = msgspec.json.encode({**response, "jsonrpc": "2.0", "id": message.id})
-        except (TypeError, ValueError) as error:
-            raise TransportError(f"send_request must return what can be JSON: {error}") from None
-        receive(data)
-
-    async def _call(self, name: str, *given: Any) -> Any:
+    async def _call(self, name: str, *args: Any) -> Any:
         method = getattr(self.transport, name, None)
-        return None if method is None else await invoke(method, *given)
-
-    def settle(self) -> None:
-        """Do nothing: the server cannot say anything by itself."""
+        return None if method is None else await invoke(method, *args)
 
     async def close(self) -> None:
-        """Let the transport close, if it knows how to."""
+        """Call `close` of the transport, if it has that method."""
         self._receive = None
         await self._call("close")
 
 
+def _encoded_response(message: Outgoing, response: Any) -> bytes:
+    if not isinstance(response, Mapping):
+        raise TransportError(f"send_request must return a response as a dict, not {response!r}")
+    if "result" not in response and "error" not in response:
+        raise TransportError(f"send_request must return a dict with a result or an error, not {response!r}")
+    try:
+        # The id of the response does not matter, because the call that made the request returned it.
+        return msgspec.json.encode({**response, "jsonrpc": "2.0", "id": message.id})
+    except (TypeError, ValueError) as error:
+        raise TransportError(f"send_request must return what can be JSON: {error}") from None
+
+
 def _raise(error: Exception, kind: type[TransportError], what: str) -> NoReturn:
-    """Raise an error as it is if it is one of ours, and else as one of ours."""
+    """Raise an error of this package as it is, and any other as the cause of one."""
     if isinstance(error, DragomanError):
         raise error
     raise kind(f"{what}: {str(error) or type(error).__name__}") from error

@@ -1,18 +1,17 @@
-"""What keeps a client connected: one connection at a time, made when it is needed and made anew when it is lost.
+"""Connections: the one connection of a client, which is made when it is needed and made anew when it is lost.
 
-However many requests find the connection gone, one attempt is made for all of them: a task that every waiter waits for
-and none of them can cancel. The first connection is tried once; one that was lost is tried again a few times, with
-growing and scattered pauses. A request is repeated only when the server cannot have served it, or when serving it twice
-does no harm; never after a time-out.
+All requests that find no connection wait for one attempt: a task that none of the waiters can cancel. The first
+connection is tried once. A lost connection is tried again a few times, after pauses that grow and are randomized. A
+request is repeated only if the server cannot have served it, or if it may be served twice; never after a time-out.
 
-A lost connection is closed before there is a new one, for a transport may be opened again. Over HTTP requests that are
-under way may still be answered although the session has ended: there the old connection is closed when they are done.
+A lost connection is closed before a new one is made, because a transport may be opened again. Over HTTP, pending
+requests may still be answered although the session has ended, so there the old connection is closed when they are done.
 
     new --connect--> connecting --succeed--> ready --lose--> lost --connect--> connecting
                      connecting --fail-----> failed --connect--> connecting
 
-From every state `stop` leads to `stopped`, where only `restart` leads on, to `new`; `abandon` leads to `new` from every
-other state. An attempt may still succeed while the client is being stopped.
+`stop` leads from every state to `stopped`, from where only `restart` leads on, to `new`. `abandon` leads from every
+other state to `new`. An attempt may still succeed while the client is being stopped.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dragoman.client.connect.connection import ServerConnection, broken
+from dragoman.client.connect.connection import ServerConnection, connection_error
 from dragoman.errors import AuthError, ConnectError, HttpError, SessionExpired, Timeout, TransportError
 from dragoman.protocol.states import Transitions
 from dragoman.runtime.backoff import backoff
@@ -37,7 +36,7 @@ RECONNECTION: Transitions[Status, Step] = Transitions(
     {
         "new": {"connect": "connecting", "stop": "stopped", "abandon": "new"},
         "connecting": {"succeed": "ready", "fail": "failed", "stop": "stopped", "abandon": "new"},
-        # `connect` where its connection was closed, and nobody lost it.
+        # `connect` if the connection was closed and not lost.
         "ready": {"lose": "lost", "connect": "connecting", "stop": "stopped", "abandon": "new"},
         "lost": {"connect": "connecting", "stop": "stopped", "abandon": "new"},
         "failed": {"connect": "connecting", "stop": "stopped", "abandon": "new"},
@@ -45,9 +44,10 @@ RECONNECTION: Transitions[Status, Step] = Transitions(
     }
 )
 
-MOST_ATTEMPTS = 6
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
-MOST_REPETITIONS = 2
+MAX_ATTEMPTS = 6
+FIRST_PAUSE, MAX_PAUSE = 0.05, 2.0
+MAX_REPETITIONS = 2
+_TRANSIENT = (500, 502, 503, 504)
 _logger = logging.getLogger("dragoman.client")
 
 
@@ -55,48 +55,50 @@ class Failures(Struct):
     """How often one request has failed."""
 
     unsent: int = 0
-    """The server has not served it for sure."""
+    """Failures after which the server cannot have served the request."""
     lost: int = 0
-    """It may have."""
+    """Failures after which the server may have served the request."""
 
 
 class Connections:
     """The one connection of a client.
 
-    `connect` makes a connection; `welcome` is awaited with each new one before it is used, and told whether it replaces
-    one that was lost.
+    `connect` makes a connection. `prepare` is awaited with each new connection before it is used, and with whether it
+    replaces a lost one.
     """
 
     def __init__(
         self,
         connect: Callable[[], Awaitable[ServerConnection]],
-        welcome: Callable[[ServerConnection, bool], Awaitable[None]],
+        prepare: Callable[[ServerConnection, bool], Awaitable[None]],
     ) -> None:
         self.status: Status = "new"
-        self.patience: float | None = None
-        """Seconds that a request waits for a connection, which is made on in the background; None for its end."""
+        self.max_wait: float | None = None
+        """Seconds that a request waits while the client connects in the background; None for no limit."""
+        self.on_connecting: Callable[[asyncio.Task[ServerConnection]], None] | None = None
+        """Called with each task that connects."""
         self._connect = connect
-        self._welcome = welcome
+        self._prepare = prepare
         self.latest: ServerConnection | None = None
-        """The connection that was made last, which may be over."""
+        """The connection that was made last, which may have ended."""
         self._connecting: asyncio.Task[ServerConnection] | None = None
         self._retiring: set[asyncio.Task[None]] = set()
-        self._had_one = False
+        self._had_connection = False
 
     @property
     def current(self) -> ServerConnection | None:
-        """The connection, if it lives."""
+        """The connection, if it is alive."""
         connection = self.latest
         return connection if connection is not None and connection.is_alive else None
 
-    async def connection(self, *, is_patient: bool = False) -> ServerConnection:
-        """Return the connection, made now if there is none; who is patient waits for it to its end.
+    async def connection(self, *, unlimited: bool = False) -> ServerConnection:
+        """Return the connection, made now if there is none; `unlimited` ignores `max_wait`.
 
         Raises:
             ConnectError: the client was stopped, or the server cannot be reached.
-            Timeout: there is none yet.
-            TransportError: it does not answer.
-            RpcError: it refuses.
+            Timeout: there is no connection yet.
+            TransportError: the server does not answer.
+            RpcError: the server refuses.
         """
         current = self.current
         if current is not None:
@@ -107,10 +109,12 @@ class Connections:
         if connecting is None:
             connecting = self._connecting = asyncio.get_running_loop().create_task(self._reconnect())
             connecting.add_done_callback(self._connected)
-        if self.patience is not None and not is_patient:
-            await asyncio.wait([connecting], timeout=self.patience)
+            if self.on_connecting is not None:
+                self.on_connecting(connecting)
+        if self.max_wait is not None and not unlimited:
+            await asyncio.wait([connecting], timeout=self.max_wait)
             if not connecting.done():
-                raise Timeout(f"There is no connection after {self.patience:g} seconds; the client goes on connecting")
+                raise Timeout(f"There is no connection after {self.max_wait:g} seconds; the client goes on connecting")
         try:
             return await asyncio.shield(connecting)
         except asyncio.CancelledError:
@@ -129,76 +133,78 @@ class Connections:
         self.status = RECONNECTION[self.status, "connect"]
         try:
             if self.latest is not None:
-                await self._part(self.latest)
+                await self._close_lost(self.latest)
                 self.latest = None
-            connection = await self._attempt(MOST_ATTEMPTS if self._had_one else 1)
+            connection = await self._attempt(MAX_ATTEMPTS if self._had_connection else 1)
         except BaseException:
             if self.status == "connecting":  # neither stopped nor abandoned meanwhile
                 self.status = RECONNECTION[self.status, "fail"]
             raise
         self.latest = connection
-        self._had_one = True
+        self._had_connection = True
         self.status = RECONNECTION[self.status, "succeed"]
         return connection
 
-    async def _part(self, lost: ServerConnection) -> None:
+    async def _close_lost(self, lost: ServerConnection) -> None:
         if not lost.link.is_http:
             await lost.close()
             return
-        task = asyncio.get_running_loop().create_task(_retire(lost))
+        task = asyncio.get_running_loop().create_task(_close_when_drained(lost))
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
 
-    async def _attempt(self, most: int) -> ServerConnection:
-        for attempt in range(1, most + 1):
+    async def _attempt(self, attempts: int) -> ServerConnection:
+        for attempt in range(1, attempts + 1):
             try:
                 return await self._connect_once()
             except (AuthError, Timeout):
                 raise
             except TransportError as error:
-                if attempt == most or (isinstance(error, HttpError) and error.status < 500):
+                if attempt == attempts or (isinstance(error, HttpError) and error.status < 500):
                     raise
-                _logger.info("The server cannot be reached (%s); attempt %d of %d follows", error, attempt + 1, most)
+                message = "The server cannot be reached (%s); attempt %d of %d follows"
+                _logger.info(message, error, attempt + 1, attempts)
             await pause(attempt)
         raise AssertionError("an attempt returns or raises")
 
     async def _connect_once(self) -> ServerConnection:
         connection = await self._connect()
         try:
-            await self._welcome(connection, self._had_one)
+            await self._prepare(connection, self._had_connection)
         except BaseException:
             await connection.close()
             raise
         if connection.error is not None:
             await connection.close()
-            raise broken(connection.error)
+            raise connection_error(connection.error)
         return connection
 
     async def may_repeat(
-        self, error: TransportError, connection: ServerConnection, failures: Failures, *, is_safe: bool
+        self, error: TransportError, connection: ServerConnection, failures: Failures, *, is_repeatable: bool
     ) -> bool:
-        """Tell whether a request that failed is to be made again, after a pause if it would fail at once.
+        """Tell whether to repeat a request that failed, after a pause if the connection is alive.
 
-        `is_safe` says that it may be served twice.
+        `is_repeatable` says that the request may be served twice.
 
         Raises:
-            TransportError: it may have been served, and is not to be served twice.
+            TransportError: the request may have been served, and is not repeatable.
         """
         if isinstance(error, Timeout | AuthError) or self.status == "stopped":
             return False
         if isinstance(error, ConnectError):
             failures.unsent += 1
-            may_repeat = failures.unsent < MOST_ATTEMPTS
+            may_repeat = failures.unsent < MAX_ATTEMPTS
         else:
             failures.lost += 1
-            may_repeat = failures.lost <= MOST_REPETITIONS
-            if may_repeat and not isinstance(error, SessionExpired) and not (is_safe and _may_pass(error)):
-                raise _doubtful(error) from error.__cause__
+            may_repeat = failures.lost <= MAX_REPETITIONS
+            is_transient = not isinstance(error, HttpError) or error.status in _TRANSIENT
+            if may_repeat and not isinstance(error, SessionExpired) and not (is_repeatable and is_transient):
+                raise _perhaps_served(error) from error.__cause__
         if may_repeat and connection.is_alive:
             await pause(failures.unsent + failures.lost)
         return may_repeat
 
-    def lost(self, connection: ServerConnection) -> bool:
+    def lose(self, connection: ServerConnection) -> bool:
         """Note that a connection has ended by itself; return whether it was the one in use."""
         if connection is not self.latest or self.status != "ready":
             return False
@@ -206,14 +212,14 @@ class Connections:
         return True
 
     async def stop(self) -> None:
-        """End the connection, or the attempt to make one; return when it has ended, whoever else ends it."""
+        """End the connection, or the attempt to make one; return when it has ended."""
         self.status = RECONNECTION[self.status, "stop"]
-        working = {task for task in (self._connecting, *self._retiring) if task is not None}
-        working.discard(asyncio.current_task())
-        for task in working:
+        tasks = {task for task in (self._connecting, *self._retiring) if task is not None}
+        tasks.discard(asyncio.current_task())
+        for task in tasks:
             task.cancel()
-        if working:
-            await asyncio.wait(working)
+        if tasks:
+            await asyncio.wait(tasks)
             self.status = RECONNECTION[self.status, "stop"]
         connection = self.latest
         if connection is not None:
@@ -222,39 +228,34 @@ class Connections:
                 self.latest = None
 
     def abandon(self) -> None:
-        """Forget a connection whose event loop is gone."""
+        """Forget a connection whose event loop has ended."""
         self.latest = self._connecting = None
         self._retiring.clear()
-        self._had_one = False
+        self._had_connection = False
         self.status = RECONNECTION[self.status, "abandon"]
 
     def restart(self) -> None:
-        """Let a stopped client be started again."""
+        """Allow a stopped client to connect again."""
         if self.status == "stopped":
-            self.status, self._had_one = RECONNECTION[self.status, "restart"], False
+            self.status, self._had_connection = RECONNECTION[self.status, "restart"], False
 
 
-async def pause(attempt: int, longest: float = LONGEST_PAUSE) -> None:
-    """Wait before another attempt: longer each time, and scattered."""
+async def pause(attempt: int, longest: float = MAX_PAUSE) -> None:
+    """Wait before another attempt: longer each time, and randomized."""
     await asyncio.sleep(backoff(attempt, FIRST_PAUSE, longest))
 
 
-async def _retire(lost: ServerConnection) -> None:
+async def _close_when_drained(lost: ServerConnection) -> None:
     try:
         await lost.drained()
     finally:
         await lost.close()
 
 
-def _may_pass(error: TransportError) -> bool:
-    """Tell whether the same request may succeed soon."""
-    return not isinstance(error, HttpError) or error.status in (500, 502, 503, 504)
-
-
-def _doubtful(error: TransportError) -> TransportError:
-    """Say that nobody knows whether the request was served, unless the server said what it did."""
+def _perhaps_served(error: TransportError) -> TransportError:
+    """Return the error with a note that the request may have been served, unless an HTTP status says what happened."""
     if isinstance(error, HttpError):
         return error
-    doubtful = copy.copy(error)
-    doubtful.args = (f"The request may have been served, and was not repeated: {error}", *error.args[1:])
-    return doubtful
+    noted = copy.copy(error)
+    noted.args = (f"The request may have been served, and was not repeated: {error}", *error.args[1:])
+    return noted

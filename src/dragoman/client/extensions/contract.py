@@ -15,7 +15,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
-from dragoman.client.connect.connection import Options, ServerConnection
+from dragoman.client.connect.connection import ServerConnection
+from dragoman.client.options import RequestOptions
 from dragoman.protocol.extensions import ExtensionRow
 from dragoman.protocol.listen import SubscriptionField as SubscriptionField
 from dragoman.protocol.methods import Method as Method
@@ -108,7 +109,7 @@ class ExtendedRequest:
         connection: ServerConnection,
         method: str,
         params: Mapping[str, Any],
-        options: Options,
+        options: RequestOptions,
     ) -> None:
         self.method = method
         self.params = params
@@ -145,7 +146,7 @@ class ExtendedRequest:
             Timeout: nothing was heard of it in time.
             TransportError: the connection was lost.
         """
-        options = msgspec.structs.replace(self.options, progress_token=None, mirrored=None, is_safe=None)
+        options = msgspec.structs.replace(self.options, progress_token=None, mirrored=None, is_repeatable=None)
         raw = await self._session.rounds(method, dict(params or {}), Raw, options)
         return msgspec.json.decode(raw, type=types.Json)
 
@@ -156,7 +157,7 @@ class ExtendedRequest:
     def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Tell whoever made the call of progress."""
         said = types.ProgressNotificationParams(self.options.progress_token or 0, progress, total, message)
-        self._session.progressed(self.options.on_progress, said)
+        self._session.progress_received(self.options.on_progress, said)
 
     async def answer(self, asked: Mapping[str, types.InputRequest]) -> dict[str, Any]:
         """Let the client's handlers answer questions of the server.
@@ -164,8 +165,8 @@ class ExtendedRequest:
         Raises:
             InputNeeded: nobody here answers one of them.
         """
-        return await self._session.answers(self.method, types.InputRequiredResult(dict(asked)))
+        return await self._session.input_responses(self.method, types.InputRequiredResult(dict(asked)))
 
     async def listen(self, **fields: bool | Sequence[str] | None) -> types.SubscriptionFilter:
         """Subscribe to notifications of the extension, as the client's `listen` does."""
-        return await self._session.listen(**fields)
+        return await self._session.subscriptions.listen(**fields)

@@ -11,8 +11,9 @@ from msgspec import Raw
 
 from dragoman import types
 from dragoman.client.answer.calling import handler
-from dragoman.client.connect.connection import Options, ServerConnection
+from dragoman.client.connect.connection import ServerConnection
 from dragoman.client.extensions.contract import ClientExtension, ExtendedRequest, ExtensionHandler
+from dragoman.client.options import RequestOptions
 from dragoman.client.results import FurtherResult, read
 from dragoman.config import PROCESS
 from dragoman.errors import DefinitionError, MethodNotFound, TransportError
@@ -43,6 +44,8 @@ class Extensions:
         TypeError: something is neither an object of a `ClientExtension` nor a mapping of settings.
         DefinitionError: an id or a row does not fit, or an extension acts for what its rows do not have.
     """
+
+    request_type = ExtendedRequest
 
     def __init__(self, given: Given = None) -> None:
         self._settings: dict[str, types.Json] = {}
@@ -138,7 +141,7 @@ class Extensions:
 
     # What happens around a request.
 
-    def with_token(self, options: Options) -> Options:
+    def with_token(self, options: RequestOptions) -> RequestOptions:
         """Return options with a progress token, under which progress may go on after the request has an answer."""
         if options.progress_token is not None:
             return options
@@ -152,7 +155,7 @@ class Extensions:
             if (
                 request.method in row.params
                 and row.exists_in(connection.version)
-                and (not connection.has_introduced or declares(connection.capabilities, row.path))
+                and (not connection.knows_capabilities or declares(connection.capabilities, row.path))
             ):
                 params |= self._acting(row).params(request)
         return {**params, **request.params}
@@ -180,7 +183,7 @@ class Extensions:
         if row is None:
             raise self._unknown(request.method, came.result_type, connection.capabilities)
         acting = self._acting(row)
-        with connection.hearing_progress(request.options):
+        with connection.receiving_progress(request.options):
             finished = await acting.finish(request, msgspec.json.decode(came.raw, type=types.Json))
         result = finished if isinstance(finished, kind) else read(Raw(jsonrpc.encode(finished)), kind, request.method)
         if not isinstance(result, kind):
@@ -211,7 +214,7 @@ class Extensions:
         Raises:
             MethodNotFound: the version does not have it, or the server has not declared the extension.
         """
-        is_known = connection.has_introduced
+        is_known = connection.knows_capabilities
         rows = (row for row in self.table.methods if row.name == method and row.exists_in(connection.version))
         if not any(not is_known or declares(connection.capabilities, row.declared) for row in rows):
             raise MethodNotFound(f"This client does not serve {method} here", {"method": method})

@@ -28,7 +28,7 @@ from dragoman.client.group.config import load
 from dragoman.client.group.expansion import Inputs
 from dragoman.client.group.members import F, GroupMember, Members, Servers, ServerStatus
 from dragoman.client.options import CallOptions, ClientOptions
-from dragoman.client.properties import Blocks
+from dragoman.client.properties import WithStatements
 from dragoman.client.results import CallResult, Structured
 from dragoman.errors import ConfigError, ConnectError, DragomanError, NotFound, Timeout
 from dragoman.runtime.tasks import runs_here
@@ -70,7 +70,7 @@ class AsyncGroupTool(AsyncBoundTool):
         self._server = server
         self._qualified_name = qualified_name
 
-    def _with(self, client: AsyncClient) -> Self:
+    def _bound_to(self, client: AsyncClient) -> Self:
         return type(self)(client, self.definition, self._server, self._qualified_name)
 
     @property
@@ -84,7 +84,7 @@ class AsyncGroupTool(AsyncBoundTool):
         return self._qualified_name
 
 
-class Group(Blocks, Mapping[str, F], Generic[F]):
+class Group(WithStatements, Mapping[str, F], Generic[F]):
     """What both faces of a group show without waiting: the clients by name, and how they are."""
 
     _members: Members[F]
@@ -211,7 +211,7 @@ class AsyncClients(Group[AsyncClient]):
 
     async def _connect(self, member: GroupMember[Any]) -> None:
         try:
-            await member.client._start_patiently()
+            await member.client._start_without_limit()
         except Exception as error:
             if member.client.status == "stopped":
                 return

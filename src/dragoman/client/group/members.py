@@ -15,9 +15,8 @@ from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.endpoint import Target
 from dragoman.client.group.config import ServerEntry, read_entry
 from dragoman.client.group.expansion import EntryPlace
-from dragoman.client.options import check, kept
+from dragoman.client.options import CONNECT_SECONDS, check, reusable, seconds
 from dragoman.client.properties import ClientProperties
-from dragoman.client.session import CONNECT_SECONDS, seconds
 from dragoman.errors import AuthError, ConfigError
 from dragoman.schema.naming import matches
 
@@ -50,7 +49,7 @@ class GroupMember(Generic[F]):
     @property
     def client(self) -> AsyncClient:
         """Its client in this process."""
-        return self.face._living()
+        return self.face._current_client()
 
     @property
     def status(self) -> ServerStatus:
@@ -83,7 +82,7 @@ class Members(Generic[F]):
     ) -> None:
         check(options)
         self._kind = kind
-        self._options = kept(options)
+        self._options = reusable(options)
         self._members: dict[str, GroupMember[F]] = {}
         for name, target in _named(servers):
             self.add(name, target, {})
@@ -132,7 +131,7 @@ class Members(Generic[F]):
         patience = seconds(merged.get("connect_timeout"), "DRAGOMAN_CONNECT_TIMEOUT", CONNECT_SECONDS)
         merged["connect_timeout"] = max(patience, BACKGROUND_SECONDS)
         face = self._kind(target, **merged) if entry is None else self._of_entry(entry, merged)
-        face._inside().connections.patience = patience
+        face._current_session().connections.max_wait = patience
         return GroupMember(name, face, patience=patience, entry=entry)
 
     def _own(self, name: str, client: ClientProperties) -> F:
@@ -216,7 +215,7 @@ def _named(servers: Servers[Any]) -> Iterator[tuple[str, Any]]:
         if isinstance(server, ServerEntry):
             yield server.name, server
         elif isinstance(server, ClientProperties):
-            name = server._inside().info.name
+            name = server._current_session().info.name
             yield (f"server{number}" if name == "dragoman" else name), server
         else:
             raise TypeError(f"{server!r} has no name; give clients, or a mapping of names to what they are pointed at")

@@ -1,60 +1,86 @@
-"""The changes that a stateless server tells of: one open request that names what the client wants to hear.
+"""Subscriptions of a client: to resources, and to notifications of extensions.
 
-When the wish changes, the request is replaced by one with all of it. When it ends while the connection lives, it is
-made again after a pause that grows while it does not last; changes may have been missed meanwhile. A server that
-refuses it is not asked again for the same.
+In the handshake era each resource is subscribed to by a request of its own. In the stateless era one open request
+(`subscriptions/listen`) carries a filter with everything that the client subscribes to. When the filter changes, a new
+request replaces the old one. When the request ends while the connection is alive, it is sent again after a pause, which
+grows while the request does not last; notifications may have been missed meanwhile. A request that the server refuses
+is not sent again with the same filter.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Raw
 
 from dragoman import types
-from dragoman.client.connect.connection import Options, ServerConnection
-from dragoman.client.connect.reconnect import pause
-from dragoman.errors import AuthError, DragomanError, HttpError, RpcError, Timeout, TransportError
+from dragoman.client.options import TIMEOUT_SECONDS, RequestOptions
+from dragoman.errors import (
+    AuthError,
+    CapabilityNotAvailable,
+    DragomanError,
+    HttpError,
+    RpcError,
+    Timeout,
+    TransportError,
+)
+from dragoman.runtime.backoff import backoff
+
+if TYPE_CHECKING:
+    from dragoman.client.connect.connection import ServerConnection
+    from dragoman.client.session import ClientSession
 
 LISTEN = "subscriptions/listen"
-LASTING_SECONDS, LONGEST_PAUSE = 5.0, 30.0
+LASTING_SECONDS = 5.0
+FIRST_PAUSE, MAX_PAUSE = 0.05, 30.0
+_logger = logging.getLogger("dragoman.client")
 
 
-class Listening:
-    """What one client hears of; `kind` is the type of the filter, to which extensions add fields."""
+class ListenStream:
+    """The open `subscriptions/listen` request of one client.
 
-    def __init__(self, kind: type[types.SubscriptionFilter] = types.SubscriptionFilter) -> None:
+    `kind` is the type of the filter, to which extensions add fields. `on_gap` is called when notifications may have
+    been missed.
+    """
+
+    def __init__(
+        self,
+        kind: type[types.SubscriptionFilter] = types.SubscriptionFilter,
+        on_gap: Callable[[], Any] = lambda: None,
+    ) -> None:
         self.kind = kind
-        self.wanted = kind()
-        self.heard = kind()
-        """What the server acknowledged."""
-        self.on_gap: Callable[[], Any] | None = None
-        """Called when changes may have been missed."""
+        self.filter = kind()
+        self.acknowledged = kind()
+        """The part of the filter that the server acknowledged."""
+        self._on_gap = on_gap
         self._task: asyncio.Task[None] | None = None
         self._replaced: set[asyncio.Task[None]] = set()
         self._id: types.RequestId | None = None
-        self._settled = asyncio.Event()
+        self._decided = asyncio.Event()
+        """Set when the server acknowledged or refused the request."""
         self._refusal: DragomanError | None = None
 
     @property
-    def wants_any(self) -> bool:
-        """Whether there is anything to hear of."""
-        return self.wanted != self.kind()
+    def has_filter(self) -> bool:
+        """Whether the client subscribes to anything."""
+        return self.filter != self.kind()
 
-    def want(self, connection: ServerConnection, **changes: Any) -> None:
-        """Want to hear of more, or of less."""
-        wanted = msgspec.structs.replace(self.wanted, **changes)
-        if wanted != self.wanted or self._task is None:
-            self.wanted = wanted
-            self.begin(connection)
+    def update(self, connection: ServerConnection, **changes: Any) -> None:
+        """Change fields of the filter, and replace the request if that makes a difference."""
+        changed = msgspec.structs.replace(self.filter, **changes)
+        if changed != self.filter or self._task is None:
+            self.filter = changed
+            self.open(connection)
 
-    def begin(self, connection: ServerConnection) -> None:
-        """Listen on a connection to all that is wanted."""
+    def open(self, connection: ServerConnection) -> None:
+        """Send the request on a stateless connection, if the client subscribes to anything."""
         self._stop()
-        if connection.version.stateless and self.wants_any:
-            params = {"notifications": msgspec.to_builtins(self.wanted)}
+        if connection.version.stateless and self.has_filter:
+            params = {"notifications": msgspec.to_builtins(self.filter)}
             self._task = asyncio.get_running_loop().create_task(self._listen(connection, params))
 
     async def _listen(self, connection: ServerConnection, params: types.Json) -> None:
@@ -63,52 +89,49 @@ class Listening:
         while True:
             began = loop.time()
             try:
-                await connection.request(LISTEN, params, Options(on_id=self._begun))
-            except (RpcError, AuthError) as error:
-                self._refused(error)
-                return
-            except TransportError as error:
-                if isinstance(error, HttpError) and error.status < 500:
-                    self._refused(error)
+                await connection.request(LISTEN, params, RequestOptions(on_id=self._note_id))
+            except (RpcError, TransportError) as error:
+                is_refused = isinstance(error, RpcError | AuthError)
+                if is_refused or (isinstance(error, HttpError) and error.status < 500):
+                    self._reset()
+                    self._refusal = error
+                    self._decided.set()
                     return
-            self._silence()
+            self._reset()
             if not connection.is_alive:
                 return
-            if self.on_gap is not None:
-                self.on_gap()
+            self._on_gap()
             attempt = 1 if loop.time() - began > LASTING_SECONDS else attempt + 1
-            await pause(attempt, LONGEST_PAUSE)
+            await asyncio.sleep(backoff(attempt, FIRST_PAUSE, MAX_PAUSE))
 
-    def _begun(self, id: types.RequestId) -> None:
+    def _note_id(self, id: types.RequestId) -> None:
         self._id = id
 
-    def _refused(self, error: DragomanError) -> None:
-        self._silence()
-        self._refusal = error
-        self._settled.set()
-
-    def _silence(self) -> None:
+    def _reset(self) -> None:
         self._id = None
-        self.heard = self.kind()
-        self._settled.clear()
+        self.acknowledged = self.kind()
+        self._decided.clear()
 
-    def acknowledge(self, id: Any, heard: types.SubscriptionFilter) -> None:
-        """Note what the server will tell of; what it says of a request that was replaced counts no more."""
+    def acknowledge(self, params: types.Json) -> None:
+        """Note what the server acknowledged, unless it concerns a request that was replaced."""
+        meta = params.get("_meta")
+        id = meta.get(types.SUBSCRIPTION_ID) if isinstance(meta, dict) else None
+        acknowledged = msgspec.convert(params.get("notifications"), self.kind)
         if id is None or id == self._id:
-            self.heard = heard
-            self._settled.set()
+            self.acknowledged = acknowledged
+            self._decided.set()
 
-    async def acknowledged(self, timeout: float) -> None:
-        """Wait until the server said what it will tell of.
+    async def wait_acknowledged(self, timeout: float) -> None:
+        """Wait until the server acknowledged the request.
 
         Raises:
-            RpcError: it refused to.
-            Timeout: it did not say so in time.
+            RpcError: it refused.
+            Timeout: it did not answer in time.
             TransportError: it cannot be reached.
         """
         try:
             async with asyncio.timeout(timeout):
-                await self._settled.wait()
+                await self._decided.wait()
         except TimeoutError:
             raise Timeout(f"The server did not acknowledge {LISTEN} within {timeout:g} seconds", self._id) from None
         if self._refusal is not None:
@@ -116,19 +139,94 @@ class Listening:
 
     def _stop(self) -> None:
         task, self._task = self._task, None
-        self._silence()
+        self._reset()
         self._refusal = None
         if task is not None and not task.done():
             task.cancel()
             self._replaced.add(task)
             task.add_done_callback(self._replaced.discard)
 
-    async def replaced(self) -> None:
-        """Wait until what was listened to before is listened to no more."""
+    async def wait_replaced(self) -> None:
+        """Wait until the requests that were replaced have ended."""
         if self._replaced:
             await asyncio.wait(list(self._replaced))
 
     async def close(self) -> None:
-        """Listen no more."""
+        """End the request."""
         self._stop()
-        await self.replaced()
+        await self.wait_replaced()
+
+
+class Subscriptions:
+    """The subscriptions of one client."""
+
+    def __init__(self, session: ClientSession, on_gap: Callable[[], Any]) -> None:
+        self._session = session
+        self._on_gap = on_gap
+        self.stream = ListenStream(session.extensions.filter_type, on_gap)
+        self.resources: set[str] = set()
+        self._callbacks: dict[str, list[Callable[[str], Any]]] = {}
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the client subscribes to anything."""
+        return bool(self.resources) or self.stream.has_filter
+
+    def renew_stream(self) -> None:
+        """Replace a stream whose event loop has ended, and keep its filter."""
+        renewed = ListenStream(self.stream.kind, self._on_gap)
+        renewed.filter, self.stream = self.stream.filter, renewed
+
+    def callbacks_for(self, uri: str) -> list[Callable[[str], Any]]:
+        """Return the callbacks of the subscriptions to a resource, and to resources above it."""
+        return [
+            callback
+            for subscribed, callbacks in self._callbacks.items()
+            if uri == subscribed or uri.startswith(subscribed.rstrip("/") + "/")
+            for callback in callbacks
+        ]
+
+    async def subscribe(self, uri: str, on_update: Callable[[str], object] | None = None) -> None:
+        """Subscribe to a resource."""
+        connection = await self._session.start()
+        if not connection.offers("resources", "subscribe"):
+            raise CapabilityNotAvailable("The server does not tell when resources change (resources.subscribe)")
+        self.resources.add(uri)
+        try:
+            if connection.version.stateless:
+                self.stream.update(connection, resource_subscriptions=sorted(self.resources))
+                await self.stream.wait_acknowledged(self._session.timeout or TIMEOUT_SECONDS)
+                if uri not in (self.stream.acknowledged.resource_subscriptions or ()):
+                    _logger.warning("The server did not acknowledge that it tells when %s changes", uri)
+            else:
+                await self._session.request("resources/subscribe", {"uri": uri}, Raw, RequestOptions())
+        except DragomanError:
+            if uri not in self._callbacks:
+                self.resources.discard(uri)
+            raise
+        self._callbacks.setdefault(uri, []).extend([] if on_update is None else [on_update])
+
+    async def unsubscribe(self, uri: str) -> None:
+        """End the subscription to a resource."""
+        self.resources.discard(uri)
+        self._callbacks.pop(uri, None)
+        connection = await self._session.start()
+        if connection.version.stateless:
+            self.stream.update(connection, resource_subscriptions=sorted(self.resources) or None)
+            await self.stream.wait_replaced()
+            await connection.cancellations_sent()
+        else:
+            await self._session.request("resources/unsubscribe", {"uri": uri}, Raw, RequestOptions())
+
+    async def listen(self, **fields: bool | Sequence[str] | None) -> types.SubscriptionFilter:
+        """Set fields of extensions in the filter, and return what the server acknowledged."""
+        connection = await self._session.start()
+        for name in fields:
+            field = self._session.extensions.subscription(name)
+            if not connection.offers(*field.capability):
+                raise CapabilityNotAvailable(f"The server does not offer {name} ({'.'.join(field.capability)})")
+        changes = {name: value if isinstance(value, bool) else value and list(value) for name, value in fields.items()}
+        self.stream.update(connection, **{name: value or None for name, value in changes.items()})
+        if connection.version.stateless and self.stream.has_filter:
+            await self.stream.wait_acknowledged(self._session.timeout or TIMEOUT_SECONDS)
+        return self.stream.acknowledged

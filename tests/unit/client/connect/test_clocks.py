@@ -73,7 +73,7 @@ def test_a_task_is_cancelled_when_its_time_is_up(timers):
     timers.move(59)
     assert timers.task.cancelled == 0
     timers.move(1)
-    assert (timers.task.cancelled, clock.has_run_out, clock.is_to_blame()) == (1, True, True)
+    assert (timers.task.cancelled, clock.has_expired, clock.caused_cancellation()) == (1, True, True)
     assert timers.due == []
 
 
@@ -89,12 +89,12 @@ def test_a_clock_that_is_wound_up_counts_anew(timers):
     clocks = Clocks(timers)
     clock = started(clocks, timers, 10)
     timers.move(9)
-    clocks.wind(clock)
+    clocks.restart(clock)
     timers.move(9)
     assert timers.task.cancelled == 0
     timers.move(1)
     assert timers.task.cancelled == 1
-    clocks.wind(clock)
+    clocks.restart(clock)
     assert clock.deadline is None, "what has run out does not count again"
 
 
@@ -103,21 +103,21 @@ def test_a_shorter_clock_is_not_late_behind_a_longer_one(timers):
     started(clocks, timers, 60)
     short = started(clocks, timers, 1)
     timers.move(1)
-    assert short.has_run_out
+    assert short.has_expired
     assert len(timers.due) == 1
 
 
-def test_clocks_that_stand_still_do_not_run_out(timers):
+def test_clocks_that_stand_still_do_not_expire(timers):
     clocks = Clocks(timers)
     clock = started(clocks, timers, 5)
     endless = started(clocks, timers, None)
-    clocks.stop_all()
+    clocks.pause_all()
     late = started(clocks, timers, 5)
-    clocks.wind(clock)
+    clocks.restart(clock)
     assert (clock.deadline, late.deadline) == (None, None)
     timers.move(300)
-    assert not clock.has_run_out
-    clocks.wind_all()
+    assert not clock.has_expired
+    clocks.resume_all()
     assert (clock.deadline, late.deadline, endless.deadline) == (305, 305, None)
     clocks.close()
     clocks.close()
@@ -128,9 +128,9 @@ def test_a_clock_is_not_to_blame_for_what_somebody_else_cancelled(timers):
     clocks = Clocks(timers)
     clock = started(clocks, timers, 5)
     timers.task.cancel()
-    assert not clock.is_to_blame()
+    assert not clock.caused_cancellation()
     timers.move(5)
-    assert not clock.is_to_blame(), "both cancelled it, and the other's goes on"
+    assert not clock.caused_cancellation(), "both cancelled it, and the other's goes on"
 
 
 @scenario
@@ -138,8 +138,8 @@ async def test_a_cancellation_that_came_too_late_is_taken_in():
     task = asyncio.current_task()
     assert task is not None
     clock = Clock(5, task, task.cancelling())
-    clock.run_out()
-    await clock.forgive()
+    clock.expire()
+    await clock.absorb_cancellation()
     assert task.cancelling() == 0
 
 

@@ -12,7 +12,8 @@ from msgspec import Raw
 from budgets.test_garbage import left_by
 from dragoman import types
 from dragoman.client.connect import connection as connections
-from dragoman.client.connect.connection import Options, ServerConnection, broken
+from dragoman.client.connect.connection import ServerConnection, connection_error
+from dragoman.client.options import RequestOptions
 from dragoman.errors import (
     ConnectError,
     InternalError,
@@ -52,17 +53,17 @@ class Link:
     def say(self, **message):
         self.receive(json.dumps({"jsonrpc": "2.0", **message}).encode())
 
-    def settle(self):
+    def open_standalone_stream(self):
         pass
 
     async def close(self):
         self.closed += 1
 
 
-class Host:
+class Owner:
     """A client that notes what it is told."""
 
-    info = types.Implementation("host", "1")
+    info = types.Implementation("owner", "1")
     table = CORE
     max_server_requests = 100
 
@@ -79,29 +80,29 @@ class Host:
     def answer(self, request):
         return self.answers[request.method]
 
-    def notified(self, notification):
+    def notification_received(self, notification):
         self.notes.append(notification.method)
 
-    def progressed(self, on_progress, params):
+    def progress_received(self, on_progress, params):
         self.progress.append((on_progress, params.progress))
 
-    def lost(self, connection, error):
+    def connection_lost(self, connection, error):
         self.losses.append(error)
 
 
 async def opened(**options):
-    link, host = Link(**options), Host()
-    connection = ServerConnection(link, host)
+    link, owner = Link(**options), Owner()
+    connection = ServerConnection(link, owner)
     await connection.open()
-    connection.speak(LATEST_HANDSHAKE)
-    return connection, link, host
+    connection.use_version(LATEST_HANDSHAKE)
+    return connection, link, owner
 
 
 MIRRORED = HeaderPlan.of({"type": "object", "properties": {"n": {"type": "integer", "x-mcp-header": "N"}}})
 
 
 def start(connection, method="tools/call", **options):
-    return asyncio.create_task(connection.request(method, {}, Options(**options)))
+    return asyncio.create_task(connection.request(method, {}, RequestOptions(**options)))
 
 
 @pytest.mark.parametrize(
@@ -115,11 +116,11 @@ def start(connection, method="tools/call", **options):
 @scenario
 async def test_nothing_is_left_of_a_request_that_cannot_be_sent(params, options, kind):
     connection, link, _ = await opened(is_http=True)
-    connection.speak(LATEST_STATELESS)
+    connection.use_version(LATEST_STATELESS)
     for _ in range(2):
         with pytest.raises(kind):
             await connection.request(
-                "tools/call", params, Options(progress_token="mine", **{"timeout": 0.01} | options)
+                "tools/call", params, RequestOptions(progress_token="mine", **{"timeout": 0.01} | options)
             )
     assert link.sent == []
     await asyncio.wait_for(connection.drained(), 1)
@@ -146,10 +147,10 @@ async def test_answers_find_their_requests_in_any_order():
 async def test_what_is_given_up_is_told_unless_it_must_not_be():
     connection, link, _ = await opened()
     with pytest.raises(Timeout) as caught:
-        await connection.request("initialize", {}, Options(timeout=0.01), may_cancel=False)
+        await connection.request("initialize", {}, RequestOptions(timeout=0.01), may_cancel=False)
     assert caught.value.request_id == link.sent[0]["id"]
     with pytest.raises(Timeout):
-        await connection.request("tools/call", {}, Options(timeout=0.01))
+        await connection.request("tools/call", {}, RequestOptions(timeout=0.01))
     await until(lambda: len(link.sent) == 3)
     assert link.sent[2]["params"] == {"requestId": link.sent[1]["id"], "reason": "Request timed out"}
     link.say(id=link.sent[1]["id"], result={})
@@ -160,9 +161,9 @@ async def test_what_is_given_up_is_told_unless_it_must_not_be():
 @scenario
 async def test_over_stateless_http_nothing_is_told():
     connection, link, _ = await opened(is_http=True)
-    connection.speak(LATEST_STATELESS)
+    connection.use_version(LATEST_STATELESS)
     with pytest.raises(Timeout):
-        await connection.request("tools/call", {}, Options(timeout=0.01))
+        await connection.request("tools/call", {}, RequestOptions(timeout=0.01))
     task = start(connection)
     await until(lambda: len(link.sent) == 2)
     task.cancel()
@@ -174,7 +175,7 @@ async def test_over_stateless_http_nothing_is_told():
 @pytest.mark.covers("CTM-02")
 @scenario
 async def test_every_clock_stands_still_until_the_last_question_is_answered():
-    connection, link, host = await opened()
+    connection, link, owner = await opened()
     loop = asyncio.get_running_loop()
     answers = [asyncio.Event(), asyncio.Event()]
     waiting = iter(answers)
@@ -183,14 +184,14 @@ async def test_every_clock_stands_still_until_the_last_question_is_answered():
         await next(waiting).wait()
         return {}
 
-    host.answers["elicitation/create"] = answer
+    owner.answers["elicitation/create"] = answer
     task = start(connection, timeout=300)
     await until(lambda: link.sent)
     (pending,) = connection._clocks.running
     before = pending.deadline
     link.say(id="a", method="elicitation/create", params={})
     link.say(id="b", method="elicitation/create", params={})
-    await until(lambda: connection._answering == 2)
+    await until(lambda: connection._pauses == 2)
     assert pending.deadline is None
     link.say(method="notifications/progress", params={"progressToken": link.sent[0]["id"], "progress": 1})
     assert pending.deadline is None
@@ -198,10 +199,10 @@ async def test_every_clock_stands_still_until_the_last_question_is_answered():
     await until(lambda: len(link.sent) == 2)
     assert [p.deadline for p in connection._clocks.running] == [None, None]
     answers[0].set()
-    await until(lambda: connection._answering == 1)
+    await until(lambda: connection._pauses == 1)
     assert pending.deadline is None
     answers[1].set()
-    await until(lambda: connection._answering == 0)
+    await until(lambda: connection._pauses == 0)
     assert before <= pending.deadline <= loop.time() + 300
     for task_ in (task, late):
         task_.cancel()
@@ -212,7 +213,7 @@ async def test_every_clock_stands_still_until_the_last_question_is_answered():
 @pytest.mark.covers("CTM-01")
 @scenario
 async def test_progress_winds_the_clock_of_its_request_alone():
-    connection, link, host = await opened()
+    connection, link, owner = await opened()
     tasks = [start(connection, timeout=300, on_progress=n) for n in range(2)]
     await until(lambda: len(link.sent) == 2)
     first, second = sorted(connection._clocks.running, key=lambda clock: tasks.index(clock.task))
@@ -222,7 +223,7 @@ async def test_progress_winds_the_clock_of_its_request_alone():
     link.say(method="notifications/progress", params={"progressToken": link.sent[0]["id"], "progress": 1})
     assert first.deadline > was
     assert second.deadline == before
-    assert host.progress == [(0, 1)]
+    assert owner.progress == [(0, 1)]
     await connection.close()
     await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -230,7 +231,7 @@ async def test_progress_winds_the_clock_of_its_request_alone():
 @pytest.mark.covers("CTM-06")
 @scenario
 async def test_the_end_fails_each_request_with_an_error_of_its_own():
-    connection, link, host = await opened()
+    connection, link, owner = await opened()
     tasks = [start(connection) for _ in range(3)]
     await until(lambda: len(link.sent) == 3)
     link.lose(ServerCrashed("died", 3, "tail"))
@@ -239,20 +240,20 @@ async def test_the_end_fails_each_request_with_an_error_of_its_own():
     assert {type(error) for error in errors} == {ServerCrashed}
     assert len({id(error) for error in errors}) == 3
     assert [error.stderr_tail for error in errors] == ["tail"] * 3
-    assert len(host.losses) == 1
+    assert len(owner.losses) == 1
     with pytest.raises(ConnectError, match="has ended: died"):
-        await connection.request("ping", {}, Options())
+        await connection.request("ping", {}, RequestOptions())
     await connection.close()
 
 
 @pytest.mark.covers("HEAL-10")
 @scenario
 async def test_over_http_what_is_under_way_may_still_be_answered_after_the_session_ended():
-    connection, link, host = await opened(is_http=True)
+    connection, link, owner = await opened(is_http=True)
     task = start(connection)
     await until(lambda: link.sent)
     link.lose(SessionExpired("old"))
-    assert len(host.losses) == 1
+    assert len(owner.losses) == 1
     draining = asyncio.create_task(connection.drained())
     await asyncio.sleep(0)
     assert not draining.done()
@@ -272,7 +273,7 @@ async def test_an_answer_that_came_before_the_exchange_broke_counts():
         raise TransportError("broke")
 
     link.send = send
-    assert msgspec.json.decode(await connection.request("tools/call", {}, Options())) == {"n": 1}
+    assert msgspec.json.decode(await connection.request("tools/call", {}, RequestOptions())) == {"n": 1}
     await connection.close()
 
 
@@ -298,7 +299,7 @@ class Slow(Link):
 async def slow(**attributes):
     link = Slow()
     vars(link).update(attributes)
-    connection = ServerConnection(link, Host())
+    connection = ServerConnection(link, Owner())
     await connection.open()
     return connection, link
 
@@ -324,7 +325,7 @@ async def test_what_cancels_a_request_that_is_being_sent_reaches_the_link(turns)
 async def test_a_request_that_is_not_sent_in_time_is_given_up(turns):
     connection, link = await slow(turns=turns)
     with pytest.raises(Timeout, match=r"nothing was heard of it for 0\.01 seconds"):
-        await connection.request("tools/call", {}, Options(timeout=0.01))
+        await connection.request("tools/call", {}, RequestOptions(timeout=0.01))
     assert link.ended is asyncio.CancelledError
     assert asyncio.current_task().cancelling() == 0
     await connection.close()
@@ -337,7 +338,7 @@ async def test_no_cancellation_is_left_when_time_is_up_just_as_sending_fails(ans
 
     async def fail(message):
         for clock in connection._clocks.running:
-            clock.run_out()
+            clock.expire()
         raise ServerCrashed("broke")
 
     link.fails = fail
@@ -362,7 +363,7 @@ async def test_a_request_that_closes_its_connection_when_it_is_sent_does_not_wai
 
     link.send = send
     with pytest.raises(TransportError, match="was closed while a request waited"):
-        await asyncio.wait_for(connection.request("tools/call", {}, Options(timeout=60)), 10)
+        await asyncio.wait_for(connection.request("tools/call", {}, RequestOptions(timeout=60)), 10)
     assert connection._clocks.running == set()
 
 
@@ -386,7 +387,7 @@ async def test_a_cancellation_that_the_link_took_in_does_not_hide_one_that_comes
         await asyncio.sleep(0)
     (clock,) = connection._clocks.running
     task.cancel()
-    clock.run_out()
+    clock.expire()
     with pytest.raises(asyncio.CancelledError):
         await task
     await connection.close()
@@ -406,7 +407,7 @@ async def test_a_request_that_is_cancelled_while_it_is_sent_leaves_no_cycle():
         request.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await request
-        await connection.told()
+        await connection.cancellations_sent()
 
     link.send = send
     assert await left_by(cancelled) == 0
@@ -416,7 +417,7 @@ async def test_a_request_that_is_cancelled_while_it_is_sent_leaves_no_cycle():
 @scenario
 async def test_a_request_that_nobody_awaits_any_more_ends_what_is_being_sent():
     connection, link = await slow()
-    request = connection.request("tools/call", {}, Options())
+    request = connection.request("tools/call", {}, RequestOptions())
     request.send(None)
     request.close()
     assert link.ended is GeneratorExit
@@ -430,7 +431,7 @@ async def test_a_time_out_of_the_transport_is_not_one_of_the_request():
     connection, link, _ = await opened()
     link.fails = TimeoutError()
     with pytest.raises(TransportError, match="could not be sent") as caught:
-        await connection.request("tools/call", {}, Options(timeout=5))
+        await connection.request("tools/call", {}, RequestOptions(timeout=5))
     assert not isinstance(caught.value, Timeout)
     await connection.close()
 
@@ -438,7 +439,7 @@ async def test_a_time_out_of_the_transport_is_not_one_of_the_request():
 @pytest.mark.covers("CSR-01")
 @scenario
 async def test_whatever_becomes_of_a_request_of_the_server_it_is_answered_once(caplog):
-    connection, link, host = await opened()
+    connection, link, owner = await opened()
 
     async def fail():
         raise RuntimeError("secret")
@@ -446,9 +447,9 @@ async def test_whatever_becomes_of_a_request_of_the_server_it_is_answered_once(c
     async def refuse():
         raise RpcError(-5, "no", object())
 
-    host.answers = {"fails": fail, "refuses": refuse, "unsendable": object(), "fine": {}}
+    owner.answers = {"fails": fail, "refuses": refuse, "unsendable": object(), "fine": {}}
     with caplog.at_level(logging.CRITICAL, "dragoman.client"):
-        for method in host.answers:
+        for method in owner.answers:
             link.say(id=method, method=method, params={})
         await until(lambda: len(link.sent) == 4)
     said = {m["id"]: m.get("result", m.get("error")) for m in link.sent}
@@ -464,7 +465,7 @@ async def test_whatever_becomes_of_a_request_of_the_server_it_is_answered_once(c
 @pytest.mark.covers("LNT-05")
 @scenario
 async def test_a_token_of_the_callers_own_is_never_an_id():
-    connection, link, host = await opened()
+    connection, link, owner = await opened()
     first = start(connection, progress_token=2, on_progress="first")
     second = start(connection, on_progress="second")
     await until(lambda: len(link.sent) == 2)
@@ -472,10 +473,10 @@ async def test_a_token_of_the_callers_own_is_never_an_id():
     assert [m["params"]["_meta"]["progressToken"] for m in link.sent] == [2, 3]
     for token in (2, 3, 1, "x", None):
         link.say(method="notifications/progress", params={"progressToken": token, "progress": 1})
-    assert [who for who, _ in host.progress] == ["first", "second", "first"]
+    assert [who for who, _ in owner.progress] == ["first", "second", "first"]
     for token in (2, 3):
         with pytest.raises(ValueError, match="in use"):
-            await connection.request("tools/call", {}, Options(progress_token=token))
+            await connection.request("tools/call", {}, RequestOptions(progress_token=token))
     await connection.close()
     await asyncio.gather(first, second, return_exceptions=True)
 
@@ -484,7 +485,7 @@ async def test_a_token_of_the_callers_own_is_never_an_id():
 @scenario
 async def test_an_answer_that_will_not_end_does_not_hold_up_the_close(monkeypatch):
     monkeypatch.setattr(connections, "CLOSE_SECONDS", 0.05)
-    connection, link, host = await opened()
+    connection, link, owner = await opened()
     began, go = asyncio.Event(), asyncio.Event()
 
     async def stubborn():
@@ -495,7 +496,7 @@ async def test_an_answer_that_will_not_end_does_not_hold_up_the_close(monkeypatc
             except asyncio.CancelledError:
                 continue
 
-    host.answers["x"] = stubborn
+    owner.answers["x"] = stubborn
     link.say(id=1, method="x", params={})
     await asyncio.wait_for(began.wait(), 10)
     await asyncio.wait_for(connection.close(), 10)
@@ -507,7 +508,7 @@ async def test_an_answer_that_will_not_end_does_not_hold_up_the_close(monkeypatc
 @scenario
 async def test_stateless_requests_carry_what_the_client_is():
     connection, link, _ = await opened()
-    connection.speak(LATEST_STATELESS)
+    connection.use_version(LATEST_STATELESS)
     task = start(connection, meta={"a": 1})
     await until(lambda: link.sent)
     meta = link.sent[0]["params"]["_meta"]
@@ -516,7 +517,7 @@ async def test_stateless_requests_carry_what_the_client_is():
         "a": 1,
         types.PROTOCOL_VERSION: LATEST_STATELESS.name,
         types.CLIENT_CAPABILITIES: {},
-        types.CLIENT_INFO: {"name": "host", "version": "1"},
+        types.CLIENT_INFO: {"name": "owner", "version": "1"},
         types.LOG_LEVEL: "info",
     }
     assert connection._envelope[types.PROTOCOL_VERSION] == Raw(b'"2026-07-28"')
@@ -536,7 +537,7 @@ async def test_stateless_requests_carry_what_the_client_is():
     ],
 )
 def test_the_end_of_a_connection_is_an_error_that_does_not_say_that_nothing_was_served(error, kind, text):
-    fresh = broken(error)
+    fresh = connection_error(error)
     assert type(fresh) is kind
     assert fresh is not error
     assert str(fresh).endswith(text)
@@ -552,12 +553,12 @@ async def test_a_link_may_let_the_clocks_stand_still_while_it_waits_for_somebody
     async def send(message):
         await asyncio.sleep(0)
         (pending,) = connection._clocks.running
-        with message.standstill():
+        with message.paused_clocks():
             seen.append(pending.deadline)
         seen.append(pending.deadline is not None)
         link.say(id=message.id, result={})
 
     link.send = send
-    await connection.request("tools/call", {}, Options(timeout=60))
+    await connection.request("tools/call", {}, RequestOptions(timeout=60))
     assert seen == [None, True]
     await connection.close()

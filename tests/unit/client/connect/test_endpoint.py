@@ -7,7 +7,7 @@ import pytest
 
 from dragoman import Server
 from dragoman.client.connect.credentials import Credentials
-from dragoman.client.connect.endpoint import EndpointOptions, way_to
+from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
 from dragoman.client.connect.http import HttpLink
 from dragoman.client.connect.link import DuplexLink, OneMethodLink
 from dragoman.transports.memory import MemoryTransport
@@ -17,22 +17,22 @@ from dragoman.transports.web.legacy_sse import LegacySse
 URL = "https://example.com/mcp"
 
 
-def way(target, **options):
-    return way_to(target, EndpointOptions(Credentials(), **options))
+def endpoint(target, **options):
+    return endpoint_of(target, EndpointOptions(Credentials(), **options))
 
 
 def process(target, **options):
-    transport = way(target, **options).link().transport
+    transport = endpoint(target, **options).link().transport
     assert isinstance(transport, ProcessTransport)
     return transport
 
 
 @pytest.mark.covers("LTR-06")
 def test_a_url_is_streamable_http_with_the_older_transport_to_fall_back_on():
-    found = way(URL)
+    found = endpoint(URL)
     assert isinstance(found.link(), HttpLink)
     assert isinstance(found.fallback().transport, LegacySse)
-    assert found.introduces
+    assert found.negotiates
     assert not found.is_handshake
 
 
@@ -40,23 +40,23 @@ def test_a_url_is_streamable_http_with_the_older_transport_to_fall_back_on():
 @pytest.mark.parametrize("name", ["http", "streamable", "streamable_http", "streamable-http", "streamableHttp"])
 @pytest.mark.parametrize("key", ["url", "serverUrl", "httpUrl"])
 def test_a_url_whose_transport_is_named_has_no_fallback(name, key):
-    for found in (way(URL, transport=name), way({key: URL, "type": name})):
+    for found in (endpoint(URL, transport=name), endpoint({key: URL, "type": name})):
         assert isinstance(found.link(), HttpLink)
         assert found.fallback is None
 
 
 @pytest.mark.covers("LTR-06")
 def test_the_older_transport_is_had_by_name():
-    for found in (way(URL, transport="sse"), way({"url": URL, "type": "sse"})):
+    for found in (endpoint(URL, transport="sse"), endpoint({"url": URL, "type": "sse"})):
         assert isinstance(found.link().transport, LegacySse)
         assert found.is_handshake
 
 
 @pytest.mark.covers("LTR-06")
 def test_what_is_known_of_an_address_is_known_of_all_its_queries():
-    assert way(f"{URL}?a=1").key == way(f"{URL}?b=2").key
-    assert way(URL).key != way("https://example.com/other").key
-    assert way(URL).key != way(URL, transport="sse").key
+    assert endpoint(f"{URL}?a=1").key == endpoint(f"{URL}?b=2").key
+    assert endpoint(URL).key != endpoint("https://example.com/other").key
+    assert endpoint(URL).key != endpoint(URL, transport="sse").key
 
 
 @pytest.mark.covers("LTR-06")
@@ -87,9 +87,9 @@ def test_an_entry_is_a_command_with_arguments_and_the_client_comes_before_it(tmp
 @pytest.mark.covers("LTR-06")
 def test_headers_of_an_entry_lie_below_those_of_the_client():
     async def sent():
-        around = EndpointOptions(Credentials({"Authorization": "mine"}))
-        way_to({"url": URL, "headers": {"Authorization": "theirs", "X-Team": "a"}}, around)
-        return await around.credentials.own_headers()
+        options = EndpointOptions(Credentials({"Authorization": "mine"}))
+        endpoint_of({"url": URL, "headers": {"Authorization": "theirs", "X-Team": "a"}}, options)
+        return await options.credentials.own_headers()
 
     assert asyncio.run(sent()) == {"Authorization": "mine", "X-Team": "a"}
 
@@ -97,17 +97,17 @@ def test_headers_of_an_entry_lie_below_those_of_the_client():
 @pytest.mark.covers("LTR-06")
 def test_servers_and_transports_are_taken_as_they_are():
     server = Server("x")
-    assert isinstance(way(server).link().transport, MemoryTransport)
+    assert isinstance(endpoint(server).link().transport, MemoryTransport)
     transport = MemoryTransport(server.connect)
-    found = way(transport)
+    found = endpoint(transport)
     assert found.link().transport is found.link().transport is transport
     assert isinstance(found.link(), DuplexLink)
-    assert way("whatever", transport=transport).link().transport is transport
+    assert endpoint("whatever", transport=transport).link().transport is transport
 
     class OneMethod:
         def send_request(self, request):
             return {}
 
-    found = way(OneMethod())
+    found = endpoint(OneMethod())
     assert isinstance(found.link(), OneMethodLink)
-    assert not found.introduces
+    assert not found.negotiates

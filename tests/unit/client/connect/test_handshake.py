@@ -6,8 +6,9 @@ import json
 import pytest
 
 from dragoman import types
-from dragoman.client.connect import handshake as openings
-from dragoman.client.connect.handshake import Connector, Endpoint, OfferedVersions
+from dragoman.client.connect import handshake
+from dragoman.client.connect.endpoint import Endpoint
+from dragoman.client.connect.handshake import Connector, offered_versions
 from dragoman.errors import AuthRequired, ConnectError, HttpError, ServerCrashed, Timeout, TransportError
 from dragoman.protocol.extensions import CORE
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS
@@ -15,7 +16,7 @@ from dragoman.protocol.versions import LATEST_HANDSHAKE, LATEST_STATELESS, VERSI
 from scenarios.client_peer import NEWEST, OLDER, STATELESS, discovered, error, initialized, scenario
 
 
-class Host:
+class Owner:
     info = types.Implementation("host", "1")
     table = CORE
 
@@ -25,7 +26,7 @@ class Host:
     def log_level_for(self, version):
         return None
 
-    def lost(self, connection, error):
+    def connection_lost(self, connection, error):
         pass
 
 
@@ -35,7 +36,7 @@ class Link:
     def __init__(self, react, *, is_http=False, opens=None):
         self.react, self.is_http, self.opens = react, is_http, opens
         self.version = None
-        self.settled = self.closed = 0
+        self.streams = self.closed = 0
 
     async def open(self, receive, closed):
         self.receive, self.lose = receive, closed
@@ -47,8 +48,8 @@ class Link:
         if answer is not None:
             self.receive(json.dumps(answer).encode())
 
-    def settle(self):
-        self.settled += 1
+    def open_standalone_stream(self):
+        self.streams += 1
 
     async def close(self):
         self.closed += 1
@@ -70,9 +71,9 @@ class Server:
         self.methods.append(message["method"])
         return self.react(link, message)
 
-    def opening(self, *, fallback=None, key="server", speech=None, timeout=5, **way):
-        made = Endpoint(key=key, link=self.link, fallback=fallback, **way)
-        return Connector(made, Host(), speech or OfferedVersions.of(), DEFAULT_LIMITS, timeout=timeout)
+    def connector(self, *, fallback=None, key="server", versions=None, timeout=5, **endpoint):
+        made = Endpoint(key=key, link=self.link, fallback=fallback, **endpoint)
+        return Connector(made, Owner(), versions or offered_versions(), DEFAULT_LIMITS, timeout=timeout)
 
 
 def greets(link, message):
@@ -83,45 +84,45 @@ def greets(link, message):
 
 @pytest.mark.covers("CLF-02")
 def test_modes_and_pins_leave_versions():
-    assert OfferedVersions.of().versions == VERSIONS
-    assert OfferedVersions.of("stateless").versions == (LATEST_STATELESS,)
-    assert LATEST_STATELESS not in OfferedVersions.of("handshake").versions
-    assert OfferedVersions.of("auto", OLDER).versions[0].name == OLDER
-    assert OfferedVersions.of("handshake", NEWEST).versions == (LATEST_HANDSHAKE,)
+    assert offered_versions() == VERSIONS
+    assert offered_versions("stateless") == (LATEST_STATELESS,)
+    assert LATEST_STATELESS not in offered_versions("handshake")
+    assert offered_versions("auto", OLDER)[0].name == OLDER
+    assert offered_versions("handshake", NEWEST) == (LATEST_HANDSHAKE,)
     for mode, version in [("handshake", STATELESS), ("stateless", OLDER), ("auto", "x"), ("none", None)]:
         with pytest.raises(ValueError, match=r"mode must be|cannot be had"):
-            OfferedVersions.of(mode, version)
+            offered_versions(mode, version)
 
 
 @pytest.mark.covers("CLF-10")
 @scenario
 async def test_what_is_remembered_is_shared_by_those_who_know_the_name_and_has_a_bound(monkeypatch):
-    monkeypatch.setattr(openings, "MOST_REMEMBERED", 2)
+    monkeypatch.setattr(handshake, "MAX_REMEMBERED", 2)
     server = Server(greets)
     for key, probed in [("a", True), ("a", False), (None, True), (None, True), ("b", True), ("c", True), ("a", True)]:
         server.methods.clear()
-        await (await server.opening(key=key).connect()).close()
+        await (await server.connector(key=key).connect()).close()
         assert ("server/discover" in server.methods) is probed
-        assert len(openings._handshakers) <= 2
+        assert len(handshake._handshake_servers) <= 2
 
 
 @pytest.mark.covers("CLF-10")
 @scenario
 async def test_who_has_no_name_is_remembered_by_its_own_client():
     server = Server(greets)
-    opening = server.opening(key=None)
+    connector = server.connector(key=None)
     for _ in range(2):
-        await (await opening.connect()).close()
+        await (await connector.connect()).close()
     assert server.methods.count("server/discover") == 1
-    assert not openings._handshakers
+    assert not handshake._handshake_servers
 
 
 @pytest.mark.covers("CLF-10")
 @scenario
 async def test_what_is_remembered_does_not_bind_who_speaks_something_else():
     server = Server(greets)
-    await (await server.opening().connect()).close()
-    pinned = server.opening(speech=OfferedVersions.of("handshake", OLDER))
+    await (await server.connector().connect()).close()
+    pinned = server.connector(versions=offered_versions("handshake", OLDER))
     connection = await pinned.connect()
     assert connection.version.name == OLDER
     await connection.close()
@@ -141,15 +142,15 @@ async def test_what_is_remembered_does_not_bind_who_speaks_something_else():
 @scenario
 async def test_trouble_with_a_known_server_is_raised_and_forgets_it_only_if_it_may_contradict(error, is_kept):
     server = Server(greets)
-    await (await server.opening().connect()).close()
+    await (await server.connector().connect()).close()
 
     def fail(link, message):
         raise error
 
     server.react = fail
     with pytest.raises(type(error)):
-        await server.opening().connect()
-    assert bool(openings._handshakers) is is_kept
+        await server.connector().connect()
+    assert bool(handshake._handshake_servers) is is_kept
     assert [link.closed > 0 for link in server.links] == [True, True]
 
 
@@ -164,7 +165,7 @@ async def test_every_link_that_was_opened_in_vain_is_closed():
 
     server = Server(dies)
     with pytest.raises(ServerCrashed, match="initialize"):
-        await server.opening().connect()
+        await server.connector().connect()
     assert [link.closed > 0 for link in server.links] == [True, True]
 
 
@@ -185,16 +186,16 @@ async def test_where_initialize_finds_nobody_the_older_transport_is_tried(other)
 
     server = Server(refuses, is_http=True)
     fallback = Server(older, opens=absent if other == "is not there" else None)
-    opening = server.opening(fallback=fallback.link)
+    connector = server.connector(fallback=fallback.link)
     if other == "answers":
-        connection = await opening.connect()
+        connection = await connector.connect()
         assert connection.link is fallback.links[0]
         assert fallback.methods == ["initialize", "notifications/initialized"]
         await connection.close()
     else:
         kind, text = (TransportError, "no again") if other == "fails" else (HttpError, "no")
         with pytest.raises(kind, match=text):
-            await opening.connect()
+            await connector.connect()
     assert all(link.closed for link in (*server.links, *fallback.links))
 
 
@@ -203,7 +204,7 @@ async def test_where_initialize_finds_nobody_the_older_transport_is_tried(other)
 async def test_a_transport_that_does_not_open_is_a_time_out():
     server = Server(greets, opens=asyncio.Event().wait)
     with pytest.raises(Timeout, match=r"could not be opened within 0\.05 seconds"):
-        await server.opening(timeout=0.05).connect()
+        await server.connector(timeout=0.05).connect()
     assert server.links[0].closed
 
 
@@ -216,38 +217,38 @@ async def test_a_stateless_server_says_who_it_is():
         return answer | {"result": answer["result"] | {"instructions": "hi", "_meta": {types.SERVER_INFO: info}}}
 
     server = Server(discovers)
-    connection = await server.opening().connect()
-    assert connection.has_introduced
+    connection = await server.connector().connect()
+    assert connection.knows_capabilities
     assert (connection.server_info.name, connection.instructions) == ("s", "hi")
     assert connection.capabilities.tools is not None
-    assert server.links[0].settled == 1
+    assert server.links[0].streams == 1
     await connection.close()
 
 
 @pytest.mark.covers("CTR-01")
 @pytest.mark.parametrize(
-    ("speech", "version"),
+    ("versions", "version"),
     [
-        (OfferedVersions.of(), NEWEST),
-        (OfferedVersions.of("stateless"), STATELESS),
-        (OfferedVersions.of("auto", OLDER), OLDER),
+        (offered_versions(), NEWEST),
+        (offered_versions("stateless"), STATELESS),
+        (offered_versions("auto", OLDER), OLDER),
     ],
 )
 @scenario
-async def test_where_nothing_is_said_first_a_version_is_assumed(speech, version):
+async def test_where_nothing_is_said_first_a_version_is_assumed(versions, version):
     server = Server(greets)
-    connection = await server.opening(speech=speech, introduces=False).connect()
+    connection = await server.connector(versions=versions, negotiates=False).connect()
     assert connection.version.name == version
-    assert not connection.has_introduced
+    assert not connection.knows_capabilities
     assert server.methods == []
     await connection.close()
 
 
 @pytest.mark.covers("CLF-02")
 @scenario
-async def test_a_way_that_is_known_to_want_a_handshake_is_not_probed():
+async def test_an_endpoint_that_is_known_to_want_a_handshake_is_not_probed():
     server = Server(greets)
-    await (await server.opening(is_handshake=True).connect()).close()
+    await (await server.connector(is_handshake=True).connect()).close()
     assert server.methods == ["initialize", "notifications/initialized"]
 
 
@@ -270,7 +271,7 @@ async def test_all_steps_of_connecting_share_one_time():
     server.link = lambda: Slow(server.seen, is_http=True, opens=lambda: asyncio.sleep(0.2))
     began = asyncio.get_running_loop().time()
     with pytest.raises(Timeout, match=r"did not answer initialize within 0\.5 seconds"):
-        await server.opening(key=None, timeout=0.5).connect()
+        await server.connector(key=None, timeout=0.5).connect()
     assert asyncio.get_running_loop().time() - began < 1
 
 
@@ -281,7 +282,7 @@ class Login(Link):
 
     async def send(self, message):
         if message.id is not None:
-            with message.standstill():
+            with message.paused_clocks():
                 await asyncio.sleep(self.seconds)
         await super().send(message)
 
@@ -291,8 +292,8 @@ class Login(Link):
 async def test_a_login_does_not_count_as_time_of_connecting():
     server = Server(greets)
     server.link = lambda: Login(server.seen, is_http=True)
-    connection = await server.opening(key=None, timeout=0.2).connect()
-    assert connection.has_introduced
+    connection = await server.connector(key=None, timeout=0.2).connect()
+    assert connection.knows_capabilities
     await connection.close()
 
 
@@ -307,7 +308,7 @@ async def test_connecting_may_be_given_up_while_a_person_logs_in():
         return links[-1]
 
     server.link = link
-    connecting = asyncio.create_task(server.opening(key=None, timeout=0.2).connect())
+    connecting = asyncio.create_task(server.connector(key=None, timeout=0.2).connect())
     await asyncio.sleep(0.05)
     connecting.cancel()
     with pytest.raises(asyncio.CancelledError):

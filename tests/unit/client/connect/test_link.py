@@ -37,7 +37,7 @@ async def test_a_duplex_link_hands_bytes_over():
     link = DuplexLink(transport)
     await link.open(print, print)
     await link.send(Outgoing(PING, "ping", 1))
-    link.settle()
+    link.open_standalone_stream()
     await link.close()
     assert (transport.sent, transport.closed, link.is_http) == ([PING], 1, False)
 
@@ -91,7 +91,7 @@ async def test_the_answer_of_one_method_belongs_to_its_request():
     await link.send(Outgoing(PING, "ping", 1))
     await link.send(Outgoing(b'{"jsonrpc":"2.0","method":"notifications/initialized"}'))
     assert received == [b'{"id":1,"result":{},"jsonrpc":"2.0"}']
-    link.settle()
+    link.open_standalone_stream()
     await link.close()
 
 

@@ -1,11 +1,11 @@
-"""One connection at a time, made when it is needed and made anew when it is lost; with scripted connections."""
+"""Connections: made when needed, made anew when lost, and requests that are repeated; with scripted connections."""
 
 import asyncio
 
 import pytest
 
 from dragoman.client.connect import reconnect
-from dragoman.client.connect.reconnect import MOST_ATTEMPTS, MOST_REPETITIONS, Connections, Failures
+from dragoman.client.connect.reconnect import MAX_ATTEMPTS, MAX_REPETITIONS, Connections, Failures
 from dragoman.errors import (
     AuthRequired,
     ConnectError,
@@ -50,7 +50,7 @@ class Maker:
     def __init__(self, *outcomes, is_http=False):
         self.outcomes = list(outcomes)
         self.made = []
-        self.welcomed = []
+        self.prepared = []
         self.is_http = is_http
 
     async def connect(self):
@@ -60,11 +60,11 @@ class Maker:
         self.made.append(Connection(self.is_http))
         return self.made[-1]
 
-    async def welcome(self, connection, again):
-        self.welcomed.append(again)
+    async def prepare(self, connection, again):
+        self.prepared.append(again)
 
     def connections(self):
-        return Connections(self.connect, self.welcome)
+        return Connections(self.connect, self.prepare)
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +83,7 @@ def raising(*errors):
     return work, pending
 
 
-async def repeated(line, work, *, is_safe):
+async def repeated(line, work, *, is_repeatable):
     """Do something with the connection, again as long as the line says that it may be done again."""
     failures = Failures()
     while True:
@@ -91,7 +91,7 @@ async def repeated(line, work, *, is_safe):
         try:
             return await work(connection)
         except TransportError as error:
-            if not await line.may_repeat(error, connection, failures, is_safe=is_safe):
+            if not await line.may_repeat(error, connection, failures, is_repeatable=is_repeatable):
                 raise
 
 
@@ -105,12 +105,12 @@ async def test_many_who_ask_get_one_connection():
     assert set(found) == {maker.made[0]}
     assert line.status == "ready"
     maker.made[0].error = TransportError("gone")
-    assert line.lost(maker.made[0])
-    assert not line.lost(maker.made[0])
+    assert line.lose(maker.made[0])
+    assert not line.lose(maker.made[0])
     assert (line.status, line.current) == ("lost", None)
     found = await asyncio.gather(*(line.connection() for _ in range(50)))
     assert set(found) == {maker.made[1]}
-    assert maker.welcomed == [False, True]
+    assert maker.prepared == [False, True]
     assert maker.made[0].closed == 1
     await line.stop()
     assert maker.made[1].closed == 1
@@ -125,10 +125,10 @@ async def test_the_first_connection_is_tried_once_and_a_lost_one_a_few_times():
         await line.connection()
     assert line.status == "failed"
     (await line.connection()).error = TransportError("gone")
-    maker.outcomes = [ConnectError("no")] * (MOST_ATTEMPTS - 1)
+    maker.outcomes = [ConnectError("no")] * (MAX_ATTEMPTS - 1)
     (await line.connection()).error = TransportError("gone")
     assert len(maker.made) == 2
-    maker.outcomes = [ConnectError("no")] * MOST_ATTEMPTS
+    maker.outcomes = [ConnectError("no")] * MAX_ATTEMPTS
     with pytest.raises(ConnectError):
         await line.connection()
     assert maker.outcomes == []
@@ -153,20 +153,20 @@ async def test_what_will_not_pass_is_not_tried_again(error):
 
 @pytest.mark.covers("HEAL-08")
 @scenario
-async def test_a_connection_that_cannot_be_welcomed_or_dies_of_it_is_closed():
+async def test_a_connection_that_cannot_be_prepared_or_dies_of_it_is_closed():
     maker = Maker()
     line = maker.connections()
     (await line.connection()).error = TransportError("gone")
     outcomes = [TransportError("no"), None]
 
-    async def welcome(connection, again):
+    async def prepare(connection, again):
         outcome = outcomes.pop(0) if outcomes else "fine"
         if outcome is None:
             connection.error = ConnectError("died")
         elif isinstance(outcome, Exception):
             raise outcome
 
-    line._welcome = welcome
+    line._prepare = prepare
     assert await line.connection() is maker.made[3]
     assert [connection.closed for connection in maker.made] == [1, 1, 1, 0]
     await line.stop()
@@ -178,7 +178,7 @@ async def test_a_connection_that_cannot_be_welcomed_or_dies_of_it_is_closed():
 async def test_what_the_server_did_not_serve_is_done_again_whatever_it_is(error):
     line = Maker().connections()
     work, left = raising(error)
-    assert await repeated(line, work, is_safe=False)
+    assert await repeated(line, work, is_repeatable=False)
     assert left == []
     await line.stop()
 
@@ -187,10 +187,10 @@ async def test_what_the_server_did_not_serve_is_done_again_whatever_it_is(error)
 @pytest.mark.parametrize(
     ("error", "times"),
     [
-        (ConnectError("no"), MOST_ATTEMPTS),
-        (SessionExpired("old"), 1 + MOST_REPETITIONS),
-        (TransportError("broke"), 1 + MOST_REPETITIONS),
-        (HttpError("busy", 503), 1 + MOST_REPETITIONS),
+        (ConnectError("no"), MAX_ATTEMPTS),
+        (SessionExpired("old"), 1 + MAX_REPETITIONS),
+        (TransportError("broke"), 1 + MAX_REPETITIONS),
+        (HttpError("busy", 503), 1 + MAX_REPETITIONS),
         (HttpError("bad", 400), 1),
         (Timeout("slow"), 1),
         (AuthRequired("who?"), 1),
@@ -202,7 +202,7 @@ async def test_what_may_be_done_twice_is_repeated_a_bounded_number_of_times(erro
     line = Maker().connections()
     work, left = raising(*[error] * 20)
     with pytest.raises(type(error)):
-        await repeated(line, work, is_safe=True)
+        await repeated(line, work, is_repeatable=True)
     assert 20 - len(left) == times
     await line.stop()
 
@@ -214,7 +214,7 @@ async def test_what_must_not_be_done_twice_says_that_it_may_have_been_done():
     error = ServerCrashed("died", 3, "tail")
     work, left = raising(error, error)
     with pytest.raises(ServerCrashed, match=r"^The request may have been served.*: died$") as caught:
-        await repeated(line, work, is_safe=False)
+        await repeated(line, work, is_repeatable=False)
     assert len(left) == 1
     assert caught.value is not error
     assert (caught.value.exit_code, caught.value.stderr_tail) == (3, "tail")
@@ -255,7 +255,7 @@ async def test_a_stopped_line_connects_no_more_until_it_is_restarted():
     line.restart()
     assert line.status == "new"
     await line.connection()
-    assert maker.welcomed == [False, False]
+    assert maker.prepared == [False, False]
     await line.stop()
 
 
@@ -269,7 +269,7 @@ async def test_work_that_fails_because_the_line_was_stopped_is_not_repeated():
         raise ConnectError("closed")
 
     with pytest.raises(ConnectError, match="closed"):
-        await repeated(line, work, is_safe=True)
+        await repeated(line, work, is_repeatable=True)
 
 
 @pytest.mark.covers("HEAL-09")
