@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dragoman.client.answer.calling import call
+from dragoman.client.answer.callbacks import call_handler
 from dragoman.runtime.tasks import runs_here
 
 Observer = Callable[[Any], Any]
@@ -54,6 +54,6 @@ class Observers:
         while self._untold:
             observer, given = self._untold.popleft()
             try:
-                await call(observer, given)
+                await call_handler(observer, given)
             except Exception:
                 _logger.exception("An observer of the conversation failed")

@@ -10,7 +10,7 @@ from dragoman.chat.messages import Message, ToolCall
 from dragoman.chat.outcomes import ChatToolResult
 from dragoman.chat.policy import Policy
 from dragoman.client.answer.approval import ApprovalHandler
-from dragoman.client.answer.calling import handler
+from dragoman.client.answer.callbacks import as_function
 from dragoman.runtime.hints import did_you_mean
 
 
@@ -73,7 +73,7 @@ def _check_value(name: str, value: Any) -> None:
     if name == "policy" and not isinstance(value, Policy):
         raise TypeError(f"policy must be a Policy, not {value!r}")
     if name == "on_approval":
-        handler(value, name)
+        as_function(value, name)
     elif name.startswith("on_") and not callable(value):
         raise TypeError(f"{name} must be a function, not {value!r}")
     if name == "resource_links" and value not in get_args(LinkMode):

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Literal
 
 from dragoman import types
-from dragoman.client.answer.calling import call
+from dragoman.client.answer.callbacks import call_handler
 from dragoman.client.bound import AsyncBoundTool
 from dragoman.schema.naming import matches
 
@@ -92,4 +92,4 @@ def _rules(given: Rule | Iterable[Rule]) -> list[Rule]:
 async def _fits(rule: Rule, names: list[str], tool: AsyncBoundTool, arguments: types.Json) -> bool:
     if isinstance(rule, str):
         return matches([rule], *names)
-    return bool(await call(rule, tool, copy.deepcopy(arguments)))
+    return bool(await call_handler(rule, tool, copy.deepcopy(arguments)))

@@ -14,13 +14,13 @@ from dragoman import types
 from dragoman.client.answer.approval import Approval, ApprovalHandler, Approvals
 from dragoman.client.answer.handlers import HANDLER_OPTIONS, Handlers
 from dragoman.client.answer.roots import Roots
-from dragoman.client.answer.serving import MAX_SERVER_REQUESTS
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
 from dragoman.client.catalog import ListedTool
 from dragoman.client.connect.connection import OnProgress, Options
 from dragoman.client.connect.endpoint import EndpointOptions, Target, way_to
 from dragoman.client.connect.finalizer import Finalizer
 from dragoman.client.connect.handshake import Endpoint, OfferedVersions
+from dragoman.client.connect.server_requests import MAX_SERVER_REQUESTS
 from dragoman.client.extensions.joined import Extensions
 from dragoman.client.lists import MOST_PAGES, Lists, find
 from dragoman.client.options import ClientOptions, check, credentials_of, misplaced

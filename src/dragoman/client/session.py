@@ -24,12 +24,12 @@ from msgspec import Raw
 
 from dragoman import types
 from dragoman.client.answer.handlers import Handlers
-from dragoman.client.answer.serving import MAX_SERVER_REQUESTS
 from dragoman.client.catalog import Catalog
 from dragoman.client.connect.connection import OnProgress, Options, ServerConnection
 from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.handshake import Connector, Endpoint, OfferedVersions
 from dragoman.client.connect.reconnect import Connections, Failures, pause
+from dragoman.client.connect.server_requests import MAX_SERVER_REQUESTS
 from dragoman.client.extensions.contract import ExtendedRequest
 from dragoman.client.extensions.joined import Extensions
 from dragoman.client.hear.notifications import Deliveries, LogMessage, ServerNotification, log_here
@@ -420,7 +420,7 @@ class ClientSession:
         connection = self.connections.latest
         if connection is None or not connection.version.stateless:
             return failure
-        was_asked, connection.serving.asked_in_vain = connection.serving.asked_in_vain, False
+        was_asked, connection.serving.refused_stateless = connection.serving.refused_stateless, False
         if not was_asked and not _CANNOT_ASK.search(failure):
             return failure
         return (

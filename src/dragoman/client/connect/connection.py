@@ -1,6 +1,6 @@
 """One living connection to a server: requests in flight, and what the server says and asks meanwhile.
 
-The peer machine matches answers, progress and cancellations; `serving.py` answers the server; this file adds time. A
+The peer machine matches answers, progress and cancellations; `ServerRequests` answers the server; this adds time. A
 request has a clock that counts while nothing is heard of it: progress winds it up again, and it stands still while a
 handler of ours works on a request of the server. A request whose clock runs out, or whose caller is cancelled, is given
 up, and the server is told so. When the connection ends, every request that waits fails at once.
@@ -22,9 +22,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
-from dragoman.client.answer.serving import Answers, Serving
 from dragoman.client.connect.clocks import Clock, Clocks
 from dragoman.client.connect.link import Link, Outgoing
+from dragoman.client.connect.server_requests import AnswersServer, ServerRequests
 from dragoman.errors import (
     ConnectError,
     InternalError,
@@ -77,7 +77,7 @@ class Options(Struct):
     """Told the id of each request before it is sent."""
 
 
-class Host(Answers, Protocol):
+class Host(AnswersServer, Protocol):
     """The client, as its connection sees it."""
 
     info: types.Implementation
@@ -189,7 +189,7 @@ class ServerConnection:
         self._telling: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
         self._clocks = Clocks(self._loop)
-        self.serving = Serving(host, self._peer, link, self._start, self._standstill)
+        self.serving = ServerRequests(host, self._peer, link, self._start, self._standstill)
 
     @property
     def is_alive(self) -> bool:
@@ -405,7 +405,7 @@ class ServerConnection:
             case jsonrpc.Notification():
                 self._host.notified(event)
             case jsonrpc.Request():
-                if not self.serving.take(event):
+                if not self.serving.receive(event):
                     self._go_on_counting()
             case RequestCancelled(id):
                 self.serving.cancel(id)

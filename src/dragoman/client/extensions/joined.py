@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.client.answer.calling import handler
+from dragoman.client.answer.callbacks import as_function
 from dragoman.client.connect.connection import Options, ServerConnection
 from dragoman.client.extensions.contract import ClientExtension, ExtendedRequest, ExtensionHandler
 from dragoman.client.results import FurtherResult, read
@@ -268,4 +268,4 @@ def _checked(
     for name, function in given.items():
         if name not in known:
             raise DefinitionError(f"{type(one).__name__} takes {name!r}, which its rows do not let a server send")
-        yield name, handler(function, f"{type(one).__name__}: {name}")
+        yield name, as_function(function, f"{type(one).__name__}: {name}")
