@@ -21,7 +21,7 @@ from dragoman.client.connect.endpoint import EndpointOptions, Target, way_to
 from dragoman.client.connect.finalizer import Finalizer
 from dragoman.client.connect.handshake import Endpoint, OfferedVersions
 from dragoman.client.connect.server_requests import MAX_SERVER_REQUESTS
-from dragoman.client.extensions.joined import Extensions
+from dragoman.client.extensions.installed import Extensions
 from dragoman.client.lists import MOST_PAGES, Lists, find
 from dragoman.client.options import ClientOptions, check, credentials_of, misplaced
 from dragoman.client.properties import ClientProperties

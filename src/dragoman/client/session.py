@@ -31,7 +31,7 @@ from dragoman.client.connect.handshake import Connector, Endpoint, OfferedVersio
 from dragoman.client.connect.reconnect import Connections, Failures, pause
 from dragoman.client.connect.server_requests import MAX_SERVER_REQUESTS
 from dragoman.client.extensions.contract import ExtendedRequest
-from dragoman.client.extensions.joined import Extensions
+from dragoman.client.extensions.installed import Extensions
 from dragoman.client.hear.notifications import Deliveries, LogMessage, ServerNotification, log_here
 from dragoman.client.hear.subscriptions import LASTING_SECONDS, LONGEST_PAUSE, Listening
 from dragoman.client.results import FurtherResult, read
@@ -349,7 +349,7 @@ class ClientSession:
                 raise RpcError.of(error.code, message, error.data) from error
             if self._deliveries.lanes:
                 await self._deliveries.settled(filled.timeout)
-            result: Any = raw if kind is Raw else is_extended and self.extensions.named(method, raw)
+            result: Any = raw if kind is Raw else is_extended and self.extensions.recognized(method, raw)
             result = result or read(raw, kind, method)
             if type(result) is FurtherResult:
                 request = ExtendedRequest(self, connection, method, sent, filled)
