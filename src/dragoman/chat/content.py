@@ -6,7 +6,7 @@ import mimetypes
 from base64 import b64encode
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -15,14 +15,7 @@ from dragoman.chat.messages import Media, Message, Part, Text
 from dragoman.client.results import CallResult
 
 MAX_RESULT_CHARACTERS = 50_000
-_BLOCKS = (
-    types.TextContent,
-    types.ImageContent,
-    types.AudioContent,
-    types.EmbeddedResource,
-    types.ResourceLink,
-    types.UnknownContent,
-)
+_BLOCKS = (*get_args(types.ContentBlock), types.UnknownContent)
 _TEXTUAL = ("text/", "application/json", "application/xml", "application/yaml")
 
 

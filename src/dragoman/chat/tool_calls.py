@@ -70,10 +70,9 @@ class ToolCalls:
             parts = result_parts(await self.links.receive(known, result, self._timeout), self._max_characters)
         except ToolError as error:
             return failed(pending.call, str(error))
-        except DragomanError as error:
-            return failed(pending.call, f"{type(error).__name__}: {error}")
         except Exception as error:
-            _logger.exception("A call of the tool %s failed", pending.call.name)
+            if not isinstance(error, DragomanError):
+                _logger.exception("A call of the tool %s failed", pending.call.name)
             return failed(pending.call, f"{type(error).__name__}: {error}")
         message = Message("tool", parts, tool_call_id=pending.call.id, is_error=result.is_error)
         return ChatToolResult(pending.call, message, result)

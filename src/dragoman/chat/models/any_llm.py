@@ -329,15 +329,9 @@ def _is_transient(error: Exception) -> bool:
 
 _PERMANENT_ERRORS = frozenset(
     {
-        "AuthenticationError",
-        "ContentFilterError",
-        "ContextLengthExceededError",
-        "InsufficientFundsError",
-        "InvalidRequestError",
-        "MissingApiKeyError",
-        "ModelNotFoundError",
-        "UnsupportedParameterError",
-        "UnsupportedProviderError",
+        *("AuthenticationError", "ContentFilterError", "ContextLengthExceededError", "InsufficientFundsError"),
+        *("InvalidRequestError", "MissingApiKeyError", "ModelNotFoundError"),
+        *("UnsupportedParameterError", "UnsupportedProviderError"),
     }
 )
 

@@ -18,7 +18,7 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from dragoman import types
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
@@ -39,23 +39,6 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
 _logger = logging.getLogger("dragoman.client")
-
-
-@runtime_checkable
-class Qualified(Protocol):
-    """A tool of a group, blocking or not."""
-
-    @property
-    def name(self) -> str:
-        """Its name at its server."""
-
-    @property
-    def server(self) -> str:
-        """The name of its server in the group."""
-
-    @property
-    def qualified_name(self) -> str:
-        """The name that no other tool of the group has."""
 
 
 class AsyncGroupTool(AsyncBoundTool):
@@ -341,8 +324,9 @@ class AsyncClients(Group[AsyncClient]):
             NotFound: there is none of that name, or several servers have it.
             ToolError: the tool failed; and whatever else a client's `call_tool` raises.
         """
-        if not isinstance(tool, str) and isinstance(tool, Qualified):
-            member, own_name = self._members[tool.server], tool.name
+        if hasattr(tool, "qualified_name"):  # a tool of a group, blocking or not
+            group_tool = cast("AsyncGroupTool", tool)
+            member, own_name = self._members[group_tool.server], group_tool.name
         else:
             name = tool if isinstance(tool, str) else tool.name
             if self._state == "stopped" or name not in self._routes:
