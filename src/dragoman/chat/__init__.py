@@ -1,4 +1,4 @@
-"""What authors of applications with language models use: a conversation in which a model uses MCP servers.
+"""Conversations in which a language model uses MCP servers.
 
 Names are imported when they are first used.
 """
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from dragoman.chat.messages import ToolCallDelta as ToolCallDelta
     from dragoman.chat.messages import ToolSpec as ToolSpec
     from dragoman.chat.messages import Usage as Usage
-    from dragoman.chat.models import AnyLlm as AnyLlm
+    from dragoman.chat.models.any_llm import AnyLlm as AnyLlm
     from dragoman.chat.options import ChatOptions as ChatOptions
-    from dragoman.chat.outcomes import ChatToolResult as ChatToolResult
-    from dragoman.chat.outcomes import Chunk as Chunk
-    from dragoman.chat.outcomes import PendingCall as PendingCall
-    from dragoman.chat.outcomes import Reply as Reply
-    from dragoman.chat.outcomes import Step as Step
     from dragoman.chat.policy import Policy as Policy
+    from dragoman.chat.replies import ChatToolResult as ChatToolResult
+    from dragoman.chat.replies import Chunk as Chunk
+    from dragoman.chat.replies import PendingCall as PendingCall
+    from dragoman.chat.replies import Reply as Reply
+    from dragoman.chat.replies import Step as Step
 else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
@@ -36,9 +36,9 @@ else:
             "blocking": "Chat",
             "chat": "AsyncChat",
             "messages": "Delta Media Message Model ModelOptions Part Text ToolCall ToolCallDelta ToolSpec Usage",
-            "models": "AnyLlm",
+            "models.any_llm": "AnyLlm",
             "options": "ChatOptions",
-            "outcomes": "Chunk PendingCall Reply Step ChatToolResult",
+            "replies": "Chunk PendingCall Reply Step ChatToolResult",
             "policy": "Policy",
         },
     )

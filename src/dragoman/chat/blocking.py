@@ -1,9 +1,9 @@
-"""The blocking chat: the asynchronous one, driven on the loop that all blocking faces share.
+"""`Chat`: the blocking chat, which drives an `AsyncChat` on the loop that all blocking clients share.
 
-A stream is read by one task of that loop, since what a provider's library opens in one task must be closed in it. Its
-pieces cross to the reading thread by a queue that never blocks the loop; how far the task may be ahead is counted in
-the loop, and the end of the stream needs no place in that count. A stream that is left is cancelled, and its end waited
-for.
+One task of that loop reads a stream, because a provider's library must close a connection in the task that opened it.
+The chunks reach the thread of the caller through an unbounded queue, whose `put` never blocks the loop. A semaphore of
+the loop bounds how many chunks are in the queue. The end of a stream does not count, so that it never waits for room.
+A stream that is left early is cancelled, and the caller waits for its end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dragoman.chat.chat import AsyncChat
-from dragoman.chat.outcomes import Chunk, PendingCall, Reply
+from dragoman.chat.replies import Chunk, PendingCall, Reply
 from dragoman.client.blocking import BoundPrompt, BoundResource, BoundResourceTemplate, BoundTool, Client
 from dragoman.client.bound import AsyncBoundTool
 from dragoman.runtime.blocking import blocking
@@ -28,18 +28,18 @@ from dragoman.runtime.portal import existing_portal, outcome, portal
 if TYPE_CHECKING:
     from typing import Self, TypeAlias, Unpack
 
+    from dragoman.chat.content import Attachments
     from dragoman.chat.messages import Message, Model, ToolCall, Usage
     from dragoman.chat.options import ChatOptions
-    from dragoman.chat.outcomes import ChatToolResult
-    from dragoman.chat.rendering import Attachments
+    from dragoman.chat.replies import ChatToolResult
     from dragoman.client.answer.sampling import PreferredModel, SamplerOptions, Sampling
     from dragoman.client.group.blocking import Clients
 
     ToolSource: TypeAlias = BoundTool | Client | Clients
-    """A tool, or what has tools."""
+    """A tool, or a client with tools."""
 
 T = TypeVar("T")
-MOST_AHEAD = 100
+MAX_QUEUED_CHUNKS = 100
 SLICE_SECONDS = 1.0
 CLOSING_SECONDS = 5.0
 _END = object()
@@ -65,8 +65,8 @@ class Chat:
     def __init__(self, model: str | Model, **options: Unpack[ChatOptions]) -> None:
         self._chat = AsyncChat(model, **options)
         self._held: list[Any] = []
-        """What was given; a client that nobody holds is ended."""
-        weakref.finalize(self, _let_go, self._chat).atexit = False
+        """The objects that were given: a client to which nothing refers is ended."""
+        weakref.finalize(self, _close_models, self._chat).atexit = False
         _chats.add(self)
 
     def __repr__(self) -> str:
@@ -77,7 +77,7 @@ class Chat:
             return portal().run(method(self._chat, *args, **kwargs))
         except KeyboardInterrupt:
             with suppress(Exception):
-                outcome(portal().start(self._chat._turn_that_ends()), CLOSING_SECONDS)
+                outcome(portal().start(self._chat._wait_for_turn()), CLOSING_SECONDS)
             raise
 
     def _asynchronous(self, given: Any) -> Any:
@@ -96,12 +96,12 @@ class Chat:
         return self
 
     def with_temperature(self, temperature: float | None) -> Self:
-        """Say how freely the model answers; None leaves it to the model."""
+        """Set the temperature of the model; None leaves it to the model."""
         self._chat.with_temperature(temperature)
         return self
 
     def with_instructions(self, text: str) -> Self:
-        """Tell the model about its task; what was told before is replaced."""
+        """Give the model its instructions, in place of earlier ones."""
         self._chat.with_instructions(text)
         return self
 
@@ -114,7 +114,7 @@ class Chat:
         Raises:
             TypeError: something is no tool and no client, or belongs to the other kind of chat.
         """
-        self._chat.with_tools(*[_Source(tool) for tool in tools])
+        self._chat.with_tools(*[_BlockingSource(tool) for tool in tools])
         return self
 
     def with_resource(
@@ -168,29 +168,29 @@ class Chat:
         return self._drive(AsyncChat.ask_prompt, self._asynchronous(prompt), arguments)
 
     def stream(self, text: str | None = None, attachments: Attachments = ()) -> Generator[Chunk, None, None]:
-        """Say something to the model, and yield what comes of it piece by piece.
+        """Ask the model, and yield its reply piece by piece.
 
         Example:
             for chunk in chat.stream("And tomorrow?"):
                 print(chunk.text, end="")
 
-        Who leaves it early gives the turn up, and the calls that it made.
+        Leaving the stream early gives up the turn, and cancels the calls that are under way.
 
         Raises:
-            ModelError: the model cannot be reached, or refuses; what was said stays, and `ask()` tries again.
+            ModelError: the model cannot be reached, or refuses; the messages stay, and `ask()` tries again.
             RoundLimit: the model went on calling tools for too many rounds.
-            DragomanError: another turn goes on; or a resource, a prompt or the tools cannot be had from their server.
+            DragomanError: another turn goes on; or a server does not give a resource, a prompt or its tools.
         """
         portal().require_other_thread()
-        reading = _StreamReader(self._chat, text, attachments)
+        reader = _StreamReader(self._chat, text, attachments)
         try:
-            yield from reading.pieces()
+            yield from reader.chunks()
         finally:
-            reading.leave()
+            reader.leave()
 
     @property
     def messages(self) -> list[Message]:
-        """Everything that was said."""
+        """The messages of the conversation."""
         return self._chat.messages
 
     @messages.setter
@@ -204,7 +204,7 @@ class Chat:
 
     @property
     def on_tool_call(self) -> Callable[[ToolCall], object] | None:
-        """Is told of each call that is made."""
+        """Called with each call that is made."""
         return self._chat.on_tool_call
 
     @on_tool_call.setter
@@ -213,7 +213,7 @@ class Chat:
 
     @property
     def on_tool_result(self) -> Callable[[ChatToolResult], object] | None:
-        """Is told of what came of each call."""
+        """Called with the outcome of each call."""
         return self._chat.on_tool_result
 
     @on_tool_result.setter
@@ -222,7 +222,7 @@ class Chat:
 
     @property
     def on_message(self) -> Callable[[Message], object] | None:
-        """Is told of each message, in the order of the conversation."""
+        """Called with each message, in the order of the conversation."""
         return self._chat.on_message
 
     @on_message.setter
@@ -231,11 +231,11 @@ class Chat:
 
     @property
     def pending_tool_calls(self) -> list[PendingCall]:
-        """What the model wants to be called, and is not called yet."""
+        """The calls that the model asked for and that are not made yet."""
         return self._chat.pending_tool_calls
 
     def approve(self, pending: PendingCall | str) -> bool:
-        """Let a call be made with exactly the arguments that it has, and tell whether this decided it.
+        """Approve a call with exactly the arguments that it has; return False if it was decided already.
 
         Raises:
             NotFound: no such call waits to be made.
@@ -243,7 +243,7 @@ class Chat:
         return self._chat.approve(pending)
 
     def deny(self, pending: PendingCall | str, reason: str | None = None) -> bool:
-        """Refuse a call, and tell whether this decided it; the model is told so.
+        """Deny a call, which the model gets as its result; return False if it was decided already.
 
         Raises:
             NotFound: no such call waits to be made.
@@ -253,14 +253,14 @@ class Chat:
     def sampler(
         self, *, preferred_model: PreferredModel | Model | None = None, **options: Unpack[SamplerOptions]
     ) -> Sampling:
-        """Return a handler by which models answer what servers ask of them, apart from this conversation.
+        """Return a handler of sampling requests, by which models answer servers outside of this conversation.
 
         Example:
             client = Client(target, on_sampling=chat.sampler(guard=lambda request: len(request.text) < 1000))
 
-        Without `preferred_model` it is this chat's model that answers; it is a name, a model, or a function from the
-        server's preferences to a name. The options are those of `Sampling`; what is spent counts as this chat's usage.
-        A server cannot ask for more tokens than the chat's own `max_tokens`.
+        `preferred_model` is a name, a model, or a function from the server's preferences to a name; without it this
+        chat's model answers. The options are those of `Sampling`. The tokens count as this chat's usage, and a server
+        cannot ask for more of them than the chat's own `max_tokens`.
 
         Raises:
             TypeError: something is of the wrong kind.
@@ -269,7 +269,7 @@ class Chat:
         return self._chat.sampler(preferred_model=preferred_model, **options)
 
     def close(self) -> None:
-        """Close the connections to providers of models that were given by their names; the next turn opens them anew.
+        """Close the connections to providers of models that were given by their names; the next turn opens them again.
 
         Example:
             with Chat("openai:gpt-4.1") as chat:
@@ -287,27 +287,27 @@ class Chat:
 _chats: weakref.WeakSet[Chat] = weakref.WeakSet()
 
 
-def _let_go(chat: AsyncChat, timeout: float | None = None) -> None:
-    """Close what a chat opened that nobody refers to any more, and wait for that if there is a time for it."""
+def _close_models(chat: AsyncChat, timeout: float | None = None) -> None:
+    """Close the models that a chat created, and wait for the end if a time is given."""
     found = existing_portal()
-    if found is not None and chat._models.has_made:
+    if found is not None and chat._models.has_created:
         closing = found.start(chat.close())
         if timeout is not None:
             outcome(closing, timeout)
 
 
-def _let_go_of_all() -> None:
-    """Close, at the exit of the interpreter, what chats opened."""
+def _close_all() -> None:
+    """Close the models of all chats, at the exit of the interpreter."""
     for chat in list(_chats):
         with suppress(Exception):
-            _let_go(chat._chat, CLOSING_SECONDS)
+            _close_models(chat._chat, CLOSING_SECONDS)
 
 
-atexit.register(_let_go_of_all)
+atexit.register(_close_all)
 
 
 def _twin(given: Any) -> Any:
-    """Return the asynchronous twin of something that blocks.
+    """Return the asynchronous twin of a blocking object.
 
     Raises:
         TypeError: it does not block.
@@ -318,8 +318,8 @@ def _twin(given: Any) -> Any:
     return twin
 
 
-class _Source:
-    """Tools of something that blocks; its twin is found out each time, since a fork makes clients anew."""
+class _BlockingSource:
+    """Tools of a blocking client; its twin is looked up each time, since a fork creates clients again."""
 
     def __init__(self, given: Any) -> None:
         if not isinstance(given, BoundTool) and not callable(getattr(given, "tools", None)):
@@ -336,33 +336,33 @@ class _Source:
 
 
 class _StreamReader:
-    """A stream on its way from the loop to a thread."""
+    """A stream that is read in the loop and passed to a thread."""
 
     def __init__(self, chat: AsyncChat, text: str | None, attachments: Attachments) -> None:
         self._chat, self._text, self._attachments = chat, text, attachments
         self._portal = portal()
-        self._pieces: SimpleQueue[Any] = SimpleQueue()
-        self._room = asyncio.Semaphore(MOST_AHEAD)
+        self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._room = asyncio.Semaphore(MAX_QUEUED_CHUNKS)
         self._task: asyncio.Task[Any] | None = None
-        self._is_left = False
+        self._is_abandoned = False
         self._is_begun = False
         self._ended = threading.Event()
 
-    def pieces(self) -> Generator[Chunk, None, None]:
-        """Yield what comes, and raise what went wrong."""
+    def chunks(self) -> Generator[Chunk, None, None]:
+        """Yield the chunks, and raise the error of the stream."""
         self._is_begun = True
         self._portal.start(self._read())
-        while (piece := self._next()) is not _END:
-            if isinstance(piece, BaseException):
-                raise piece
+        while (chunk := self._next()) is not _END:
+            if isinstance(chunk, BaseException):
+                raise chunk
             self._portal.loop.call_soon_threadsafe(self._room.release)
-            yield piece
+            yield chunk
 
     def _next(self) -> Any:
-        """Wait in slices: a signal that comes just before a wait does not end it."""
+        """Wait in slices, because a signal that arrives just before a wait does not end it."""
         while True:
             try:
-                return self._pieces.get(timeout=SLICE_SECONDS)
+                return self._queue.get(timeout=SLICE_SECONDS)
             except Empty:
                 continue
 
@@ -370,28 +370,28 @@ class _StreamReader:
         self._task = asyncio.current_task()
         last: Any = _END
         try:
-            if not self._is_left:
+            if not self._is_abandoned:
                 async with aclosing(self._chat.stream(self._text, self._attachments)) as chunks:
                     async for chunk in chunks:
                         await self._room.acquire()
-                        self._pieces.put(chunk)
+                        self._queue.put(chunk)
         except BaseException as error:
             last = error
             if isinstance(error, asyncio.CancelledError):
                 raise
         finally:
-            self._pieces.put(last)
+            self._queue.put(last)
             self._ended.set()
 
     def leave(self) -> None:
-        """Give up what is still to come, and wait until it is given up."""
+        """Cancel the stream, and wait for its end."""
         if not self._is_begun or self._ended.is_set():
             return
-        self._portal.loop.call_soon_threadsafe(self._give_up)
+        self._portal.loop.call_soon_threadsafe(self._cancel)
         if threading.get_ident() != self._portal.thread.ident:
             self._ended.wait(CLOSING_SECONDS)
 
-    def _give_up(self) -> None:
-        self._is_left = True
+    def _cancel(self) -> None:
+        self._is_abandoned = True
         if self._task is not None:
             self._task.cancel()

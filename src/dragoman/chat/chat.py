@@ -1,9 +1,12 @@
-"""A conversation with a language model that uses MCP servers.
+"""`AsyncChat`: a conversation with a language model that uses MCP servers.
 
-The model answers; what it wants to call is judged by the policy, approved where a person must, and called, all calls of
-one answer at once; their results go back to the model, which answers again, a bounded number of times. However a turn
-ends, every call in the conversation has its result, so that the conversation can go on: a message that wants calls and
-the list of these calls come to be in one step of the loop, and so do the results and the end of that list.
+A turn is a bounded number of rounds. In each round the model answers. The policy judges the calls that the answer asks
+for, a person approves them where the policy says so, and all calls of one answer are made at once. Their results go
+back to the model, which answers again. The turn ends with an answer that asks for no calls.
+
+Invariant: when a turn has ended, in whatever way, every call in the conversation has a result. Providers refuse a
+conversation without. Therefore a message with calls and `_pending` change together, without an await between them, and
+so do the messages with the results and `_pending`.
 """
 
 from __future__ import annotations
@@ -17,16 +20,16 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from dragoman import types
-from dragoman.chat.calls import Calls, all_ended, outcome, settle
-from dragoman.chat.gathering import Gathered, closing
+from dragoman.chat.content import Attachments, attachment, prompt_messages, resource_message, separated
 from dragoman.chat.messages import Message, Model, ModelOptions, Part, Text, ToolCall, Usage
-from dragoman.chat.observers import Observers
+from dragoman.chat.models.answers import ModelAnswer, closing
+from dragoman.chat.models.selection import ChatModels
 from dragoman.chat.options import ChatOptions, check
-from dragoman.chat.outcomes import ChatToolResult, Chunk, PendingCall, Reply, Step
-from dragoman.chat.rendering import Attachments, attachment, prompt_messages, resource_message, separated
-from dragoman.chat.sampler import Models, sample
-from dragoman.chat.toolbox import AsyncToolSource, ChatTool, Toolbox
-from dragoman.chat.turns import Turns
+from dragoman.chat.replies import ChatToolResult, Chunk, PendingCall, Reply, Step
+from dragoman.chat.sampler import sample
+from dragoman.chat.tool_calls import ToolCalls, all_ended, outcome, settle
+from dragoman.chat.tools import AsyncToolSource, ChatTool, Toolbox
+from dragoman.chat.turns import Observers, Turns
 from dragoman.client.answer.approval import Approval
 from dragoman.client.answer.sampling import PreferredModel, SamplerOptions, Sampling, SamplingRequest
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate
@@ -36,7 +39,7 @@ from dragoman.runtime.offload import offload
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
-MOST_ROUNDS = 25
+MAX_ROUNDS = 25
 Fetch = Callable[[], Awaitable[list[Message]]]
 
 
@@ -58,25 +61,25 @@ class AsyncChat:
 
     def __init__(self, model: str | Model, **options: Unpack[ChatOptions]) -> None:
         check(options)
-        self._models = Models(model, base_url=options.get("base_url"), api_key=options.get("api_key"))
+        self._models = ChatModels(model, base_url=options.get("base_url"), api_key=options.get("api_key"))
         self._options = ModelOptions(
             temperature=options.get("temperature"),
             max_tokens=options.get("max_tokens"),
             extra=dict(options.get("extra") or {}),
         )
-        self._max_rounds = options.get("max_rounds") or MOST_ROUNDS
+        self._max_rounds = options.get("max_rounds") or MAX_ROUNDS
         self.on_tool_call = options.get("on_tool_call")
         self.on_tool_result = options.get("on_tool_result")
         self.on_message = options.get("on_message")
         self.messages: list[Message] = []
         self.usage = Usage()
-        self._calls = Calls(options)
+        self._calls = ToolCalls(options)
         self._toolbox = Toolbox()
         self._tools: Mapping[str, ChatTool] = {}
         self._turns = Turns()
-        self._to_add: list[Fetch] = []
+        self._fetches: list[Fetch] = []
         self._pending: list[PendingCall] = []
-        self._said: list[Message] = []
+        self._turn_messages: list[Message] = []
         self._observers = Observers()
 
     def __repr__(self) -> str:
@@ -87,7 +90,7 @@ class AsyncChat:
         tools = "tools not listed yet" if size is None else _count(size, "tool")
         return f"<{kind} {self._models.own.name!r}: {_count(len(self.messages), 'message')}, {tools}>"
 
-    # What the conversation is about; fetched when the model is asked next.
+    # The subject of the conversation. Resources and prompts are fetched when the model is asked next.
 
     def with_model(self, model: str | Model, *, base_url: str | None = None, api_key: str | None = None) -> Self:
         """Let another model go on with the conversation.
@@ -100,12 +103,12 @@ class AsyncChat:
         return self
 
     def with_temperature(self, temperature: float | None) -> Self:
-        """Say how freely the model answers; None leaves it to the model."""
+        """Set the temperature of the model; None leaves it to the model."""
         self._options = msgspec.structs.replace(self._options, temperature=temperature)
         return self
 
     def with_instructions(self, text: str) -> Self:
-        """Tell the model about its task; what was told before is replaced."""
+        """Give the model its instructions, in place of earlier ones."""
         self.messages[:] = [Message.system(text), *(message for message in self.messages if message.role != "system")]
         return self
 
@@ -134,7 +137,7 @@ class AsyncChat:
             raise TypeError(f"{resource!r} takes no arguments; a resource template does")
         if not isinstance(resource, AsyncBoundResource | AsyncBoundResourceTemplate):
             raise _other_kind(resource, "resource or resource template")
-        self._to_add.append(lambda: _shown(resource, given))
+        self._fetches.append(lambda: _resource_messages(resource, given))
         return self
 
     def with_resources(self, *resources: AsyncBoundResource) -> Self:
@@ -170,24 +173,24 @@ class AsyncChat:
         async def fetch() -> list[Message]:
             return prompt_messages(await prompt.fetch(**given))
 
-        self._to_add.append(fetch)
+        self._fetches.append(fetch)
         return self
 
     # Turns.
 
     async def ask(self, text: str | None = None, attachments: Attachments = ()) -> Reply:
-        """Say something to the model, let it use its tools, and return what came of it.
+        """Ask the model, let it use its tools, and return its reply.
 
         Example:
             reply = await chat.ask("What is in this picture?", attachments=["photo.png"])
 
-        Without a text the model goes on from what was said. An attachment is a path, bytes with their MIME type, a
+        Without a text the model goes on from the last message. An attachment is a path, bytes with their MIME type, a
         content block of a server, or a part of a message.
 
         Raises:
-            ModelError: the model cannot be reached, or refuses; what was said stays, and `ask()` tries again.
+            ModelError: the model cannot be reached, or refuses; the messages stay, and `ask()` tries again.
             RoundLimit: the model went on calling tools for too many rounds.
-            DragomanError: another turn goes on; or a resource, a prompt or the tools cannot be had from their server.
+            DragomanError: another turn goes on; or a server does not give a resource, a prompt or its tools.
         """
         spent = self.usage
         results: list[ChatToolResult] = []
@@ -195,7 +198,7 @@ class AsyncChat:
             async for chunk in chunks:
                 results += chunk.tool_results
         used = Usage(self.usage.input_tokens - spent.input_tokens, self.usage.output_tokens - spent.output_tokens)
-        return Reply(self._said[-1].text if self._said else "", self._said, results, used)
+        return Reply(self._turn_messages[-1].text if self._turn_messages else "", self._turn_messages, results, used)
 
     async def ask_prompt(self, prompt: AsyncBoundPrompt, arguments: Mapping[str, Any] | None = None) -> Reply:
         """Add the messages of a prompt, and let the model answer.
@@ -206,34 +209,34 @@ class AsyncChat:
         return await self.with_prompt(prompt, arguments).ask()
 
     async def stream(self, text: str | None = None, attachments: Attachments = ()) -> AsyncGenerator[Chunk, None]:
-        """Say something to the model, and yield what comes of it piece by piece.
+        """Ask the model, and yield its reply piece by piece.
 
         Example:
             async for chunk in chat.stream("And tomorrow?"):
                 print(chunk.text, end="")
 
-        Who leaves it early gives the turn up, and the calls that it made.
+        Leaving the stream early gives up the turn, and cancels the calls that are under way.
 
         Raises:
-            ModelError: the model cannot be reached, or refuses; what was said stays, and `ask()` tries again.
+            ModelError: the model cannot be reached, or refuses; the messages stay, and `ask()` tries again.
             RoundLimit: the model went on calling tools for too many rounds.
-            DragomanError: another turn goes on; or a resource, a prompt or the tools cannot be had from their server.
+            DragomanError: another turn goes on; or a server does not give a resource, a prompt or its tools.
         """
         async with (
-            self._turns.one() as turn,
+            self._turns.begin() as turn,
             self._observers.awaited(),
-            aclosing(self._talk(text, attachments)) as chunks,
+            aclosing(self._rounds(text, attachments)) as chunks,
         ):
             try:
                 async for chunk in chunks:
                     yield chunk
             except (GeneratorExit, asyncio.CancelledError):
-                turn.is_left = True
+                turn.is_abandoned = True
                 raise
             finally:
                 self._settle()
 
-    async def _talk(self, text: str | None, attachments: Attachments) -> AsyncGenerator[Chunk, None]:
+    async def _rounds(self, text: str | None, attachments: Attachments) -> AsyncGenerator[Chunk, None]:
         await self._begin(text, attachments)
         for _ in range(self._max_rounds):
             async with aclosing(self._answer()) as chunks:
@@ -249,7 +252,7 @@ class AsyncChat:
         )
 
     async def step(self, text: str | None = None, attachments: Attachments = ()) -> Step:
-        """Go one step: let the model answer once, or call what it wanted to be called.
+        """Go one step: let the model answer once, or make the calls that it asked for.
 
         Example:
             step = await chat.step("What should I wear in Oslo?")
@@ -258,25 +261,25 @@ class AsyncChat:
                     chat.approve(pending)
                 step = await chat.step()
 
-        Where somebody must decide first, nothing is done: see `pending_tool_calls`, `approve` and `deny`.
+        If a call needs approval first, nothing is done: see `pending_tool_calls`, `approve` and `deny`.
 
         Raises:
-            ValueError: something is said while calls wait to be made.
+            ValueError: a text is given while calls wait to be made.
             ModelError: the model cannot be reached, or refuses.
-            DragomanError: another turn goes on; or a resource, a prompt or the tools cannot be had from their server.
+            DragomanError: another turn goes on; or a server does not give a resource, a prompt or its tools.
         """
-        async with self._turns.one(), self._observers.awaited():
+        async with self._turns.begin(), self._observers.awaited():
             if self._pending:
                 if text is not None or attachments:
                     raise ValueError("Calls wait to be made: step() makes them, and ask() gives them up")
-                return await self._step_on()
+                return await self._step_calls()
             await self._begin(text, attachments)
             async with aclosing(self._answer()) as chunks:
                 async for _ in chunks:
                     pass
-            return Step("answer", self._said[-1], pending=list(self._pending))
+            return Step("answer", self._turn_messages[-1], pending=list(self._pending))
 
-    async def _step_on(self) -> Step:
+    async def _step_calls(self) -> Step:
         await self._judge()
         waiting = [pending for pending in self._pending if pending.waits]
         if waiting:
@@ -285,11 +288,11 @@ class AsyncChat:
 
     @property
     def pending_tool_calls(self) -> list[PendingCall]:
-        """What the model wants to be called, and is not called yet."""
+        """The calls that the model asked for and that are not made yet."""
         return list(self._pending)
 
     def approve(self, pending: PendingCall | str) -> bool:
-        """Let a call be made with exactly the arguments that it has, and tell whether this decided it.
+        """Approve a call with exactly the arguments that it has; return False if it was decided already.
 
         Raises:
             NotFound: no such call waits to be made.
@@ -297,72 +300,68 @@ class AsyncChat:
         return self._find_pending(pending).approve()
 
     def deny(self, pending: PendingCall | str, reason: str | None = None) -> bool:
-        """Refuse a call, and tell whether this decided it; the model is told so.
+        """Deny a call, which the model gets as its result; return False if it was decided already.
 
         Raises:
             NotFound: no such call waits to be made.
         """
         return self._find_pending(pending).deny(reason)
 
-    def _find_pending(self, wanted: PendingCall | str) -> Approval:
+    def _find_pending(self, sought: PendingCall | str) -> Approval:
         for pending in self._pending:
-            if (pending is wanted or pending.call.id == wanted) and pending.approval is not None:
+            if (pending is sought or pending.call.id == sought) and pending.approval is not None:
                 return pending.approval
-        id = wanted if isinstance(wanted, str) else wanted.call.id
+        id = sought if isinstance(sought, str) else sought.call.id
         raise NotFound("pending tool call", id, [pending.call.id for pending in self._pending if pending.approval])
 
-    # The pieces of a turn.
+    # The steps of a turn.
 
     async def _begin(self, text: str | None, attachments: Attachments) -> None:
         given = [attachments] if isinstance(attachments, str | bytes | Path) else list(attachments)
         parts: list[Part] = [await offload(attachment, one) for one in given]
-        self._said = []
+        self._turn_messages = []
         self._settle()
-        await self._add_what_waits()
+        while self._fetches:
+            try:
+                messages = await self._fetches[0]()
+            except Exception:  # a fetch that fails is dropped; one that is cancelled is repeated in the next turn
+                self._fetches.pop(0)
+                raise
+            self._fetches.pop(0)
+            self._add(*messages)
         if text is not None or parts:
-            self._note(Message("user", separated([*([Text(text)] if text is not None else []), *parts])))
+            self._add(Message("user", separated([*([Text(text)] if text is not None else []), *parts])))
 
     def _settle(self) -> None:
         """Give up the calls that were not made."""
         self._pending = []
-        self._tell_of(settle(self.messages))
+        self._notify(settle(self.messages))
 
-    async def _add_what_waits(self) -> None:
-        """Add what was asked for; what cannot be had is raised, and not asked for again."""
-        while self._to_add:
-            try:
-                messages = await self._to_add[0]()
-            except Exception:
-                self._to_add.pop(0)
-                raise
-            self._to_add.pop(0)
-            self._note(*messages)
-
-    def _note(self, *messages: Message) -> None:
+    def _add(self, *messages: Message) -> None:
         self.messages += messages
-        self._tell_of(messages)
+        self._notify(messages)
 
-    def _tell_of(self, messages: Iterable[Message]) -> None:
+    def _notify(self, messages: Iterable[Message]) -> None:
         for message in messages:
-            self._said.append(message)
-            self._observers.tell(self.on_message, message)
+            self._turn_messages.append(message)
+            self._observers.notify(self.on_message, message)
 
     async def _answer(self) -> AsyncGenerator[Chunk, None]:
-        """Let the model say something, and note what it wants to be called."""
-        self._tools = self._calls.links.with_readers(await self._toolbox.open())
+        """Let the model answer, and judge the calls that it asks for."""
+        self._tools = self._calls.links.with_readers(await self._toolbox.list_tools())
         specs = [known.spec for known in self._tools.values()]
-        gathered = Gathered()
+        answer = ModelAnswer()
         try:
             async with closing(self._models.own.generate(list(self.messages), specs, self._options)) as deltas:
                 async for delta in deltas:
-                    gathered.add(delta)
+                    answer.add(delta)
                     if delta.text:
                         yield Chunk(text=delta.text)
         finally:
-            self.usage += gathered.usage
-        calls = gathered.calls({known.id for message in self.messages for known in message.tool_calls})
-        self._note(Message.assistant(gathered.text, calls))
-        self._pending = [PendingCall(wanted, self._tools.get(wanted.name)) for wanted in calls]
+            self.usage += answer.usage
+        calls = answer.calls({known.id for message in self.messages for known in message.tool_calls})
+        self._add(Message.assistant(answer.text, calls))
+        self._pending = [PendingCall(call, self._tools.get(call.name)) for call in calls]
         await self._judge()
 
     async def _judge(self) -> None:
@@ -372,38 +371,39 @@ class AsyncChat:
     async def _call_all(self, *, asks: bool) -> list[ChatToolResult]:
         """Make all calls at once, and put their results into the conversation in the order of the calls."""
         calls = self._pending
-        tasks = [asyncio.create_task(self._calls.make(pending, self._tell_of_call, asks=asks)) for pending in calls]
+
+        def notify(call: ToolCall) -> None:
+            self._observers.notify(self.on_tool_call, call)
+
+        tasks = [asyncio.create_task(self._calls.make(pending, notify, asks=asks)) for pending in calls]
         try:
             await all_ended(tasks)
         finally:
             results = [outcome(pending, task) for pending, task in zip(calls, tasks, strict=True)]
             self._pending = []
-            self._note(*(result.message for result in results))
+            self._add(*(result.message for result in results))
         for result in results:
-            self._observers.tell(self.on_tool_result, result)
+            self._observers.notify(self.on_tool_result, result)
         return results
 
-    async def _turn_that_ends(self) -> None:
-        """Wait for a turn that is given up."""
-        async with self._turns.one():
+    async def _wait_for_turn(self) -> None:
+        """Wait for the end of a turn that is being given up."""
+        async with self._turns.begin():
             pass
-
-    def _tell_of_call(self, wanted: ToolCall) -> None:
-        self._observers.tell(self.on_tool_call, wanted)
 
     # Sampling.
 
     def sampler(
         self, *, preferred_model: PreferredModel | Model | None = None, **options: Unpack[SamplerOptions]
     ) -> Sampling:
-        """Return a handler by which models answer what servers ask of them, apart from this conversation.
+        """Return a handler of sampling requests, by which models answer servers outside of this conversation.
 
         Example:
             client = AsyncClient(target, on_sampling=chat.sampler(guard=lambda request: len(request.text) < 1000))
 
-        Without `preferred_model` it is this chat's model that answers; it is a name, a model, or a function from the
-        server's preferences to a name. The options are those of `Sampling`; what is spent counts as this chat's usage.
-        A server cannot ask for more tokens than the chat's own `max_tokens`.
+        `preferred_model` is a name, a model, or a function from the server's preferences to a name; without it this
+        chat's model answers. The options are those of `Sampling`. The tokens count as this chat's usage, and a server
+        cannot ask for more of them than the chat's own `max_tokens`.
 
         Raises:
             TypeError: something is of the wrong kind.
@@ -420,10 +420,10 @@ class AsyncChat:
     def _spend(self, usage: Usage) -> None:
         self.usage += usage
 
-    # Its end.
+    # The end.
 
     async def close(self) -> None:
-        """Close the connections to providers of models that were given by their names; the next turn opens them anew.
+        """Close the connections to providers of models that were given by their names; the next turn opens them again.
 
         Example:
             async with AsyncChat("openai:gpt-4.1") as chat:
@@ -438,7 +438,9 @@ class AsyncChat:
         await self.close()
 
 
-async def _shown(resource: AsyncBoundResource | AsyncBoundResourceTemplate, arguments: dict[str, Any]) -> list[Message]:
+async def _resource_messages(
+    resource: AsyncBoundResource | AsyncBoundResourceTemplate, arguments: dict[str, Any]
+) -> list[Message]:
     if isinstance(resource, AsyncBoundResourceTemplate):
         contents, title = await resource.contents(**arguments), f"{resource.name} ({resource.uri(**arguments)})"
     else:

@@ -1,7 +1,7 @@
-"""What is said in a conversation, and the contract of whoever answers.
+"""The messages of a conversation, and the contract of a model.
 
 A conversation is a list of messages. A model gets the messages, the tools that it may call and the options, and yields
-its answer piece by piece; that is all that a model is.
+its answer in pieces, which are `Delta`s.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ Part = Text | Media
 
 
 class ToolCall(Struct, frozen=True):
-    """A model's wish to call a tool.
+    """A model's request to call a tool.
 
-    `name` is what the model calls the tool. `arguments` is None where the model wrote something that is no JSON object;
-    `raw` is what it wrote.
+    `name` is the name by which the model knows the tool. `arguments` is None if the model wrote no JSON object. `raw`
+    is the text that it wrote.
     """
 
     id: str
@@ -59,25 +59,25 @@ class Message(Struct):
     role: Role
     content: list[Part] = field(default_factory=list)
     tool_calls: list[ToolCall] = field(default_factory=list)
-    """What an assistant's message wants to be called."""
+    """The calls that an assistant's message asks for."""
     tool_call_id: str | None = None
-    """Which call a tool's message answers."""
+    """The call that a tool's message answers."""
     is_error: bool = False
-    """Whether a tool's message tells what went wrong."""
+    """Whether a tool's message reports a failure."""
 
     @classmethod
     def user(cls, text: str, *media: Media) -> Message:
-        """Return what a user says."""
+        """Return a message of the user."""
         return cls("user", [Text(text), *media])
 
     @classmethod
     def assistant(cls, text: str, tool_calls: Sequence[ToolCall] = ()) -> Message:
-        """Return what a model says."""
+        """Return a message of the model."""
         return cls("assistant", [Text(text)] if text else [], list(tool_calls))
 
     @classmethod
     def system(cls, text: str) -> Message:
-        """Return what a model is told about its task."""
+        """Return the instructions of a model."""
         return cls("system", [Text(text)])
 
     @property
@@ -100,12 +100,12 @@ class Usage(Struct, frozen=True):
 
     @property
     def total_tokens(self) -> int:
-        """Both together."""
+        """The sum of both."""
         return self.input_tokens + self.output_tokens
 
 
 class ToolCallDelta(Struct, frozen=True):
-    """A piece of a call: the first of an index has the id and the name, the others more of the arguments."""
+    """A piece of a call: the first piece of an index has the id and the name, further ones more of the arguments."""
 
     index: int
     id: str | None = None
@@ -123,33 +123,33 @@ class Delta(Struct, frozen=True):
 
 
 class ToolSpec(Struct, frozen=True):
-    """A tool as a model is told of it."""
+    """The description of a tool for a model."""
 
     name: str
-    """Safe for every provider: letters, digits, `_` and `-`, at most 64."""
+    """Valid for every provider: letters, digits, `_` and `-`, at most 64."""
     description: str
     input_schema: types.Json
 
 
 class ModelOptions(Struct, frozen=True):
-    """How a model is to answer; None leaves it to the model."""
+    """The options of a model; None leaves the choice to the model."""
 
     temperature: float | None = None
     max_tokens: int | None = None
     stop: list[str] | None = None
     tool_choice: Literal["auto", "none", "required"] | None = None
     extra: dict[str, Any] = field(default_factory=dict)
-    """Whatever else the provider takes."""
+    """Further options of the provider."""
 
     def __repr__(self) -> str:
-        # Of what else the provider takes only the names: headers may hold a key.
-        told = {name: getattr(self, name) for name in ("temperature", "max_tokens", "stop", "tool_choice")}
-        said = [f"{name}={value!r}" for name, value in told.items() if value is not None]
-        return f"ModelOptions({', '.join([*said, *(f'{name}=...' for name in self.extra)])})"
+        values = {name: getattr(self, name) for name in ("temperature", "max_tokens", "stop", "tool_choice")}
+        shown = [f"{name}={value!r}" for name, value in values.items() if value is not None]
+        # Of further options only the names: headers may hold a key.
+        return f"ModelOptions({', '.join([*shown, *(f'{name}=...' for name in self.extra)])})"
 
 
 class Model(Protocol):
-    """Whoever answers in a conversation.
+    """A model: answers a conversation.
 
     Example:
         class Parrot:
@@ -161,7 +161,7 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """What the model is called."""
+        """The name of the model."""
         ...
 
     def generate(

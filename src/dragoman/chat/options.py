@@ -1,16 +1,16 @@
-"""What a chat can be told when it is made; the same for the blocking and the asynchronous one."""
+"""The options of `Chat` and `AsyncChat`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, get_args
 
-from dragoman.chat.links import LinkMode
 from dragoman.chat.messages import Message, ToolCall
-from dragoman.chat.outcomes import ChatToolResult
 from dragoman.chat.policy import Policy
+from dragoman.chat.replies import ChatToolResult
+from dragoman.chat.tools import LinkMode
 from dragoman.client.answer.approval import ApprovalHandler
-from dragoman.client.answer.calling import handler
+from dragoman.client.answer.callbacks import as_function
 from dragoman.runtime.hints import did_you_mean
 
 
@@ -18,7 +18,7 @@ class ChatOptions(TypedDict, total=False):
     """The options of a chat."""
 
     base_url: str | None
-    """Where the provider is, for a model that is given by its name."""
+    """The address of the provider, for a model that is given by its name."""
     api_key: str | None
     """The provider's key, for a model that is given by its name; else its own environment variable is read."""
     temperature: float | None
@@ -28,33 +28,33 @@ class ChatOptions(TypedDict, total=False):
     extra: Mapping[str, Any] | None
     """Whatever else the provider takes."""
     policy: Policy | None
-    """Which tools may be called; all of them, without it."""
+    """Which tools may be called; without it, all of them."""
     on_approval: ApprovalHandler | None
-    """Decides about calls that the policy has a person asked about: a function of an `Approval`, plain or async.
-    Without it they are not made."""
+    """Decides the calls for which the policy wants approval: a function of an `Approval`, plain or async. Without it
+    they are not made."""
     approval_timeout: float | None
     """After how many seconds without a decision a call is denied."""
     max_rounds: int
-    """How often in one turn the model may answer: 25."""
+    """How often the model may answer in one turn: 25."""
     max_result_characters: int | None
-    """How much text of one result the model is told: 50,000 characters; None is no limit."""
+    """How much text of one result the model gets: 50,000 characters; None is no limit."""
     resource_links: LinkMode | None
-    """What becomes of resources that a result links to. "offer", as without it: the model is told of the links and has
-    a tool, `server__read_resource`, that reads them. "follow": what the first 10 of a result hold is put into it.
-    "name": the model is told of the links."""
+    """What happens to resources that a result links to. "offer", the default: the model gets the links and a tool,
+    `server__read_resource`, that reads them. "follow": the contents of the first 10 links are added to the result.
+    "name": the model gets the links only."""
     tool_timeout: float | None
-    """How many seconds a call may go without a sign of life; the client's own limit, without it."""
+    """The time-out of a call in seconds, which progress restarts; without it, the client's own."""
     on_tool_call: Callable[[ToolCall], object] | None
-    """Is told of each call that is made. Observers are told in order, one at a time, while the turn goes on; the turn
-    ends when they were told."""
+    """Called with each call that is made. Observers are called in order, one at a time, while the turn goes on; the
+    turn ends after they were called."""
     on_tool_result: Callable[[ChatToolResult], object] | None
-    """Is told of what came of each call."""
+    """Called with the outcome of each call."""
     on_message: Callable[[Message], object] | None
-    """Is told of each message, in the order of the conversation."""
+    """Called with each message, in the order of the conversation."""
 
 
 def check(options: Mapping[str, Any]) -> None:
-    """Refuse options that there are not, and values that make no sense.
+    """Check the names and values of options.
 
     Raises:
         TypeError: there is no such option, or its value is of the wrong kind.
@@ -73,7 +73,7 @@ def _check_value(name: str, value: Any) -> None:
     if name == "policy" and not isinstance(value, Policy):
         raise TypeError(f"policy must be a Policy, not {value!r}")
     if name == "on_approval":
-        handler(value, name)
+        as_function(value, name)
     elif name.startswith("on_") and not callable(value):
         raise TypeError(f"{name} must be a function, not {value!r}")
     if name == "resource_links" and value not in get_args(LinkMode):

@@ -1,4 +1,4 @@
-"""Which tools a model may call by itself, which a person must approve of, and which it may not call at all."""
+"""The policy of a chat: which tool calls are allowed, which need approval, and which are denied."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Literal
 
 from dragoman import types
-from dragoman.client.answer.calling import call
+from dragoman.client.answer.callbacks import call_handler
 from dragoman.client.bound import AsyncBoundTool
 from dragoman.schema.naming import matches
 
 Verdict = Literal["allow", "ask", "deny"]
 Rule = str | Callable[[AsyncBoundTool, types.Json], bool | Awaitable[bool]]
-"""A pattern for names, or a function of a tool and its arguments."""
+"""A pattern for names, or a function of a tool and its arguments, which says whether the rule applies."""
 _logger = logging.getLogger("dragoman.chat")
 
 
 class Policy:
-    """Rules about tool calls; the strictest that fits decides.
+    """Rules for tool calls; the strictest rule that applies decides.
 
     Example:
         Policy(deny=["*delete*"], ask=["shell__*"], allow=["*"])
 
     A rule is a pattern for the tool's name, or for `server__tool`; or a function of the tool and its arguments, plain
-    or async, that tells whether it fits. What no rule fits is decided by `default`. With `annotations`, a tool of a
-    trusted server is allowed when it says that it only reads, and asked about when it says that it destroys. A rule
-    that fails denies the call.
+    or async, that says whether the rule applies. `default` decides calls to which no rule applies. With `annotations`,
+    a tool of a trusted server is allowed if it declares that it only reads, and needs approval if it declares that it
+    is destructive. A rule that fails denies the call.
 
     Raises:
         TypeError: a rule is neither a pattern nor a function.
@@ -60,16 +60,16 @@ class Policy:
     async def judge(
         self, names: Iterable[str], tool: AsyncBoundTool, arguments: types.Json, *, trusted: bool
     ) -> Verdict:
-        """Return what is to be done about a call; `names` are those that the tool goes by."""
+        """Return the verdict on a call; `names` are the names of the tool."""
         known = list(names)
         for verdict, rules in self._rules:
             for rule in rules:
                 try:
-                    fits = await _fits(rule, known, tool, arguments)
+                    applies = await _applies(rule, known, tool, arguments)
                 except Exception:
                     _logger.exception("A rule about tool calls failed, which denies the call of %s", known[0])
                     return "deny"
-                if fits:
+                if applies:
                     return verdict
         return self._by_annotations(tool.annotations) if self._annotations and trusted else self._default
 
@@ -89,7 +89,7 @@ def _rules(given: Rule | Iterable[Rule]) -> list[Rule]:
     return rules
 
 
-async def _fits(rule: Rule, names: list[str], tool: AsyncBoundTool, arguments: types.Json) -> bool:
+async def _applies(rule: Rule, names: list[str], tool: AsyncBoundTool, arguments: types.Json) -> bool:
     if isinstance(rule, str):
         return matches([rule], *names)
-    return bool(await call(rule, tool, copy.deepcopy(arguments)))
+    return bool(await call_handler(rule, tool, copy.deepcopy(arguments)))

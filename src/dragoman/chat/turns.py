@@ -1,19 +1,31 @@
-"""One turn of a conversation at a time.
+"""The turns of a conversation, one at a time, and the observers of a turn.
 
-A turn that begins while another goes on is refused: to wait would be to wait forever where the other is a stream that
-nobody reads on. One that begins while another is given up waits for its end, for only then has every call its result.
+A turn that begins while another goes on is refused. Waiting would never end if the other turn is a stream that nobody
+reads on. A turn that begins while another is being given up waits for the end of that one, because only then has every
+call its result.
+
+Observers (`on_message`, `on_tool_call`, `on_tool_result`) are called by one task, in order and one at a time, while the
+turn goes on. A slow observer delays the other observers and the end of the turn, but neither the model nor the calls.
+An observer that fails is logged. A turn that is given up does not wait for its observers; they are still called.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
+from dragoman.client.answer.callbacks import call_handler
 from dragoman.errors import DragomanError
+from dragoman.runtime.tasks import runs_here
 
-_LOOKS = 5
-"""How often the loop is let go on before a turn is refused: a stream that was dropped is closed by then."""
+Observer = Callable[[Any], Any]
+_GRACE_STEPS = 5
+"""How many steps of the loop pass before a turn is refused: a stream that was dropped is closed by then."""
+_logger = logging.getLogger("dragoman.chat")
 
 
 class Turn:
@@ -22,14 +34,14 @@ class Turn:
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.ended = asyncio.Event()
-        self.is_left = False
-        """Whether whoever read it went away."""
+        self.is_abandoned = False
+        """Whether its reader went away."""
         self._task = asyncio.current_task()
 
     @property
     def is_ending(self) -> bool:
         """Whether it is being given up."""
-        return self.is_left or (self._task is not None and self._task.cancelling() > 0)
+        return self.is_abandoned or (self._task is not None and self._task.cancelling() > 0)
 
 
 class Turns:
@@ -39,13 +51,13 @@ class Turns:
         self._current: Turn | None = None
 
     @asynccontextmanager
-    async def one(self) -> AsyncIterator[Turn]:
+    async def begin(self) -> AsyncIterator[Turn]:
         """Begin a turn, and end it.
 
         Raises:
             DragomanError: another turn goes on.
         """
-        await self._wait_for_the_last()
+        await self._wait_for_current()
         turn = self._current = Turn()
         try:
             yield turn
@@ -54,16 +66,54 @@ class Turns:
                 self._current = None
             turn.ended.set()
 
-    async def _wait_for_the_last(self) -> None:
-        looks = 0
+    async def _wait_for_current(self) -> None:
+        steps = 0
         while (turn := self._current) is not None and not turn.loop.is_closed():
             if turn.is_ending and turn.loop is asyncio.get_running_loop():
                 await turn.ended.wait()
-            elif looks < _LOOKS:
-                looks += 1
+            elif steps < _GRACE_STEPS:
+                steps += 1
                 await asyncio.sleep(0)
             else:
                 raise DragomanError(
                     "A turn of this conversation goes on: wait for its end, or read or close its stream; those who"
                     " talk at the same time need a chat each"
                 )
+
+
+class Observers:
+    """The pending calls of observers, and the task that makes them."""
+
+    def __init__(self) -> None:
+        self._pending: deque[tuple[Observer, Any]] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def notify(self, observer: Observer | None, value: Any) -> None:
+        """Let an observer be called; to be called in the loop of the turn."""
+        if observer is None:
+            return
+        self._pending.append((observer, value))
+        if not runs_here(self._task):
+            self._task = asyncio.create_task(self._call_all())
+
+    @asynccontextmanager
+    async def awaited(self) -> AsyncIterator[None]:
+        """Wait, at the end of a turn, until all observers were called; a turn that is given up does not wait."""
+        try:
+            yield
+        except Exception:
+            await self._wait()
+            raise
+        await self._wait()
+
+    async def _wait(self) -> None:
+        if runs_here(self._task):
+            await asyncio.wait([self._task])
+
+    async def _call_all(self) -> None:
+        while self._pending:
+            observer, value = self._pending.popleft()
+            try:
+                await call_handler(observer, value)
+            except Exception:
+                _logger.exception("An observer of the conversation failed")

@@ -22,7 +22,7 @@ from dragoman.runtime.terminal import is_terminal
 if TYPE_CHECKING:
     from dragoman.cli.trust import FoundFile
     from dragoman.client.client import AsyncClient
-    from dragoman.client.group.config import ServerEntry
+    from dragoman.client.group.entry import ServerEntry
 
 SILENT_SECONDS = 3.0
 """How long it may take to connect before a person is told what is waited for."""

@@ -16,7 +16,7 @@ from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBou
 from dragoman.client.catalog import MAX_PAGES, ListedTool, Lists, find
 from dragoman.client.connect.endpoint import Target
 from dragoman.client.connect.finalizer import Finalizer
-from dragoman.client.extensions.joined import Extensions
+from dragoman.client.extensions.installed import Extensions
 from dragoman.client.options import (
     ClientOptions,
     OnProgress,

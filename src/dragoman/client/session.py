@@ -22,13 +22,13 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.client.answer.handlers import HANDLER_OPTIONS, Handlers
 from dragoman.client.answer.roots import Roots
-from dragoman.client.answer.serving import MAX_SERVER_REQUESTS
 from dragoman.client.catalog import Catalog
 from dragoman.client.connect.connection import ServerConnection
 from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.endpoint import EndpointOptions, Target, endpoint_of
 from dragoman.client.connect.handshake import Connector, offered_versions
 from dragoman.client.connect.reconnect import Connections, Failures, pause
+from dragoman.client.connect.server_requests import MAX_SERVER_REQUESTS
 from dragoman.client.hear.deliveries import Deliveries
 from dragoman.client.hear.notifications import ClientCallbacks, NotificationReceiver
 from dragoman.client.hear.subscriptions import LASTING_SECONDS, MAX_PAUSE, Subscriptions
@@ -41,7 +41,7 @@ from dragoman.protocol.methods import declares
 from dragoman.protocol.versions import Version
 
 if TYPE_CHECKING:
-    from dragoman.client.extensions.joined import Extensions
+    from dragoman.client.extensions.installed import Extensions
 
 R = TypeVar("R")
 
@@ -250,7 +250,7 @@ class ClientSession:
                 raise RpcError.of(error.code, message, error.data) from error
             if self.notifications.deliveries.queues:
                 await self.notifications.deliveries.delivered(filled.timeout)
-            result: Any = raw if kind is Raw else is_extended and self.extensions.named(method, raw)
+            result: Any = raw if kind is Raw else is_extended and self.extensions.recognized(method, raw)
             result = result or read(raw, kind, method)
             if type(result) is FurtherResult:
                 request = self.extensions.request_type(self, connection, method, sent, filled)
@@ -322,7 +322,7 @@ class ClientSession:
         connection = self.connections.latest
         if connection is None or not connection.version.stateless:
             return failure
-        was_asked, connection.serving.asked_in_vain = connection.serving.asked_in_vain, False
+        was_asked, connection.server_requests.refused_stateless = connection.server_requests.refused_stateless, False
         if not was_asked and not _CANNOT_ASK.search(failure):
             return failure
         return (

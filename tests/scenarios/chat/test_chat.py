@@ -544,9 +544,9 @@ def test_a_chat_closes_what_it_opened_to_its_provider_and_opens_it_anew():
 def closed(models):
     """Whether the connections of models are closed before the deadline."""
     ends = time.monotonic() + DEADLINE
-    while any(model._providers for model in models._made) and time.monotonic() < ends:
+    while any(model._providers for model in models._created) and time.monotonic() < ends:
         asyncio.run_coroutine_threadsafe(asyncio.sleep(0), portal().loop).result(DEADLINE)
-    return not any(model._providers for model in models._made)
+    return not any(model._providers for model in models._created)
 
 
 def test_a_model_that_was_given_is_left_open_for_whoever_gave_it():

@@ -12,7 +12,8 @@ from chat.provider import Fail, Provider, Say
 from dragoman import AsyncClient, Server, ToolError
 from dragoman.chat import AsyncChat
 from dragoman.chat.messages import Media, Message, ModelOptions, ToolCall, ToolSpec, Usage
-from dragoman.chat.models import AnyLlm, resolve_model
+from dragoman.chat.models.any_llm import AnyLlm
+from dragoman.chat.models.selection import resolve_model
 from dragoman.errors import ModelError
 
 DEADLINE = 60

@@ -13,7 +13,7 @@ from scenarios.http_peer import scenario
 async def test_turns_follow_each_other():
     turns, had = Turns(), 0
     for _ in range(2):
-        async with turns.one():
+        async with turns.begin():
             had += 1
     assert had == 2
 
@@ -22,9 +22,9 @@ async def test_turns_follow_each_other():
 async def test_a_turn_that_fails_makes_way():
     turns = Turns()
     with pytest.raises(ZeroDivisionError):
-        async with turns.one():
+        async with turns.begin():
             raise ZeroDivisionError
-    async with turns.one():
+    async with turns.begin():
         pass
 
 
@@ -32,10 +32,10 @@ async def test_a_turn_that_fails_makes_way():
 @scenario
 async def test_a_turn_within_a_turn_is_refused_and_leaves_the_first_alone():
     turns = Turns()
-    async with turns.one() as turn:
+    async with turns.begin() as turn:
         for _ in range(2):
             with pytest.raises(DragomanError, match="goes on"):
-                async with turns.one():
+                async with turns.begin():
                     pass
         assert not turn.ended.is_set()
     assert turn.ended.is_set()
@@ -46,7 +46,7 @@ async def test_a_turn_that_is_given_up_is_waited_for():
     turns, began, finish = Turns(), asyncio.Event(), asyncio.Event()
 
     async def first():
-        async with turns.one():
+        async with turns.begin():
             began.set()
             try:
                 await asyncio.Event().wait()
@@ -54,7 +54,7 @@ async def test_a_turn_that_is_given_up_is_waited_for():
                 await finish.wait()
 
     async def second():
-        async with turns.one():
+        async with turns.begin():
             assert task.cancelling()
             return "second"
 
@@ -74,7 +74,7 @@ def test_a_turn_whose_loop_is_gone_is_in_nobodys_way():
     kept = []
 
     async def hold():
-        context = turns.one()
+        context = turns.begin()
         kept.append(context)
         await context.__aenter__()
 
@@ -83,7 +83,7 @@ def test_a_turn_whose_loop_is_gone_is_in_nobodys_way():
     loop.close()
 
     async def talk():
-        async with turns.one():
+        async with turns.begin():
             return "talked"
 
     assert asyncio.run(talk()) == "talked"

@@ -1,8 +1,8 @@
 """Human approval of tool calls.
 
-A call that waits for approval is decided once: by what the handler returns, by `approve()` or `deny()` from anywhere,
-or by the end of the wait. Whatever is not plainly a yes is a no. A denial ends the wait at once, also while the handler
-still works; an approval is worth nothing until the handler has returned, for it may still fail.
+Each call is decided once: by what the handler returns, by `approve()` or `deny()` from any thread, or by the time-out.
+Everything that is not a plain yes denies the call. A denial ends the wait at once, even while the handler still runs.
+An approval counts only after the handler has returned, because the handler may still fail.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any
 
 from dragoman import types
-from dragoman.client.answer.calling import LOGGER, AnsweredBy, call, handler
+from dragoman.client.answer.callbacks import LOGGER, AnsweredBy, Handler, as_function, call_handler
 from dragoman.errors import ToolError
 from dragoman.runtime.tasks import look_at
 
@@ -24,7 +24,7 @@ CANCELLED = "Tool call was cancelled by the client"
 
 
 class Approval:
-    """A tool call that waits for somebody to approve of it.
+    """A tool call that waits for approval.
 
     Example:
         def on_approval(call: Approval) -> bool:
@@ -37,10 +37,10 @@ class Approval:
             waiting[call.id] = call
             return call
 
-    `arguments` are those that will be sent: each time that they are looked at they are a copy, so that nothing changes
-    them after they were approved. Show all of them; `repr` escapes what a terminal would not show as it is. `server` is
-    the name that the client or its group gave the server, else the one that the server gives itself. `tool` is the
-    definition, if it is known, with annotations that are only hints of the server.
+    `arguments` are those that will be sent. Each access returns a copy, so that nothing changes them after they were
+    approved. Show all of them; `repr` escapes what a terminal would not show as it is. `server` is the name that the
+    client or its group gave the server, else the name that the server gave itself. `tool` is the definition, if it is
+    known; its annotations are only hints of the server.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class Approval:
     ) -> None:
         self._name = name
         self._arguments = copy.deepcopy(dict(arguments or {}))
-        self._deciding = Lock()
+        self._lock = Lock()
         self._reason: str | None = None
         self._decision: Future[bool] = Future()
-        self._decision.set_running_or_notify_cancel()  # whoever stops waiting for it must not cancel it
+        self._decision.set_running_or_notify_cancel()  # a task that stops waiting cannot cancel it then
         self.tool = tool
         self.server = server
         self.id = id or uuid.uuid4().hex
@@ -84,19 +84,19 @@ class Approval:
 
     @property
     def reason(self) -> str | None:
-        """Why it was denied, if somebody said so."""
+        """The reason that was given for a denial."""
         return self._reason
 
     def approve(self) -> bool:
-        """Let the call be made, and tell whether this decided it: what is decided stays so."""
+        """Let the call be made; return False if it was decided already."""
         return self._decide(approved=True)
 
     def deny(self, reason: str | None = None) -> bool:
-        """Refuse the call, and tell whether this decided it; the reason is told to the caller."""
+        """Refuse the call; return False if it was decided already. The caller gets the reason."""
         return self._decide(approved=False, reason=reason)
 
     def _decide(self, *, approved: bool, reason: str | None = None) -> bool:
-        with self._deciding:
+        with self._lock:
             if self.decided:
                 return False
             self._reason = reason
@@ -119,19 +119,19 @@ async def decide(on_approval: ApprovalHandler, approval: Approval, timeout: floa
     """Return if a tool call is approved; `approval.arguments` are what may be sent.
 
     `on_approval(approval)` is a function, plain or async, or an object that can be called or has an `execute` method.
-    It returns True or False, an awaitable of either, or the approval itself, which is then decided by its
-    `approve()` or `deny()`. A handler that has called one of these may also return nothing.
+    It returns True or False, an awaitable of either, or the approval itself, which `approve()` or `deny()` decides
+    later. A handler that has called one of these may also return None.
 
     Raises:
         ToolError: the call is denied: by the handler, because the handler failed or returned something else, or because
             nobody decided within `timeout` seconds.
-        TypeError: `on_approval` is nothing that can be called.
+        TypeError: `on_approval` cannot be called.
     """
-    decider = handler(on_approval, "on_approval")
+    function = as_function(on_approval, "on_approval")
     approved = False
     try:
         async with asyncio.timeout(timeout) as clock:
-            approved = await _verdict(decider, approval)
+            approved = await _ask(function, approval)
     except Exception:
         if clock.expired():
             approval.deny(f"nobody decided within {timeout:g} seconds")
@@ -144,18 +144,18 @@ async def decide(on_approval: ApprovalHandler, approval: Approval, timeout: floa
 
 
 class Approvals:
-    """The tool calls of one client that wait for approval; may be used from any thread."""
+    """The tool calls of one client that wait for approval, for any thread."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, Approval] = {}
 
     @property
     def waiting(self) -> list[Approval]:
-        """Those that wait, the oldest first."""
+        """The undecided calls, the oldest first."""
         return [approval for approval in list(self._waiting.values()) if not approval.decided]
 
     async def decide(self, on_approval: ApprovalHandler, approval: Approval, timeout: float | None) -> None:
-        """Return if a tool call is approved, as `decide` does; meanwhile it is among those that wait."""
+        """Return if a tool call is approved, as `decide` does; the call is in `waiting` meanwhile."""
         self._waiting[approval.id] = approval
         try:
             await decide(on_approval, approval, timeout)
@@ -163,12 +163,12 @@ class Approvals:
             del self._waiting[approval.id]
 
     def approve(self, id: str) -> bool:
-        """Approve a call, and tell whether this decided it."""
+        """Approve a call; return False if it does not wait."""
         approval = self._waiting.get(id)
         return approval is not None and approval.approve()
 
     def deny(self, id: str, reason: str | None = None) -> bool:
-        """Deny a call, and tell whether this decided it."""
+        """Deny a call; return False if it does not wait."""
         approval = self._waiting.get(id)
         return approval is not None and approval.deny(reason)
 
@@ -178,8 +178,9 @@ class Approvals:
             approval.deny(reason)
 
 
-async def _verdict(decider: Any, approval: Approval) -> bool:
-    answering, deciding = asyncio.ensure_future(call(decider, approval)), asyncio.ensure_future(approval.outcome())
+async def _ask(function: Handler, approval: Approval) -> bool:
+    answering = asyncio.ensure_future(call_handler(function, approval))
+    deciding = asyncio.ensure_future(approval.outcome())
     try:
         await asyncio.wait([answering, deciding], return_when=asyncio.FIRST_COMPLETED)
         if not answering.done() and not deciding.result():
@@ -189,10 +190,6 @@ async def _verdict(decider: Any, approval: Approval) -> bool:
         deciding.cancel()
         answering.cancel()
         answering.add_done_callback(look_at)
-    return await _meaning(answer, approval)
-
-
-async def _meaning(answer: Any, approval: Approval) -> bool:
     if answer is approval or (answer is None and approval.decided):
         return await approval.outcome()
     if answer is True:

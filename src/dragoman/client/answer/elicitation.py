@@ -1,8 +1,8 @@
-"""Questions of a server to the user: a form to fill in, or a page to visit.
+"""Elicitation: the server asks the user to fill in a form, or to visit a page.
 
-A question is read and its schema compiled before the user is bothered. What the handler returns is an answer only if it
-plainly is one: content must fit the form, and a page is visited only by consent. Everything else cancels, which tells
-the server that the user made no choice, and is logged with the reason.
+A request is decoded and its schema compiled before the handler is called. The handler's return value accepts the
+request only if it is unambiguous: the content must fit the form, and a page needs an explicit yes. Every other value
+cancels the request, which tells the server that the user made no choice, and the reason is logged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
-from dragoman.client.answer.calling import LOGGER, AnsweredBy, Places, handler, name_of
+from dragoman.client.answer.callbacks import (
+    LOGGER,
+    MAX_CONCURRENT,
+    AnsweredBy,
+    HandlerSlots,
+    as_function,
+    function_name,
+)
 from dragoman.errors import InsecureUrl, InvalidParams, ValidationError
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.urls import host_of, is_http_url
@@ -26,15 +33,14 @@ from dragoman.schema.branching import PeerSchema
 from dragoman.schema.compile import MASK, compiled, refuse
 from dragoman.schema.walk import mapping
 
-MAX_CONCURRENT = 8
-MOST_VIOLATIONS = 20
+MAX_VIOLATIONS = 20
 
 _ANY_FORM: types.Json = {"type": "object", "properties": {}}
-_Filled = dict[str, bool | int | float | str | list[str]]
+_FormContent = dict[str, bool | int | float | str | list[str]]
 
 
 class Accept(Struct, frozen=True):
-    """The user accepts; a form without content is accepted as its defaults are.
+    """The user accepts; without content, a form is accepted with its defaults.
 
     Example:
         return Accept({"city": "Oslo"})
@@ -52,7 +58,7 @@ class Decline(Struct, frozen=True):
 
 
 class Cancel(Struct, frozen=True):
-    """The user does not choose.
+    """The user makes no choice.
 
     Example:
         return Cancel()
@@ -60,10 +66,10 @@ class Cancel(Struct, frozen=True):
 
 
 class DumpsModel(Protocol):
-    """A pydantic model, or what dumps itself as one does."""
+    """A pydantic model, or an object with the same `model_dump`."""
 
     def model_dump(self, *, mode: str, by_alias: bool) -> dict[str, Any]:
-        """Return what was filled in."""
+        """Return the content of the form."""
 
 
 class HasFields(Protocol):
@@ -73,11 +79,11 @@ class HasFields(Protocol):
 
 
 Filled = Mapping[str, Any] | Struct | HasFields | DumpsModel
-"""What was filled in, by the names of the fields."""
+"""The content of a form, by the names of its fields."""
 
 
 class ElicitationRequest:
-    """What a server asks the user: a form to fill in (`mode` "form"), or a page to visit (`mode` "url").
+    """A server's request to the user: to fill in a form (`mode` "form"), or to visit a page (`mode` "url").
 
     Example:
         def on_elicitation(request: ElicitationRequest):
@@ -85,11 +91,11 @@ class ElicitationRequest:
                 return input(f"{request.server!r} wants you to visit {request.url!r}. Do you? ") == "yes"
             return {"city": input(repr(request.message))}
 
-    `schema` is the JSON Schema of the form, flat and of simple fields. `server` is the name of the server that asks,
-    which the user should see. A page must be shown by its whole `url`, and opened only when the user agrees.
+    `schema` is the JSON Schema of the form: an object whose fields are simple values. `server` is the name of the
+    server that asks; show it to the user. Show the whole `url` of a page, and open it only when the user agrees.
 
     Raises:
-        ValidationError: the schema is no JSON Schema, or the url is none of http or https.
+        ValidationError: the schema is no JSON Schema, or the url is not an http or https URL.
     """
 
     def __init__(
@@ -109,10 +115,10 @@ class ElicitationRequest:
         self.elicitation_id = elicitation_id
         self.server = server
         self.host = _host(url) if mode == "url" else None
-        """The host of the page to visit, to be shown by itself."""
+        """The host of the page to visit, for the user to see on its own."""
         try:
-            # Masked, because the reasons are logged, and what a user filled in is nobody else's business.
-            self._compared = PeerSchema(self.schema, compiled(self.schema, formats=True, mask=MASK))
+            # Masked: violations are logged, and logs must not hold what a user filled in.
+            self._validator = PeerSchema(self.schema, compiled(self.schema, formats=True, mask=MASK))
         except ValueError as error:
             raise ValidationError(f"The requestedSchema is no JSON Schema: {error}", "$.requestedSchema") from None
 
@@ -126,7 +132,7 @@ class ElicitationRequest:
         }
 
     def apply_defaults(self, content: Mapping[str, Any]) -> types.Json:
-        """Return the content with the defaults for what it does not have.
+        """Return the content, with the defaults of fields that it lacks.
 
         Example:
             request.apply_defaults({"city": "Oslo"})
@@ -134,21 +140,21 @@ class ElicitationRequest:
         return {**self.defaults, **content}
 
     def validate(self, content: Mapping[str, Any]) -> None:
-        """Compare content with the form.
+        """Validate content against the form.
 
         Example:
             request.validate({"city": "Oslo"})
 
         Raises:
-            ValidationError: it does not fit; the message lists every place.
+            ValidationError: it does not fit; the message lists every violation.
         """
         filled = dict(content)
         try:
-            msgspec.convert(filled, _Filled)
+            msgspec.convert(filled, _FormContent)
             jsonrpc.encode(filled)  # text from a terminal may hold what is not Unicode
         except msgspec.ValidationError as error:
             raise ValidationError(f"A form has text, numbers, yes or no, and lists of texts: {error}") from None
-        found = self._compared.violations(filled, MOST_VIOLATIONS)
+        found = self._validator.violations(filled, MAX_VIOLATIONS)
         if found is None:
             raise ValidationError("The form branches too often to be compared with")
         refuse(found)
@@ -160,24 +166,24 @@ class ElicitationRequest:
 ElicitationHandler = AnsweredBy[
     ElicitationRequest, Filled | Accept | Decline | Cancel | types.ElicitResult | bool | None
 ]
-"""Asks the user for a server: returns what was filled in, or whether the user accepts."""
+"""Asks the user: returns the content of the form, or whether the user accepts."""
 
 
 class Elicitation:
-    """A handler of elicitations and what it can do; a bare function is as good where the defaults will do.
+    """A handler of elicitations with its options; where the defaults will do, give the function alone.
 
     Example:
         client = Client(target, on_elicitation=Elicitation(ask, handles_url=False, timeout=600))
 
     `ask(request)` is a function, plain or async, or an object that can be called or has an `execute` method. It returns
-    what was filled in, as a mapping, dataclass, Struct or pydantic model, or an `Accept`, `Decline` or `Cancel`;
-    True accepts the defaults of a form, or to visit a page; False declines, None cancels. It may return a future,
-    or be async, and so be answered from elsewhere. `handles_url` says whether it knows how to show pages to visit,
-    and is by default what the handler's own attribute of that name says, else True. When `timeout` seconds have
-    passed, the question is cancelled. At most `max_concurrent` questions (8) are asked at a time; the others wait.
+    the content of the form, as a mapping, dataclass, Struct or pydantic model, or an `Accept`, `Decline` or `Cancel`.
+    True accepts the defaults of a form, or to visit a page; False declines; None cancels. It may return a future that
+    another task or thread completes. `handles_url` says whether the handler can show pages to visit; by default it is
+    the handler's own attribute of that name, else True. After `timeout` seconds the request is cancelled. At most
+    `max_concurrent` requests (8) are shown at a time; further ones wait.
 
     Raises:
-        TypeError: the handler is nothing that can be called, or `max_concurrent` is no integer.
+        TypeError: the handler cannot be called, or `max_concurrent` is no integer.
         ValueError: `max_concurrent` is less than 1.
     """
 
@@ -189,29 +195,32 @@ class Elicitation:
         timeout: float | None = None,
         max_concurrent: int = MAX_CONCURRENT,
     ) -> None:
-        self._places = Places(max_concurrent)
-        self._ask = handler(ask, "on_elicitation")
-        said = getattr(ask, "handles_url", True) if handles_url is None else handles_url
-        self.handles_url = bool(said)
+        self._slots = HandlerSlots(max_concurrent)
+        self._ask = as_function(ask, "on_elicitation")
+        self.handles_url = bool(getattr(ask, "handles_url", True) if handles_url is None else handles_url)
         self.timeout = timeout
 
     def __repr__(self) -> str:
-        return f"<Elicitation by {name_of(self._ask)}{'' if self.handles_url else ', without pages'}>"
+        return f"<Elicitation by {function_name(self._ask)}{'' if self.handles_url else ', without pages'}>"
 
     def capability(self) -> types.ElicitationCapability:
-        """Return what is declared to servers."""
+        """Return the capability to declare."""
         return types.ElicitationCapability(form={}, url={} if self.handles_url else None)
 
     def read(self, params: bytes | Raw, server: str | None = None) -> ElicitationRequest:
-        """Return the request that parameters mean.
+        """Return the request that has these parameters.
 
         Raises:
-            InvalidParams: they are no question that can be asked here.
+            InvalidParams: they are malformed, or use a mode that this handler does not show.
         """
         try:
             asked = types.decode(params, types.ElicitRequestParams)
             mode = asked.mode or "form"
-            self._require(asked, mode)
+            if mode == "url" and not self.handles_url:
+                # MUST (2025-11-25): -32602 for a mode that was not declared.
+                raise InvalidParams("This client does not handle elicitations of mode url")
+            if mode == "form" and asked.requested_schema is None:
+                raise InvalidParams("An elicitation of mode form needs a requestedSchema")
             return ElicitationRequest(
                 asked.message,
                 asked.requested_schema if mode == "form" else None,
@@ -223,18 +232,11 @@ class Elicitation:
         except ValidationError as error:
             raise InvalidParams(f"The elicitation is malformed: {error}") from None
 
-    def _require(self, asked: types.ElicitRequestParams, mode: str) -> None:
-        if mode == "url" and not self.handles_url:
-            # MUST (2025-11-25): -32602 for a mode that was not declared.
-            raise InvalidParams("This client does not handle elicitations of mode url")
-        if mode == "form" and asked.requested_schema is None:
-            raise InvalidParams("An elicitation of mode form needs a requestedSchema")
-
     async def answer(self, request: ElicitationRequest) -> types.ElicitResult:
-        """Return what the user did; whatever goes wrong cancels."""
+        """Return what the user did; a handler that fails or takes too long cancels the request."""
         try:
-            async with asyncio.timeout(self.timeout) as clock, self._places.one() as place:
-                return result_of(request, await place.call(self._ask, request))
+            async with asyncio.timeout(self.timeout) as clock, self._slots.acquire() as slot:
+                return result_of(request, await slot.call(self._ask, request))
         except Exception:
             if clock.expired():
                 LOGGER.warning("An elicitation was cancelled: no answer within %g seconds", self.timeout)
@@ -244,7 +246,7 @@ class Elicitation:
 
 
 def result_of(request: ElicitationRequest, answer: Any) -> types.ElicitResult:
-    """Return what a handler's answer means; what means nothing cancels, with a warning."""
+    """Return the result for what a handler returned; a value of no meaning cancels, with a warning."""
     if answer is None or answer is Cancel or isinstance(answer, Cancel):
         return types.ElicitResult("cancel")
     if answer is False or answer is Decline or isinstance(answer, Decline):
@@ -279,7 +281,7 @@ def _accepted(request: ElicitationRequest, answer: Any) -> types.Json | None:
 
 
 def _content(filled: Any) -> types.Json:
-    """Return what was filled in as JSON; what is None was not filled in."""
+    """Return the content as JSON; fields that are None were not filled in."""
     dump = getattr(filled, "model_dump", None)
     is_record = dataclasses.is_dataclass(filled) and not isinstance(filled, type)
     if callable(dump) and not isinstance(filled, type):

@@ -1,4 +1,4 @@
-"""The directories and files that a client lets its servers know of."""
+"""The roots of a client: the directories and files that servers may work on."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ class Roots:
 
     def __init__(self, paths: Iterable[RootLike] | RootLike = ()) -> None:
         self.on_change: Callable[[], Any] | None = None
-        self._changing = threading.Lock()
-        self._roots = dict(_located(root) for root in _several(paths))
+        self._lock = threading.Lock()
+        given = (paths,) if isinstance(paths, str | os.PathLike | types.Root) else paths
+        self._roots = dict(_located(root) for root in given)
         self._were_given = bool(self._roots)
 
     @property
@@ -49,7 +50,7 @@ class Roots:
 
     @property
     def paths(self) -> list[Path]:
-        """The paths, in a list of your own."""
+        """The paths, as a new list."""
         return list(self._roots)
 
     def add(self, *paths: RootLike) -> None:
@@ -62,24 +63,24 @@ class Roots:
             ValueError: a URI is not a `file://` URI of this machine; then nothing was added.
         """
         located = dict(_located(root) for root in paths)
-        with self._changing:
+        with self._lock:
             added = {path: root for path, root in located.items() if path not in self._roots}
             self._roots = {**self._roots, **added}
             self._were_given = bool(self._roots) or self._were_given
-        self._tell(changed=bool(added))
+        self._notify(changed=bool(added))
 
     def remove(self, *paths: RootLike) -> None:
-        """Remove roots; those that are not there are passed over.
+        """Remove roots; those that are not there are ignored.
 
         Raises:
             ValueError: a URI is not a `file://` URI of this machine; then nothing was removed.
         """
         unwanted = {path for path, _ in map(_located, paths)}
-        with self._changing:
-            kept = {path: root for path, root in self._roots.items() if path not in unwanted}
-            changed = len(kept) != len(self._roots)
-            self._roots = kept
-        self._tell(changed=changed)
+        with self._lock:
+            before = len(self._roots)
+            self._roots = {path: root for path, root in self._roots.items() if path not in unwanted}
+            changed = len(self._roots) != before
+        self._notify(changed=changed)
 
     def clear(self) -> None:
         """Remove every root."""
@@ -104,17 +105,13 @@ class Roots:
     def __repr__(self) -> str:
         return f"Roots({[str(path) for path in self._roots]!r})"
 
-    def _tell(self, *, changed: bool) -> None:
+    def _notify(self, *, changed: bool) -> None:
         if changed and self.on_change is not None:
             self.on_change()
 
 
-def _several(paths: Iterable[RootLike] | RootLike) -> Iterable[RootLike]:
-    return (paths,) if isinstance(paths, str | os.PathLike | types.Root) else paths
-
-
 def _located(root: RootLike) -> tuple[Path, types.Root]:
-    """Return where a root is, and the root as it is sent."""
+    """Return the path of a root, and the root as it is sent."""
     if isinstance(root, types.Root):
         return _path_of(root.uri), types.Root(root.uri, name=root.name, meta=root.meta)
     text = os.fspath(root)

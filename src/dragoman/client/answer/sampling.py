@@ -1,7 +1,8 @@
-"""Questions of a server to the client's model.
+"""Sampling: the server asks the client's model.
 
-A request passes the guard, gets its model, and is completed; each step may refuse it, and all of them together have one
-time limit. However it ends, there is one answer: a message, a rejection, or an error that tells nothing of the cause.
+A request passes three steps: the guard, the choice of the model, and the completion. Each step may reject the request,
+and one time limit covers all of them. The answer is a message, a rejection, or an error that hides its cause from the
+server.
 """
 
 from __future__ import annotations
@@ -15,29 +16,37 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from dragoman import types
-from dragoman.client.answer.calling import LOGGER, AnsweredBy, Places, RequestSlot, handler, name_of
+from dragoman.client.answer.callbacks import (
+    LOGGER,
+    MAX_CONCURRENT,
+    AnsweredBy,
+    Handler,
+    HandlerSlot,
+    HandlerSlots,
+    as_function,
+    function_name,
+)
 from dragoman.errors import InternalError, InvalidParams, Rejected, RpcError, ValidationError
 from dragoman.protocol import jsonrpc
 from dragoman.schema.naming import matches
 
-MAX_CONCURRENT = 8
 USER_REJECTED = -1
 REJECTED = "Sampling request was rejected"
 UNKNOWN_MODEL = "unknown"
 _MEDIA = frozenset(
     {"image/png", "image/jpeg", "image/gif", "image/webp", "audio/wav", "audio/x-wav", "audio/wave", "audio/mpeg"}
 )
-"""Types of media that a model is shown as they are, or not at all."""
+"""Types of media that hold no text for a guard to see."""
 
 
 class SamplingRequest(Struct, kw_only=True):
-    """What a server asks of the client's model.
+    """A server's request to the client's model.
 
     Example:
         def on_sampling(request: SamplingRequest) -> str:
             return my_model(request.message, system=request.system_prompt, max_tokens=request.max_tokens)
 
-    `model` is what was chosen for it, if anything was; `server` is the name of the server that asks.
+    `model` is the chosen model, if one was chosen; `server` is the name of the server that asks.
     """
 
     messages: list[types.SamplingMessage]
@@ -55,43 +64,41 @@ class SamplingRequest(Struct, kw_only=True):
 
     @property
     def message(self) -> str:
-        """The text of all messages, without their other content; for a guard the same as `text`."""
-        return "\n".join(_texts(self.messages))
+        """The text of all messages, without their other content; for a guard it is the same as `text`."""
+        blocks = [block for message in self.messages for block in _blocks(message)]
+        return "\n".join(block.text for block in blocks if isinstance(block, types.TextContent))
 
     @property
     def text(self) -> str:
-        """All text that the model is told: the system prompt, the messages, results of tools, and the tools."""
-        told = [] if self.system_prompt is None else [self.system_prompt]
-        for message in self.messages:
-            for block in _blocks(message):
-                told += _told_by(block)
-        for tool in self.tools or ():
-            told.append(_json(tool))
-        return "\n".join(filter(None, told))
+        """All text that the model gets: the system prompt, the messages, results of tools, and the tools."""
+        texts = [self.system_prompt or ""]
+        texts += [text for message in self.messages for block in _blocks(message) for text in _texts_of(block)]
+        texts += map(_json, self.tools or ())
+        return "\n".join(filter(None, texts))
 
     @property
     def hints(self) -> list[str]:
-        """The names, or parts of names, of models that the server would like, the best first."""
+        """The names, or parts of names, of models that the server prefers, the best first."""
         hints = self.model_preferences.hints if self.model_preferences else None
         return [hint.name for hint in hints or () if hint.name]
 
 
 Part = str | types.SamplingMessageContentBlock | types.Json
-Said = Part | types.CreateMessageResult | Sequence[Part] | Literal[False]
-SamplingHandler = AnsweredBy[SamplingRequest, Said]
-"""Asks the model for a server: returns the text of the answer, a result, or content blocks; False rejects."""
+Completion = Part | types.CreateMessageResult | Sequence[Part] | Literal[False]
+SamplingHandler = AnsweredBy[SamplingRequest, Completion]
+"""Asks the model: returns the text of the answer, a result, or content blocks; False rejects the request."""
 Guard = AnsweredBy[SamplingRequest, bool]
-"""Tells whether a model may be asked."""
+"""Says whether a request may reach a model."""
 PreferredModel = str | AnsweredBy[types.ModelPreferences, str]
-"""The name of a model, or what chooses one by the server's preferences."""
+"""The name of a model, or a function from the server's preferences to a name."""
 
 
-class _Guarded(SamplingRequest, kw_only=True):
-    """A request as a guard sees it: no text that the model is told is left out."""
+class _GuardedRequest(SamplingRequest, kw_only=True):
+    """A request as a guard sees it: `message` leaves out no text that the model gets."""
 
     @property
     def message(self) -> str:
-        """All text that the model is told."""
+        """All text that the model gets."""
         return self.text
 
 
@@ -106,7 +113,7 @@ class SamplerOptions(TypedDict, total=False):
 
 
 class Sampling:
-    """A handler of sampling requests, with what it lets through and what it can do.
+    """A handler of sampling requests with its options.
 
     Example:
         sampling = Sampling(complete, guard=lambda request: ask_user(request.text), preferred_model="gpt-4.1")
@@ -116,14 +123,13 @@ class Sampling:
     blocks; it raises `Rejected` to refuse. `guard(request)` returns False to reject; it sees the system prompt also in
     `request.message`. `preferred_model` is the name of a model, or a function from the server's `ModelPreferences` to a
     name. `allow_models` are names or patterns such as `gpt-*`, and the chosen model must be one of them; without a
-    preferred model, it is the first that the server's hints are part of, else the first name. `tools` and `context` say
-    that `complete` passes on the request's `tools` and `include_context`. After `timeout` seconds the request is
-    rejected. At most `max_concurrent` requests (8) are worked on at a time, whichever clients they come from; the
-    others wait. Functions may be plain or async, or objects that can be called or have an `execute` method.
+    preferred model, it is the first that a hint of the server is part of, else the first name. `tools` and `context`
+    say that `complete` passes on the request's `tools` and `include_context`. After `timeout` seconds the request is
+    rejected. At most `max_concurrent` requests (8) are served at a time, whichever clients they come from; further ones
+    wait. Functions may be plain or async, or objects that can be called or have an `execute` method.
 
     Raises:
-        TypeError: `complete`, `guard` or `preferred_model` is nothing that can be called, or `max_concurrent` is no
-            integer.
+        TypeError: `complete`, `guard` or `preferred_model` cannot be called, or `max_concurrent` is no integer.
         ValueError: `max_concurrent` is less than 1.
     """
 
@@ -139,12 +145,14 @@ class Sampling:
         timeout: float | None = None,
         max_concurrent: int = MAX_CONCURRENT,
     ) -> None:
-        self._places = Places(max_concurrent)
-        self._complete = handler(complete, "on_sampling")
-        self._guard = None if guard is None else handler(guard, "guard")
-        is_named = preferred_model is None or isinstance(preferred_model, str)
-        self._model_name = preferred_model if isinstance(preferred_model, str) else None
-        self._model_for = None if is_named else handler(preferred_model, "preferred_model")
+        self._slots = HandlerSlots(max_concurrent)
+        self._complete = as_function(complete, "on_sampling")
+        self._guard = None if guard is None else as_function(guard, "guard")
+        self._preferred_model: str | Handler | None = (
+            preferred_model
+            if preferred_model is None or isinstance(preferred_model, str)
+            else as_function(preferred_model, "preferred_model")
+        )
         given = [allow_models] if isinstance(allow_models, str) else allow_models
         self._allowed = None if given is None else list(given)
         self.tools = tools
@@ -152,17 +160,17 @@ class Sampling:
         self.timeout = timeout
 
     def __repr__(self) -> str:
-        return f"<Sampling by {name_of(self._complete)}{' with tools' if self.tools else ''}>"
+        return f"<Sampling by {function_name(self._complete)}{' with tools' if self.tools else ''}>"
 
     def capability(self) -> types.SamplingCapability:
-        """Return what is declared to servers."""
+        """Return the capability to declare."""
         return types.SamplingCapability(tools={} if self.tools else None, context={} if self.context else None)
 
     def read(self, params: bytes | Raw, server: str | None = None) -> SamplingRequest:
-        """Return the request that parameters mean.
+        """Return the request that has these parameters.
 
         Raises:
-            InvalidParams: they are malformed, or have tools that this handler does not take.
+            InvalidParams: they are malformed, or have tools although this handler takes none.
         """
         dropped: list[types.Dropped] = []
         try:
@@ -175,18 +183,17 @@ class Sampling:
             # MUST (2025-11-25): "The client MUST return an error if this field is provided but [it] is not declared".
             raise InvalidParams("This client does not take tools in sampling requests")
         _check_tool_results(asked.messages)
-        shared = {name: getattr(asked, name) for name in _SHARED}
-        return SamplingRequest(server=server, **shared)
+        return SamplingRequest(server=server, **{name: getattr(asked, name) for name in _SHARED_FIELDS})
 
     async def answer(self, request: SamplingRequest) -> types.CreateMessageResult:
-        """Return what the model said.
+        """Return the answer of the model.
 
         Raises:
             RpcError: -1 for a request that is rejected, what the handler raised for the server, else an InternalError.
         """
         try:
-            async with asyncio.timeout(self.timeout) as clock, self._places.one() as place:
-                return await self._answer(request, place)
+            async with asyncio.timeout(self.timeout) as clock, self._slots.acquire() as slot:
+                return await self._answer(request, slot)
         except Rejected as rejection:
             raise RpcError(USER_REJECTED, str(rejection)) from None
         except RpcError:
@@ -199,33 +206,35 @@ class Sampling:
             LOGGER.exception("A sampling handler failed")
             raise InternalError("Error executing sampling request") from None
 
-    async def _answer(self, request: SamplingRequest, place: RequestSlot) -> types.CreateMessageResult:
-        if self._guard is not None and not await place.call(self._guard, _Guarded(**msgspec.structs.asdict(request))):
+    async def _answer(self, request: SamplingRequest, slot: HandlerSlot) -> types.CreateMessageResult:
+        if self._guard is not None and not await slot.call(
+            self._guard, _GuardedRequest(**msgspec.structs.asdict(request))
+        ):
             raise Rejected
-        chosen = msgspec.structs.replace(request, model=await self._choose(request, place))
-        said = await place.call(self._complete, chosen)
-        if said is False:
+        chosen = msgspec.structs.replace(request, model=await self._choose_model(request, slot))
+        completion = await slot.call(self._complete, chosen)
+        if completion is False:
             raise Rejected
-        result = result_of(chosen, said)
-        jsonrpc.encode(result)  # what cannot be sent must fail while the request can still be answered
+        result = result_of(chosen, completion)
+        jsonrpc.encode(result)  # a result that cannot be encoded must fail here, where it still becomes an error
         return result
 
-    async def _choose(self, request: SamplingRequest, place: RequestSlot) -> str | None:
-        model = await self._preferred(request, place)
+    async def _choose_model(self, request: SamplingRequest, slot: HandlerSlot) -> str | None:
+        model = await self._preferred(request, slot)
         if self._allowed is None:
             return model
-        model = model or _fitting(request.hints, self._allowed)
+        model = model or _model_for(request.hints, self._allowed)
         if model is None:
             raise Rejected(f"{REJECTED}: no model that is allowed fits it")
         if not matches(self._allowed, model):
             raise Rejected(f"{REJECTED}: the model {model!r} is not allowed")
         return model
 
-    async def _preferred(self, request: SamplingRequest, place: RequestSlot) -> str | None:
-        if self._model_for is None:
-            return self._model_name
+    async def _preferred(self, request: SamplingRequest, slot: HandlerSlot) -> str | None:
+        if not callable(self._preferred_model):
+            return self._preferred_model
         try:
-            model = await place.call(self._model_for, request.model_preferences or types.ModelPreferences())
+            model = await slot.call(self._preferred_model, request.model_preferences or types.ModelPreferences())
         except Rejected:
             raise
         except Exception:
@@ -238,10 +247,10 @@ class Sampling:
 
 
 def result_of(request: SamplingRequest, answer: Any) -> types.CreateMessageResult:
-    """Return the message that a handler's answer means.
+    """Return the result for what a handler returned.
 
     Raises:
-        TypeError: it is nothing that a message can be made of.
+        TypeError: it is neither text, nor content, nor a result.
         ValidationError: it is a dict that does not fit.
     """
     if isinstance(answer, types.CreateMessageResult):
@@ -259,8 +268,8 @@ def result_of(request: SamplingRequest, answer: Any) -> types.CreateMessageResul
 def _from_mapping(request: SamplingRequest, answer: Mapping[str, Any]) -> types.CreateMessageResult:
     given = {_SPELLINGS.get(key, key): value for key, value in answer.items()}
     made = result_of(request, given["content"])
-    usual = {"role": made.role, "model": made.model, "stopReason": made.stop_reason}
-    return types.decode(msgspec.json.encode({**usual, **given, "content": made.content}), types.CreateMessageResult)
+    defaults = {"role": made.role, "model": made.model, "stopReason": made.stop_reason}
+    return types.decode(msgspec.json.encode({**defaults, **given, "content": made.content}), types.CreateMessageResult)
 
 
 def _block(part: Any) -> Any:
@@ -269,8 +278,8 @@ def _block(part: Any) -> Any:
     if isinstance(part, _BLOCKS):
         return part
     if isinstance(part, Mapping) and "type" in part:
-        said = msgspec.json.encode({"role": "assistant", "content": part})
-        return types.decode(said, types.SamplingMessage).content
+        message = msgspec.json.encode({"role": "assistant", "content": part})
+        return types.decode(message, types.SamplingMessage).content
     raise TypeError(
         f"A sampling handler returned {type(part).__name__}; it must return text, a CreateMessageResult or a dict of"
         " one, or content blocks"
@@ -281,32 +290,27 @@ def _blocks(message: types.SamplingMessage) -> list[Any]:
     return message.content if isinstance(message.content, list) else [message.content]
 
 
-def _texts(messages: list[types.SamplingMessage]) -> list[str]:
-    blocks = [block for message in messages for block in _blocks(message)]
-    return [block.text for block in blocks if isinstance(block, types.TextContent)]
-
-
-def _told_by(block: Any) -> list[str]:
-    """Return what a block tells a model in words; what is neither text nor media is told as JSON."""
+def _texts_of(block: Any) -> list[str]:
+    """Return the texts in a block that a model may read; a block that is neither text nor media counts as its JSON."""
     match block:
         case types.TextContent(text=text):
             return [text]
         case types.ImageContent(data=data, mime_type=kind) | types.AudioContent(data=data, mime_type=kind):
-            return _told_by_media(data, kind)
+            return _texts_of_media(data, kind)
         case types.EmbeddedResource(resource=contents) if contents.blob is not None:
-            return [contents.uri, *_told_by_media(contents.blob, contents.mime_type or "")]
+            return [contents.uri, *_texts_of_media(contents.blob, contents.mime_type or "")]
         case types.EmbeddedResource(resource=contents):
             return [contents.text or ""]
         case types.ToolResultContent(content=parts, structured_content=structured):
-            told = [text for part in parts for text in _told_by(part)]
-            return told if structured is UNSET else [*told, _json(structured)]
+            texts = [text for part in parts for text in _texts_of(part)]
+            return texts if structured is UNSET else [*texts, _json(structured)]
     return [_json(block)]
 
 
-def _told_by_media(data: str, mime_type: str) -> list[str]:
-    """Return what media tell a model in words: their type and their text, unless it is plainly an image or a sound.
+def _texts_of_media(data: str, mime_type: str) -> list[str]:
+    """Return the type of media and the text that they hold; nothing if the type is a known image or sound.
 
-    The server names the type, and a model that cannot be shown the media may be told both.
+    The server chooses the type, and a model that cannot see the media may get the type and the text instead.
     """
     if mime_type in _MEDIA:
         return []
@@ -320,20 +324,16 @@ def _json(value: Any) -> str:
     return jsonrpc.encode(value).decode()
 
 
-def _fitting(hints: list[str], allowed: list[str]) -> str | None:
-    """Return the model that the hints, in their order, lead to, else the first that has a name."""
+def _model_for(hints: list[str], allowed: list[str]) -> str | None:
+    """Return the allowed model that the first matching hint names, else the first allowed model that is no pattern."""
     # MUST (2025-11-25): hints are evaluated in order; SHOULD: as parts of names.
-    names = [model for model in allowed if not _is_pattern(model)]
+    names = [model for model in allowed if not any(character in model for character in "*?[")]
     for hint in hints:
         if matches(allowed, hint):
             return hint
         if found := [name for name in names if hint.casefold() in name.casefold()]:
             return found[0]
     return names[0] if names else None
-
-
-def _is_pattern(model: str) -> bool:
-    return any(character in model for character in "*?[")
 
 
 def _check_tool_results(messages: list[types.SamplingMessage]) -> None:
@@ -351,6 +351,6 @@ def _check_tool_results(messages: list[types.SamplingMessage]) -> None:
         raise InvalidParams("Tool result missing in request")
 
 
-_SHARED = [name for name in SamplingRequest.__struct_fields__ if name not in ("model", "server")]
+_SHARED_FIELDS = [name for name in SamplingRequest.__struct_fields__ if name not in ("model", "server")]
 _SPELLINGS = {"stop_reason": "stopReason", "meta": "_meta"}
 _BLOCKS = (*get_args(types.SamplingMessageContentBlock), types.UnknownContent)

@@ -27,9 +27,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
-from dragoman.client.answer.serving import Answers, Serving
 from dragoman.client.connect.clocks import Clock, Clocks
 from dragoman.client.connect.link import Link, Outgoing
+from dragoman.client.connect.server_requests import AnswersServer, ServerRequests
 from dragoman.client.options import OnProgress, RequestOptions
 from dragoman.errors import ConnectError, InternalError, RpcError, SessionExpired, Timeout, TransportError
 from dragoman.protocol import jsonrpc
@@ -54,7 +54,7 @@ _ANSWER_ENDS = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.
 _SENT, _YIELDED = object(), object()
 
 
-class ConnectionOwner(Answers, Protocol):
+class ConnectionOwner(AnswersServer, Protocol):
     """The client, as its connection sees it."""
 
     info: types.Implementation
@@ -167,7 +167,7 @@ class ServerConnection:
         self._cancellations: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
         self._clocks = Clocks(self._loop)
-        self.serving = Serving(owner, self._peer, link, self._start, self._paused_clocks)
+        self.server_requests = ServerRequests(owner, self._peer, link, self._start, self._paused_clocks)
 
     @property
     def is_alive(self) -> bool:
@@ -369,7 +369,7 @@ class ServerConnection:
                 self._handle(event)
                 if type(event) is PeerReply:
                     self._fail_unreadable(data)
-                room = self.serving.room
+                room = self.server_requests.room
         return room
 
     def _fail_unreadable(self, data: bytes) -> None:
@@ -390,15 +390,15 @@ class ServerConnection:
             case jsonrpc.Notification():
                 self._owner.notification_received(event)
             case jsonrpc.Request():
-                if not self.serving.take(event) and self._pauses and not self._is_flooded:
+                if not self.server_requests.receive(event) and self._pauses and not self._is_flooded:
                     # The server sends more requests than are accepted. The clocks count until no handler works, or
                     # such a server could keep its own answers back for ever.
                     self._is_flooded = True
                     self._clocks.resume_all()
             case RequestCancelled(id):
-                self.serving.cancel(id)
+                self.server_requests.cancel(id)
             case PeerReply(data):
-                self.serving.send(data)
+                self.server_requests.send(data)
 
     @contextmanager
     def _paused_clocks(self) -> Iterator[None]:
@@ -441,7 +441,7 @@ class ServerConnection:
         current = asyncio.current_task()
         was, self.state = self.state, CONNECTION_LIFE[self.state, "close"]
         if was != "closed":
-            self.serving.close()
+            self.server_requests.close()
             closed = TransportError("The client was closed while a request waited for its answer")
             self._fail_pending(self.error or closed)
             for task in self._background - {current}:

@@ -1,8 +1,8 @@
-"""What an extension does on a client; an author overrides what the extension needs.
+"""The contract of an extension on a client: a class whose methods an author overrides as the extension needs.
 
-An extension is rows of data (`ExtensionRow`) and, on a client, an object of a class like this one. The rows say what is
-on the wire; the object declares it, adds parameters, finishes results of further types, serves methods, hears
-notifications, and reads what was added to the entries of lists.
+An extension is rows of data (`ExtensionRow`) and, on a client, an object of a subclass of `ClientExtension`. The rows
+say what is on the wire. The object declares the extension, adds parameters to requests, finishes results of further
+types, serves requests, receives notifications, and reads the fields that were added to the entries of lists.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from dragoman.client.session import ClientSession
 
 ExtensionHandler = Callable[[Any], Any]
-"""A function, plain or async, of the parameters: of the type that the row has for them, else a dict."""
+"""A function, plain or async, of the parameters, which have the type of their row, else are a dict."""
 
 
 class ClientExtension:
-    """An extension, as a client has it.
+    """An extension on a client.
 
     Example:
         class Quotes(ClientExtension):
@@ -49,28 +49,28 @@ class ClientExtension:
         return f"<{type(self).__name__} {', '.join(dict.fromkeys(row.id for row in self.rows))}>"
 
     def settings(self) -> types.Json:
-        """Return what is declared under the id of the extension: the settings of its row, unless it is overridden.
+        """Return the settings to declare under the id of the extension; by default those of its row.
 
-        A row whose `capability` is another path is declared there, with its own settings.
+        A row with a `capability` is declared at that path instead, with its own settings.
         """
         return next((row.settings for row in self.rows if not row.capability), {})
 
     def params(self, request: ExtendedRequest) -> Mapping[str, Any]:  # noqa: ARG002
         """Return the parameters to add to a request of a method that the row adds parameters to.
 
-        It is asked where the server has declared the extension, before each time that the request is sent.
+        It is called each time before the request is sent, if the server has declared the extension.
         """
         return {}
 
     def result_type(self, method: str, result: types.Json) -> str | None:  # noqa: ARG002
-        """Return the further type of a result that does not name its type; versions before 2026-07-28 have no name."""
+        """Return the further type of a result without `resultType`, which versions before 2026-07-28 do not have."""
         return None
 
     async def finish(self, request: ExtendedRequest, result: types.Json) -> types.Result | types.Json:
-        """Return the method's ordinary result, after a result of one of the extension's types came.
+        """Return the method's ordinary result, for a result of one of the extension's types.
 
-        The total time-out of the call counts on meanwhile, and a call that is cancelled cancels this. Errors that are
-        raised here are raised by the call.
+        The total time-out of the call goes on meanwhile. Cancelling the call cancels this coroutine. The call raises
+        the errors that are raised here.
         """
         raise NotImplementedError(f"{type(self).__name__} does not finish results of {request.method}: {result!r}")
 
@@ -79,19 +79,19 @@ class ClientExtension:
         return {}
 
     def notifications(self) -> Mapping[str, ExtensionHandler]:
-        """Return the functions that are told of the server's notifications, by method."""
+        """Return the functions that receive the server's notifications, by method."""
         return {}
 
     def read_tool(self, tool: types.Tool) -> Any:
-        """Return what `tool.extension(id)` gives: the fields that the row adds, as its Struct; None if none is set."""
-        return self._added("tools/list", tool)
+        """Return what `tool.extension(id)` returns: the Struct of the fields that the row adds; None if none is set."""
+        return self._added_fields("tools/list", tool)
 
     def read_resource(self, resource: types.Resource | types.ResourceTemplate) -> Any:
-        """Return what `resource.extension(id)` gives, of a resource or of a template, in the same way."""
+        """Return what `resource.extension(id)` returns, of a resource or of a template, in the same way."""
         is_template = isinstance(resource, types.ResourceTemplate)
-        return self._added("resources/templates/list" if is_template else "resources/list", resource)
+        return self._added_fields("resources/templates/list" if is_template else "resources/list", resource)
 
-    def _added(self, method: str, entry: Struct) -> Struct | None:
+    def _added_fields(self, method: str, entry: Struct) -> Struct | None:
         for row in self.rows:
             kind = row.entries.get(method)
             if kind is not None and all(hasattr(entry, name) for name in kind.__struct_fields__):
@@ -101,7 +101,7 @@ class ClientExtension:
 
 
 class ExtendedRequest:
-    """A request of the core which an extension adds parameters to, or whose result it finishes."""
+    """A request of the specification to which an extension adds parameters, or whose result it finishes."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class ExtendedRequest:
     ) -> None:
         self.method = method
         self.params = params
-        """As they are sent."""
+        """The parameters, as they are sent."""
         self.options = options
         """The call's time-outs, headers and `_meta`, and its `on_progress`."""
         self._session = session
@@ -124,12 +124,12 @@ class ExtendedRequest:
 
     @property
     def protocol_version(self) -> str:
-        """The version that is spoken."""
+        """The protocol version of the connection."""
         return self._connection.version.name
 
     @property
     def capabilities(self) -> types.ServerCapabilities:
-        """What the server offers."""
+        """The capabilities of the server."""
         return self._connection.capabilities
 
     @property
@@ -143,7 +143,7 @@ class ExtendedRequest:
 
         Raises:
             RpcError: the server refused.
-            Timeout: nothing was heard of it in time.
+            Timeout: no answer came in time.
             TransportError: the connection was lost.
         """
         options = msgspec.structs.replace(self.options, progress_token=None, mirrored=None, is_repeatable=None)
@@ -151,19 +151,19 @@ class ExtendedRequest:
         return msgspec.json.decode(raw, type=types.Json)
 
     def send_later(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Send a request whose result nobody waits for, such as one that says that the call was cancelled."""
+        """Send a request without waiting for its result, such as one that cancels the work of the call."""
         self._session.send_quietly(partial(self.send, method, params))
 
     def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell whoever made the call of progress."""
-        said = types.ProgressNotificationParams(self.options.progress_token or 0, progress, total, message)
-        self._session.progress_received(self.options.on_progress, said)
+        """Report progress to the caller."""
+        params = types.ProgressNotificationParams(self.options.progress_token or 0, progress, total, message)
+        self._session.progress_received(self.options.on_progress, params)
 
     async def answer(self, asked: Mapping[str, types.InputRequest]) -> dict[str, Any]:
-        """Let the client's handlers answer questions of the server.
+        """Let the client's handlers answer input requests of the server.
 
         Raises:
-            InputNeeded: nobody here answers one of them.
+            InputNeeded: the client has no handler for one of them.
         """
         return await self._session.input_responses(self.method, types.InputRequiredResult(dict(asked)))
 

@@ -1,4 +1,4 @@
-"""Many servers at once for callers that block: the asynchronous group, driven as the blocking client is."""
+"""`Clients`: the blocking clients of many servers, which drive an `AsyncClients` on the shared loop."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from dragoman.client.blocking import BoundPrompt, BoundResource, BoundResourceTemplate, BoundTool, Client
 from dragoman.client.connect.endpoint import Target
 from dragoman.client.group.config import load
-from dragoman.client.group.expansion import Inputs
 from dragoman.client.group.group import AsyncClients, AsyncGroupTool, Group
 from dragoman.client.group.members import Members, Servers
+from dragoman.client.group.references import Inputs
 from dragoman.client.options import ClientOptions
 from dragoman.runtime.blocking import begun, blocking
 from dragoman.runtime.offload import offload
@@ -64,7 +64,8 @@ class Clients(Group[Client]):
         self, servers: Servers[Client] = (), *, required: Iterable[str] = (), **options: Unpack[ClientOptions]
     ) -> None:
         self._members = Members(Client, servers, required, cast("dict[str, Any]", options))
-        self._twin = AsyncClients._over(self._members)
+        self._twin = AsyncClients()
+        self._twin._members = cast("Any", self._members)
 
     @classmethod
     def from_config(
@@ -88,16 +89,16 @@ class Clients(Group[Client]):
 
     @property
     def asynchronous(self) -> AsyncClients:
-        """The asynchronous group that this one drives, for what runs on the loop of all blocking clients."""
+        """The asynchronous group that this one drives, for code that runs on the loop of all blocking clients."""
         return self._twin
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
         loop = portal()
-        loop.kept.update(member.client for member in self._members)
+        loop.kept.update(member.async_client for member in self._members)
         return loop.run(begun(method, self._twin, *args, **kwargs))
 
     def start(self) -> Self:
-        """Connect to every server that there is no connection to; failures are told by `status` and `errors`.
+        """Connect to every server that has no connection; `status` and `errors` show failures.
 
         Raises:
             DragomanError: a required server cannot be used; what was opened for it is closed again.
@@ -108,7 +109,7 @@ class Clients(Group[Client]):
     def stop(self) -> None:
         """End every connection; safe from any task, in any state, more than once."""
         self._drive(AsyncClients.stop)
-        portal().kept.difference_update([member.client for member in self._members])
+        portal().kept.difference_update([member.async_client for member in self._members])
 
     def restart(self, name: str | None = None) -> Self:
         """End the connection to one server, or to all, and connect anew.
@@ -121,7 +122,7 @@ class Clients(Group[Client]):
         return self
 
     def add(self, name: str, target: Target, /, *, required: bool = False, **options: Unpack[ClientOptions]) -> Client:
-        """Take another server in, and return its client; it is connected to if the others are.
+        """Add a server, and return its client; the group connects to it if it was started.
 
         Example:
             clients.add("files", ["npx", "-y", "@acme/files"], timeout=5)
@@ -184,15 +185,15 @@ class Clients(Group[Client]):
 
     def prompts(self, *, refresh: bool = False) -> list[BoundPrompt]:
         """Return the prompts of every server that is ready."""
-        found = self._drive(AsyncClients._listed, "prompts", refresh=refresh)
-        return [BoundPrompt(member.face, prompt) for member, prompt in found]
+        found = self._drive(AsyncClients._list_all, "prompts", refresh=refresh)
+        return [BoundPrompt(member.client, prompt) for member, prompt in found]
 
     def resources(self, *, refresh: bool = False) -> list[BoundResource]:
         """Return the resources of every server that is ready."""
-        found = self._drive(AsyncClients._listed, "resources", refresh=refresh)
-        return [BoundResource(member.face, resource) for member, resource in found]
+        found = self._drive(AsyncClients._list_all, "resources", refresh=refresh)
+        return [BoundResource(member.client, resource) for member, resource in found]
 
     def resource_templates(self, *, refresh: bool = False) -> list[BoundResourceTemplate]:
         """Return the resource templates of every server that is ready."""
-        found = self._drive(AsyncClients._listed, "resource_templates", refresh=refresh)
-        return [BoundResourceTemplate(member.face, template) for member, template in found]
+        found = self._drive(AsyncClients._list_all, "resource_templates", refresh=refresh)
+        return [BoundResourceTemplate(member.client, template) for member, template in found]

@@ -1,11 +1,12 @@
-"""Many servers at once, each with a client of its own.
+"""`AsyncClients`: the clients of many servers, by name.
 
-All are connected to at the same time, and one that cannot be reached harms no other: what went wrong is kept and
-logged, and it is tried again when it is asked for, or by `start`. Nobody waits for a server longer than its own
-`connect_timeout`; one that is slower goes on connecting in the background, for five minutes at most.
+The group connects to all servers at the same time. A server that cannot be reached harms no other: its error is kept
+and logged, and the group tries again at the next `start`, or when one of its tools is called by name. The group waits
+for a server no longer than its `connect_timeout`; a slower server goes on connecting in the background, for five
+minutes at most.
 
-Tools are called by names that are unique among all servers. Which name leads to which server is noted whenever the
-tools are listed, so that a call needs no list.
+Tools have names that are unique in the group. Each listing of the tools records which name belongs to which server, so
+that a call needs no listing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from dragoman import types
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
@@ -25,8 +26,8 @@ from dragoman.client.catalog import Kind
 from dragoman.client.client import AsyncClient, ToolLike
 from dragoman.client.connect.endpoint import Target
 from dragoman.client.group.config import load
-from dragoman.client.group.expansion import Inputs
-from dragoman.client.group.members import F, GroupMember, Members, Servers, ServerStatus
+from dragoman.client.group.members import ClientT, GroupMember, Members, Servers, ServerStatus
+from dragoman.client.group.references import Inputs
 from dragoman.client.options import CallOptions, ClientOptions
 from dragoman.client.properties import WithStatements
 from dragoman.client.results import CallResult, Structured
@@ -38,23 +39,6 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
 _logger = logging.getLogger("dragoman.client")
-
-
-@runtime_checkable
-class Qualified(Protocol):
-    """A tool of a group, blocking or not."""
-
-    @property
-    def name(self) -> str:
-        """Its name at its server."""
-
-    @property
-    def server(self) -> str:
-        """The name of its server in the group."""
-
-    @property
-    def qualified_name(self) -> str:
-        """The name that no other tool of the group has."""
 
 
 class AsyncGroupTool(AsyncBoundTool):
@@ -84,13 +68,13 @@ class AsyncGroupTool(AsyncBoundTool):
         return self._qualified_name
 
 
-class Group(WithStatements, Mapping[str, F], Generic[F]):
-    """What both faces of a group show without waiting: the clients by name, and how they are."""
+class Group(WithStatements, Mapping[str, ClientT], Generic[ClientT]):
+    """The part of a group that `AsyncClients` and `Clients` share: the clients by name, and their states."""
 
-    _members: Members[F]
+    _members: Members[ClientT]
 
-    def __getitem__(self, name: str) -> F:
-        return self._members[name].face
+    def __getitem__(self, name: str) -> ClientT:
+        return self._members[name].client
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._members.names)
@@ -105,12 +89,12 @@ class Group(WithStatements, Mapping[str, F], Generic[F]):
 
     @property
     def status(self) -> dict[str, ServerStatus]:
-        """How each is: new, connecting, ready, lost, failed, needs_auth, disabled or stopped."""
+        """The state of each: new, connecting, ready, lost, failed, needs_auth, disabled or stopped."""
         return {member.name: member.status for member in self._members}
 
     @property
     def errors(self) -> dict[str, Exception]:
-        """What went wrong with those that cannot be used."""
+        """The error of each server that cannot be used."""
         return {member.name: member.error for member in self._members if member.error is not None}
 
     def __repr__(self) -> str:
@@ -138,19 +122,9 @@ class AsyncClients(Group[AsyncClient]):
     def __init__(
         self, servers: Servers[AsyncClient] = (), *, required: Iterable[str] = (), **options: Unpack[ClientOptions]
     ) -> None:
-        self._begin(Members(AsyncClient, servers, required, cast("dict[str, Any]", options)))
-
-    def _begin(self, members: Members[Any]) -> None:
-        self._members = members
+        self._members = Members(AsyncClient, servers, required, cast("dict[str, Any]", options))
         self._routes: dict[str, tuple[GroupMember[Any], str]] = {}
         self._state = "new"
-
-    @classmethod
-    def _over(cls, members: Members[Any]) -> AsyncClients:
-        """Return a group whose servers somebody else keeps."""
-        group = cls.__new__(cls)
-        group._begin(members)
-        return group
 
     @classmethod
     def from_config(
@@ -172,10 +146,10 @@ class AsyncClients(Group[AsyncClient]):
         """
         return cls(load(path, inputs=inputs), **options)
 
-    # Their lives.
+    # Connections.
 
     async def start(self) -> Self:
-        """Connect to every server that there is no connection to; failures are told by `status` and `errors`.
+        """Connect to every server that has no connection; `status` and `errors` show failures.
 
         Raises:
             DragomanError: a required server cannot be used; what was opened for it is closed again.
@@ -183,21 +157,20 @@ class AsyncClients(Group[AsyncClient]):
         was_started, self._state = self._state == "started", "started"
         try:
             await self._connect_all([member for member in self._members if member.status != "disabled"])
-            self._require(self._members)
+            self._check_required(self._members)
         except BaseException:
             if not was_started:
                 await self.stop()
             raise
         return self
 
-    def _require(self, members: Iterable[GroupMember[Any]]) -> None:
+    def _check_required(self, members: Iterable[GroupMember[Any]]) -> None:
         for member in members:
             if member.required and member.status not in ("ready", "disabled"):
-                raise _needed(member)
+                raise _required_error(member)
 
     async def _connect_all(self, members: Iterable[GroupMember[Any]]) -> None:
-        waits = [asyncio.ensure_future(self._connect_in_time(member)) for member in members]
-        await asyncio.gather(*waits)
+        await asyncio.gather(*(self._connect_in_time(member) for member in members))
 
     async def _connect_in_time(self, member: GroupMember[Any]) -> None:
         connecting = member.connecting
@@ -211,9 +184,9 @@ class AsyncClients(Group[AsyncClient]):
 
     async def _connect(self, member: GroupMember[Any]) -> None:
         try:
-            await member.client._start_without_limit()
+            await member.async_client._start_without_limit()
         except Exception as error:
-            if member.client.status == "stopped":
+            if member.async_client.status == "stopped":
                 return
             member.connect_error = error
             _logger.warning("The server %r cannot be used: %s", member.name, error)
@@ -245,7 +218,7 @@ class AsyncClients(Group[AsyncClient]):
     async def add(
         self, name: str, target: Target, /, *, required: bool = False, **options: Unpack[ClientOptions]
     ) -> AsyncClient:
-        """Take another server in, and return its client; it is connected to if the others are.
+        """Add a server, and return its client; the group connects to it if it was started.
 
         Example:
             await clients.add("files", ["npx", "-y", "@acme/files"], timeout=5)
@@ -260,11 +233,11 @@ class AsyncClients(Group[AsyncClient]):
         if self._state == "started" and not member.disabled:
             try:
                 await self._connect_all([member])
-                self._require([member])
+                self._check_required([member])
             except BaseException:
                 await self.remove(name)
                 raise
-        return member.face
+        return member.client
 
     async def remove(self, name: str, /) -> None:
         """End the connection to a server, and forget the server.
@@ -292,7 +265,7 @@ class AsyncClients(Group[AsyncClient]):
         async with self:
             yield
 
-    # What the servers have.
+    # Tools, prompts and resources.
 
     async def tools(
         self,
@@ -308,12 +281,11 @@ class AsyncClients(Group[AsyncClient]):
 
         Names and patterns are compared with the tool's own name, with `server__tool`, and with its qualified name.
         """
-        tools = await self._index(refresh=refresh)
-        wanted, unwanted = _patterns(include), _patterns(exclude) or []
+        included, excluded = _patterns(include), _patterns(exclude) or []
         return [
             tool
-            for tool in tools
-            if (wanted is None or matches(wanted, *_names_of(tool))) and not matches(unwanted, *_names_of(tool))
+            for tool in await self._list_tools(refresh=refresh)
+            if (included is None or matches(included, *_names_of(tool))) and not matches(excluded, *_names_of(tool))
         ]
 
     async def tool(self, name: str) -> AsyncGroupTool:
@@ -322,7 +294,17 @@ class AsyncClients(Group[AsyncClient]):
         Raises:
             NotFound: there is none of that name, or several servers have it; servers that failed were tried again.
         """
-        return await self._found(name)
+        tools = await self._list_tools()
+        is_unknown = name not in self._routes and not any(tool.name == name for tool in tools)
+        if is_unknown and await self._reconnect_failed(name):
+            tools = await self._list_tools()
+        if name in self._routes:
+            member, own_name = self._routes[name]
+            return next(tool for tool in tools if (tool.server, tool.name) == (member.name, own_name))
+        from difflib import get_close_matches
+
+        same = [tool.qualified_name for tool in tools if tool.name == name]
+        raise NotFound("tool", name, same or get_close_matches(name, [tool.qualified_name for tool in tools]))
 
     async def call_tool(
         self,
@@ -342,25 +324,29 @@ class AsyncClients(Group[AsyncClient]):
             NotFound: there is none of that name, or several servers have it.
             ToolError: the tool failed; and whatever else a client's `call_tool` raises.
         """
-        if not isinstance(tool, str) and isinstance(tool, Qualified):
-            member, own_name = self._members[tool.server], tool.name
+        if hasattr(tool, "qualified_name"):  # a tool of a group, blocking or not
+            group_tool = cast("AsyncGroupTool", tool)
+            member, own_name = self._members[group_tool.server], group_tool.name
         else:
-            member, own_name = await self._route(tool if isinstance(tool, str) else tool.name)
-        return await member.client.call_tool(own_name, arguments, result_type=result_type, **options)
+            name = tool if isinstance(tool, str) else tool.name
+            if self._state == "stopped" or name not in self._routes:
+                await self.tool(name)
+            member, own_name = self._routes[name]
+        return await member.async_client.call_tool(own_name, arguments, result_type=result_type, **options)
 
     async def prompts(self, *, refresh: bool = False) -> list[AsyncBoundPrompt]:
         """Return the prompts of every server that is ready."""
-        return [prompt for _, prompt in await self._listed("prompts", refresh=refresh)]
+        return [prompt for _, prompt in await self._list_all("prompts", refresh=refresh)]
 
     async def resources(self, *, refresh: bool = False) -> list[AsyncBoundResource]:
         """Return the resources of every server that is ready."""
-        return [resource for _, resource in await self._listed("resources", refresh=refresh)]
+        return [resource for _, resource in await self._list_all("resources", refresh=refresh)]
 
     async def resource_templates(self, *, refresh: bool = False) -> list[AsyncBoundResourceTemplate]:
         """Return the resource templates of every server that is ready."""
-        return [template for _, template in await self._listed("resource_templates", refresh=refresh)]
+        return [template for _, template in await self._list_all("resource_templates", refresh=refresh)]
 
-    async def _listed(self, kind: Kind, *, refresh: bool = False) -> list[tuple[GroupMember[Any], Any]]:
+    async def _list_all(self, kind: Kind, *, refresh: bool = False) -> list[tuple[GroupMember[Any], Any]]:
         if self._state == "stopped":
             raise ConnectError("The clients were stopped; start() them again")
         if self._state == "new":
@@ -371,12 +357,15 @@ class AsyncClients(Group[AsyncClient]):
         lists = await asyncio.gather(*(_list(member, kind, refresh=refresh) for member in members))
         return [(member, item) for member, items in zip(members, lists, strict=True) for item in items]
 
-    async def _index(self, *, refresh: bool = False) -> list[AsyncGroupTool]:
-        """Return every tool, and note where the names lead."""
-        found = [(member, tool) for member, tool in await self._listed("tools", refresh=refresh)]
-        found = [(member, tool) for member, tool in found if member.shows(tool.name)]
+    async def _list_tools(self, *, refresh: bool = False) -> list[AsyncGroupTool]:
+        """Return every tool, and record which name leads to which server."""
+        listed = await self._list_all("tools", refresh=refresh)
+        found = [(member, tool) for member, tool in listed if member.shows(tool.name)]
         servers = Counter(name for _, name in {(member.name, tool.name) for member, tool in found})
-        names = tool_names((member.name, _prefixed(member, tool.name)) for member, tool in found)
+        names = tool_names(
+            (member.name, tool.name if member.prefix is None else f"{member.prefix}__{tool.name}")
+            for member, tool in found
+        )
         routes = {name: (member, tool.name) for name, (member, tool) in zip(names, found, strict=True)}
         for member, tool in found:
             routes.setdefault(f"{member.name}__{tool.name}", (member, tool.name))
@@ -389,41 +378,19 @@ class AsyncClients(Group[AsyncClient]):
             for name, (member, tool) in zip(names, found, strict=True)
         ]
 
-    async def _route(self, name: str) -> tuple[GroupMember[Any], str]:
-        if self._state != "stopped" and name in self._routes:
-            return self._routes[name]
-        await self._found(name)
-        return self._routes[name]
-
-    async def _found(self, name: str) -> AsyncGroupTool:
-        tools = await self._index()
-        is_unknown = name not in self._routes and not any(tool.name == name for tool in tools)
-        if is_unknown and await self._retry(name):
-            tools = await self._index()
-        if name in self._routes:
-            member, own_name = self._routes[name]
-            return next(tool for tool in tools if (tool.server, tool.name) == (member.name, own_name))
-        raise self._not_found(name, tools)
-
-    async def _retry(self, name: str) -> bool:
-        """Try the servers again that failed and may have a tool; return whether there are any."""
+    async def _reconnect_failed(self, name: str) -> bool:
+        """Connect again to the failed servers that may have a tool; return whether there are any."""
         failed = [member for member in self._members if member.status in ("failed", "needs_auth")]
-        meant = [member for member in failed if name.startswith(f"{member.name}__")]
-        # Nobody is to be asked for credentials because of a name that nobody has.
-        failed = meant or [member for member in failed if member.status == "failed"]
+        named = [member for member in failed if name.startswith(f"{member.name}__")]
+        # A misspelt name must not lead a person to a login.
+        failed = named or [member for member in failed if member.status == "failed"]
         await self._connect_all(failed)
         return bool(failed)
-
-    def _not_found(self, name: str, tools: list[AsyncGroupTool]) -> DragomanError:
-        from difflib import get_close_matches
-
-        same = [tool.qualified_name for tool in tools if tool.name == name]
-        return NotFound("tool", name, same or get_close_matches(name, [tool.qualified_name for tool in tools]))
 
 
 async def _list(member: GroupMember[Any], kind: Kind, *, refresh: bool) -> list[Any]:
     try:
-        items: list[Any] = await getattr(member.client, kind)(refresh=refresh)
+        items: list[Any] = await getattr(member.async_client, kind)(refresh=refresh)
     except Exception as error:
         member.connect_error = member.list_error = error
         _logger.warning("The %s of the server %r cannot be listed: %s", kind, member.name, error)
@@ -434,36 +401,32 @@ async def _list(member: GroupMember[Any], kind: Kind, *, refresh: bool) -> list[
 
 async def _stop(member: GroupMember[Any]) -> None:
     connecting, member.connecting = member.connecting, None
-    is_here = connecting is not None and connecting.get_loop() is asyncio.get_running_loop()
-    if connecting is not None and is_here:  # else it might start after the stop
-        connecting.cancel()
-    await member.client.stop()
-    if connecting is not None and is_here:
+    if connecting is None or connecting.get_loop() is not asyncio.get_running_loop():
+        await member.async_client.stop()
+    else:
+        connecting.cancel()  # it must not connect after the stop
+        await member.async_client.stop()
         await asyncio.wait([connecting])
     member.connect_error = member.list_error = None
 
 
-def _needed(member: GroupMember[Any]) -> DragomanError:
-    """Return the error of a required server, which says that it is."""
+def _required_error(member: GroupMember[Any]) -> DragomanError:
+    """Return the error of a required server, with a text that says that the server is required."""
     error = member.error
     if isinstance(error, ConfigError):
         return error
     text = f"The server {member.name!r} is required, and cannot be used: {error or 'it was stopped'}"
     if not isinstance(error, DragomanError):
-        needed: DragomanError = ConnectError(text)
+        raised: DragomanError = ConnectError(text)
     else:
-        needed = copy.copy(error)
-        needed.args = (text, *error.args[1:])
-    needed.__cause__ = error
-    return needed
+        raised = copy.copy(error)
+        raised.args = (text, *error.args[1:])
+    raised.__cause__ = error
+    return raised
 
 
 def _patterns(given: str | Iterable[str] | None) -> list[str] | None:
     return given if given is None else [given] if isinstance(given, str) else list(given)
-
-
-def _prefixed(member: GroupMember[Any], name: str) -> str:
-    return name if member.prefix is None else f"{member.prefix}__{name}"
 
 
 def _names_of(tool: AsyncGroupTool) -> tuple[str, str, str]:

@@ -1,7 +1,7 @@
-"""The servers of a group: each with its client, and with what is known of how it fares.
+"""The servers of a group, each with its client and its last errors.
 
-Every server has a client, also one whose configuration cannot be used: that client raises the error of its
-configuration whenever it is used.
+Every server has a client. The client of a server whose configuration cannot be used raises the error of the
+configuration at every use.
 """
 
 from __future__ import annotations
@@ -13,30 +13,32 @@ from typing import Any, Generic, Literal, TypeVar, cast
 from dragoman.client.client import AsyncClient
 from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.endpoint import Target
-from dragoman.client.group.config import ServerEntry, read_entry
-from dragoman.client.group.expansion import EntryPlace
+from dragoman.client.group.entry import ServerEntry, read_entry
+from dragoman.client.group.references import ConfigSource
 from dragoman.client.options import CONNECT_SECONDS, check, reusable, seconds
 from dragoman.client.properties import ClientProperties
 from dragoman.errors import AuthError, ConfigError
 from dragoman.schema.naming import matches
 
-F = TypeVar("F", bound=ClientProperties)
-Servers = Mapping[str, Target | ServerEntry | F] | Sequence[F | ServerEntry]
-"""The servers of a group: what each is pointed at by its name, or clients."""
+ClientT = TypeVar("ClientT", bound=ClientProperties)
+Servers = Mapping[str, Target | ServerEntry | ClientT] | Sequence[ClientT | ServerEntry]
+"""The servers of a group: targets by name, or clients."""
 BACKGROUND_SECONDS = 300.0
-"""How long a server of a group may take to connect while nobody waits for it."""
+"""The time-out of a connection that goes on in the background."""
 ServerStatus = Literal["new", "connecting", "ready", "lost", "failed", "needs_auth", "disabled", "stopped"]
 
 
-class GroupMember(Generic[F]):
+class GroupMember(Generic[ClientT]):
     """One server of a group."""
 
-    def __init__(self, name: str, face: F, *, patience: float | None = None, entry: ServerEntry | None = None) -> None:
+    def __init__(
+        self, name: str, client: ClientT, *, patience: float | None = None, entry: ServerEntry | None = None
+    ) -> None:
         entry = entry or ServerEntry(name=name)
         self.name = name
-        self.face = face
+        self.client = client
         self.patience = patience
-        """Seconds that others wait for it to connect; None for as long as its client takes."""
+        """How many seconds the group waits for it to connect; None waits as long as its client does."""
         self.required = entry.required
         self.disabled = entry.disabled
         self.prefix = entry.prefix
@@ -47,56 +49,60 @@ class GroupMember(Generic[F]):
         self.list_error: Exception | None = None
 
     @property
-    def client(self) -> AsyncClient:
-        """Its client in this process."""
-        return self.face._current_client()
+    def async_client(self) -> AsyncClient:
+        """Its asynchronous client in this process."""
+        return self.client._current_client()
 
     @property
     def status(self) -> ServerStatus:
-        """How it is."""
-        status = self.client.status
+        """The state of the connection, or why there is none."""
+        status = self.async_client.status
         if self.disabled and status in ("new", "stopped"):
             return "disabled"
         return "needs_auth" if status == "failed" and isinstance(self.connect_error, AuthError) else status
 
     @property
     def error(self) -> Exception | None:
-        """What went wrong, unless all is well again."""
-        return self.list_error if self.client.status == "ready" else self.connect_error
+        """The last error, unless the server works again."""
+        return self.list_error if self.async_client.status == "ready" else self.connect_error
 
     def shows(self, tool: str) -> bool:
-        """Tell whether its configuration lets a tool be seen."""
+        """Tell whether its configuration shows a tool."""
         return (self._include is None or matches(self._include, tool)) and not matches(self._exclude, tool)
 
 
-class Members(Generic[F]):
+class Members(Generic[ClientT]):
     """The servers of a group by their names.
 
     Raises:
-        TypeError: something is nothing that a client can be pointed at, or a client of the other kind.
+        TypeError: something is no target of a client, or a client of the other kind.
         ValueError: two have one name.
     """
 
     def __init__(
-        self, kind: Callable[..., F], servers: Servers[F], required: Iterable[str], options: Mapping[str, Any]
+        self,
+        kind: Callable[..., ClientT],
+        servers: Servers[ClientT],
+        required: Iterable[str],
+        options: Mapping[str, Any],
     ) -> None:
         check(options)
         self._kind = kind
         self._options = reusable(options)
-        self._members: dict[str, GroupMember[F]] = {}
+        self._members: dict[str, GroupMember[ClientT]] = {}
         for name, target in _named(servers):
             self.add(name, target, {})
         for name in required:
             self[name].required = True
 
-    def __getitem__(self, name: str) -> GroupMember[F]:
+    def __getitem__(self, name: str) -> GroupMember[ClientT]:
         try:
             return self._members[name]
         except KeyError:
             known = ", ".join(self._members) or "none"
             raise KeyError(f"There is no server {name!r}; there are: {known}") from None
 
-    def __iter__(self) -> Iterator[GroupMember[F]]:
+    def __iter__(self) -> Iterator[GroupMember[ClientT]]:
         return iter(list(self._members.values()))
 
     def __len__(self) -> int:
@@ -107,58 +113,54 @@ class Members(Generic[F]):
         """The names of the servers."""
         return list(self._members)
 
-    def add(self, name: str, target: Any, options: Mapping[str, Any]) -> GroupMember[F]:
-        """Take a server in."""
+    def add(self, name: str, target: Any, options: Mapping[str, Any]) -> GroupMember[ClientT]:
+        """Add a server."""
         if name in self._members:
             raise ValueError(f"There is a server {name!r} already; give this one another name, or remove() that one")
         check(options)
-        member = self._members[name] = self._made(name, target, options)
+        member = self._members[name] = self._member(name, target, options)
         return member
 
-    def remove(self, name: str) -> GroupMember[F]:
-        """Let a server go."""
-        member = self[name]
-        del self._members[name]
-        return member
+    def remove(self, name: str) -> GroupMember[ClientT]:
+        """Remove a server."""
+        self[name]  # raises the KeyError that names the servers
+        return self._members.pop(name)
 
-    def _made(self, name: str, target: Any, options: Mapping[str, Any]) -> GroupMember[F]:
+    def _member(self, name: str, target: Any, options: Mapping[str, Any]) -> GroupMember[ClientT]:
         if isinstance(target, ClientProperties):
-            return GroupMember(name, self._own(name, target))
+            kind = cast("type[ClientT]", self._kind)
+            if not isinstance(target, kind):
+                raise TypeError(f"{name!r} is a {type(target).__name__}; here each must be a {kind.__name__}")
+            return GroupMember(name, target)
         if isinstance(target, Mapping):
-            target = read_entry(name, target, EntryPlace())
+            target = read_entry(name, target, ConfigSource())
         entry = target if isinstance(target, ServerEntry) else None
-        merged = {"server_name": name, **(self._options if entry is None else _over(self._options, entry)), **options}
+        merged = {"server_name": name, **(self._options if entry is None else _merged(self._options, entry)), **options}
         patience = seconds(merged.get("connect_timeout"), "DRAGOMAN_CONNECT_TIMEOUT", CONNECT_SECONDS)
         merged["connect_timeout"] = max(patience, BACKGROUND_SECONDS)
-        face = self._kind(target, **merged) if entry is None else self._of_entry(entry, merged)
-        face._current_session().connections.max_wait = patience
-        return GroupMember(name, face, patience=patience, entry=entry)
+        client = self._kind(target, **merged) if entry is None else self._client_of(entry, merged)
+        client._current_session().connections.max_wait = patience
+        return GroupMember(name, client, patience=patience, entry=entry)
 
-    def _own(self, name: str, client: ClientProperties) -> F:
-        wanted = cast("type[F]", self._kind)
-        if not isinstance(client, wanted):
-            raise TypeError(f"{name!r} is a {type(client).__name__}; here each must be a {wanted.__name__}")
-        return client
-
-    def _of_entry(self, entry: ServerEntry, options: dict[str, Any]) -> F:
+    def _client_of(self, entry: ServerEntry, options: dict[str, Any]) -> ClientT:
         error = entry.error
         if error is None:
             try:
                 return self._kind(entry.target, **options)
             except (TypeError, ValueError) as cause:
                 error = _unusable(entry, cause)
-        return self._kind(_Misconfigured(error))
+        return self._kind(_MisconfiguredTransport(error))
 
 
-def _over(options: Mapping[str, Any], entry: ServerEntry) -> dict[str, Any]:
-    """Return the options of all servers with what an entry says of one over them."""
+def _merged(options: Mapping[str, Any], entry: ServerEntry) -> dict[str, Any]:
+    """Return the options of the group, overridden by those of one entry."""
     merged = {**options, **entry.options}
     target = entry.target
     if "extensions" in entry.options:
         given = options.get("extensions") or ()
         merged["extensions"] = [*([given] if isinstance(given, Mapping) else given), entry.options["extensions"]]
     if target.get("headers"):
-        merged["headers"] = _headers_over(options.get("headers"), target["headers"])
+        merged["headers"] = _merged_headers(options.get("headers"), target["headers"])
         if "auth" not in entry.options and any(name.lower() == "authorization" for name in target["headers"]):
             merged.pop("auth", None)
     if target.get("env"):
@@ -168,11 +170,11 @@ def _over(options: Mapping[str, Any], entry: ServerEntry) -> dict[str, Any]:
     return merged
 
 
-def _headers_over(below: Any, headers: Mapping[str, str]) -> Any:
-    """Return headers over others; of two spellings of one name the last is sent."""
-    if not callable(below):
-        return {**(below or {}), **headers}
-    credentials = Credentials(below)
+def _merged_headers(defaults: Any, headers: Mapping[str, str]) -> Any:
+    """Return headers that override others; of two spellings of one name the last is sent."""
+    if not callable(defaults):
+        return {**(defaults or {}), **headers}
+    credentials = Credentials(defaults)
 
     async def merged() -> dict[str, str]:
         return {**await credentials.own_headers(), **headers}
@@ -180,17 +182,16 @@ def _headers_over(below: Any, headers: Mapping[str, str]) -> Any:
     return merged
 
 
-class _Misconfigured:
-    """The transport to a server whose configuration cannot be used."""
+class _MisconfiguredTransport:
+    """The transport to a server whose configuration cannot be used; every use raises the error."""
 
     def __init__(self, error: ConfigError) -> None:
         self._error = error
 
-    async def open(self, receive: Any, closed: Any) -> None:  # noqa: ARG002
+    async def open(self, *_: Any) -> None:
         raise self._error.with_traceback(None)
 
-    async def send(self, message: bytes) -> None:  # noqa: ARG002
-        raise self._error.with_traceback(None)
+    send = open
 
     async def close(self) -> None:
         """Nothing was opened."""

@@ -21,7 +21,7 @@ from dragoman.protocol.peer import PROGRESS
 from dragoman.types import decode
 
 if TYPE_CHECKING:
-    from dragoman.client.extensions.joined import Extensions
+    from dragoman.client.extensions.installed import Extensions
 
 LOG = "notifications/message"
 _CHANGED: dict[str, tuple[Kind, ...]] = {

@@ -5,12 +5,12 @@ import threading
 
 import pytest
 
-from dragoman.client.answer.calling import Places
+from dragoman.client.answer.callbacks import HandlerSlots
 from scenarios.http_peer import DEADLINE, scenario
 
 
-async def hold(places, until, entered):
-    async with places.one():
+async def hold(slots, until, entered):
+    async with slots.acquire():
         entered.append(until)
         await until.wait()
 
@@ -21,10 +21,10 @@ async def some_turns():
 
 
 @scenario
-async def test_places_are_given_in_the_order_in_which_they_are_asked_for():
-    places, entered = Places(2), []
+async def test_slots_are_given_in_the_order_in_which_they_are_asked_for():
+    slots, entered = HandlerSlots(2), []
     ends = [asyncio.Event() for _ in range(5)]
-    holding = [asyncio.create_task(hold(places, end, entered)) for end in ends]
+    holding = [asyncio.create_task(hold(slots, end, entered)) for end in ends]
     for number, end in enumerate(ends):
         await some_turns()
         assert entered == ends[: number + 2]
@@ -34,9 +34,9 @@ async def test_places_are_given_in_the_order_in_which_they_are_asked_for():
 
 @scenario
 async def test_who_is_cancelled_while_waiting_takes_no_place():
-    places, entered = Places(1), []
+    slots, entered = HandlerSlots(1), []
     ends = [asyncio.Event() for _ in range(4)]
-    first, second, third, fourth = (asyncio.create_task(hold(places, end, entered)) for end in ends)
+    first, second, third, fourth = (asyncio.create_task(hold(slots, end, entered)) for end in ends)
     await some_turns()
     second.cancel()
     await some_turns()
@@ -49,22 +49,22 @@ async def test_who_is_cancelled_while_waiting_takes_no_place():
     assert third.cancelled()
     ends[3].set()
     await asyncio.wait_for(fourth, DEADLINE)
-    async with asyncio.timeout(DEADLINE), places.one():
+    async with asyncio.timeout(DEADLINE), slots.acquire():
         pass
 
 
 @pytest.mark.covers("CSR-15")
 @scenario
 async def test_a_plain_function_keeps_its_place_until_it_returns():
-    places, running, ends = Places(1), threading.Event(), threading.Event()
+    slots, running, ends = HandlerSlots(1), threading.Event(), threading.Event()
 
     def work():
         running.set()
         ends.wait(DEADLINE)
 
     async def one():
-        async with places.one() as place:
-            await place.call(work)
+        async with slots.acquire() as slot:
+            await slot.call(work)
 
     given_up = asyncio.create_task(one())
     assert await asyncio.to_thread(running.wait, DEADLINE)
@@ -72,7 +72,7 @@ async def test_a_plain_function_keeps_its_place_until_it_returns():
     with pytest.raises(asyncio.CancelledError):
         await given_up
     following, entered = asyncio.Event(), []
-    next_one = asyncio.create_task(hold(places, following, entered))
+    next_one = asyncio.create_task(hold(slots, following, entered))
     await some_turns()
     assert entered == []
     ends.set()
@@ -81,12 +81,12 @@ async def test_a_plain_function_keeps_its_place_until_it_returns():
     assert entered == [following]
 
 
-def test_places_are_shared_by_event_loops():
-    places, most, running, lock = Places(2), 0, 0, threading.Lock()
+def test_slots_are_shared_by_event_loops():
+    slots, most, running, lock = HandlerSlots(2), 0, 0, threading.Lock()
 
     async def one():
         nonlocal most, running
-        async with places.one():
+        async with slots.acquire():
             with lock:
                 running += 1
                 most = max(most, running)

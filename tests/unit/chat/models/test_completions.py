@@ -1,19 +1,12 @@
-import asyncio
+"""Conversations in the format of chat completions, and answers from its chunks."""
+
 import base64
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
 
-from dragoman.chat import models
-from dragoman.chat.completions import CompletionReader, ProviderExtras, completion_messages, completion_tools
-from dragoman.chat.messages import Delta, Media, Message, ModelOptions, ToolCall, ToolCallDelta, ToolSpec, Usage
-from dragoman.chat.models import AnyLlm, resolve_model
-from dragoman.errors import ModelError
-from dragoman.testing import ScriptedModel
-
-DEADLINE = 60
+from dragoman.chat.messages import Delta, Media, Message, ToolCall, ToolCallDelta, ToolSpec, Usage
+from dragoman.chat.models.completions import CompletionReader, ProviderExtras, completion_messages, completion_tools
 
 
 def chunk(text=None, calls=None, finish=None, usage=None, **more):
@@ -32,41 +25,6 @@ def heard(*chunks):
 
 def pieces(*chunks):
     return [call for delta in heard(*chunks) for call in delta.tool_calls]
-
-
-def test_a_name_resolves_to_a_model_and_a_model_to_itself():
-    model = ScriptedModel()
-    assert resolve_model(model, base_url=None) is model
-    assert resolve_model("openai:gpt-4.1").name == "openai:gpt-4.1"
-    assert resolve_model("ollama:llama3.2:1b").name == "ollama:llama3.2:1b"
-
-
-def test_what_is_no_model_is_refused_with_the_remedy():
-    with pytest.raises(TypeError, match="an object with `generate`"):
-        resolve_model(3)
-    with pytest.raises(TypeError, match="base_url cannot be given"):
-        resolve_model(ScriptedModel(), base_url="http://127.0.0.1:1")
-    for name in ("gpt-4.1", ":gpt", "openai:"):
-        with pytest.raises(ValueError, match=r"'openai:gpt-4\.1'"):
-            AnyLlm(name)
-
-
-def test_without_any_llm_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(models.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ModelError, match=r'pip install "dragoman\[chat\]"'):
-        AnyLlm("openai:gpt-4.1")
-
-
-def test_any_llm_is_loaded_with_the_first_request_and_not_before():
-    program = (
-        "import sys\nfrom dragoman.chat.models import AnyLlm\nAnyLlm('openai:x')\n"
-        "assert not {'any_llm', 'openai', 'httpx', 'pydantic'} & sys.modules.keys()"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=DEADLINE)
-
-
-def test_the_key_is_not_part_of_what_a_model_looks_like():
-    assert repr(AnyLlm("openai:x", api_key="sk-secret")) == "<AnyLlm 'openai:x'>"
 
 
 def test_calls_are_numbered_from_nought_whatever_their_provider_counts():
@@ -116,7 +74,7 @@ def test_what_a_provider_wants_to_hear_again_stands_in_its_messages():
     answer = CompletionReader()
     extra = {"google": {"thought_signature": "s"}}
     list(answer.receive(chunk(calls=[piece(0, "a", "look", "{}", extra_content=extra)])))
-    memories = answer.memories()
+    memories = answer.extras()
     assert memories == {"a": ProviderExtras({}, {"extra_content": extra})}
     [message] = completion_messages([Message.assistant("", [ToolCall("a", "look", {})])], "gemini", memories)
     assert message["tool_calls"][0]["extra_content"] == extra
@@ -196,65 +154,6 @@ def test_only_openai_has_its_descriptions_cut():
         for provider in ("openai", "anthropic", "gemini", "ollama")
     }
     assert lengths == {"openai": 1024, "anthropic": 2000, "gemini": 2000, "ollama": 2000}
-
-
-@pytest.mark.parametrize(
-    ("said", "kept"),
-    [
-        ("Bad key sk-abcdefgh12345678!", "sk-abcdefgh12345678"),
-        ("Authorization: Bearer abcdef", "abcdef"),
-        ("GET https://me:hush@example.com/v1?key=hidden1", "hush"),
-        ("GET https://me:hush@example.com/v1?key=hidden1", "hidden1"),
-        ("the key is plainwords", "plainwords"),
-        ("the other is from-the-environment", "from-the-environment"),
-    ],
-)
-def test_what_looks_like_a_key_is_taken_out_of_errors(said, kept, monkeypatch):
-    monkeypatch.setenv("ACME_API_KEY", "from-the-environment")
-    failure = AnyLlm("openai:x", api_key="plainwords")._failure(RuntimeError(said))
-    assert kept not in str(failure)
-
-
-def test_what_only_begins_like_a_key_stays():
-    failure = AnyLlm("openai:x")._failure(RuntimeError("skateboarding is no keyboard_shortcut"))
-    assert "skateboarding is no keyboard_shortcut" in str(failure)
-
-
-@pytest.mark.parametrize(
-    ("header", "seconds"),
-    [("3", 3.0), ("0.5", 0.5), ("-1", 0.0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("soon", None), (None, None)],
-)
-def test_retry_after_is_seconds_or_a_date(header, seconds):
-    error = RuntimeError("slow down")
-    error.status_code = 429
-    error.response = SimpleNamespace(headers={"retry-after": header} if header else {})
-    assert AnyLlm("openai:x")._failure(error).retry_after == seconds
-
-
-def test_memories_have_a_bound():
-    model = AnyLlm("openai:x")
-    for number in range(models.MOST_MEMORIES + 5):
-        answer = CompletionReader()
-        list(answer.receive(chunk(calls=[piece(0, f"c{number}", "look", "{}", extra_content={"a": 1})])))
-        model._remember(answer)
-    assert len(model._memories) == models.MOST_MEMORIES
-    assert "c0" not in model._memories
-
-
-def test_a_model_that_was_never_asked_closes_without_ado():
-    assert asyncio.run(asyncio.wait_for(AnyLlm("openai:x").aclose(), DEADLINE)) is None
-
-
-def test_a_model_that_is_refused_its_request_by_any_llm_tells_so():
-    async def talk():
-        model = AnyLlm("openai:x", api_key="sk-12345678", base_url="http://127.0.0.1:9", no_such_option=1)
-        try:
-            return [delta async for delta in model.generate([Message.user("a")], [], ModelOptions())]
-        finally:
-            await model.aclose()
-
-    with pytest.raises(ModelError, match="no_such_option"):
-        asyncio.run(asyncio.wait_for(talk(), DEADLINE))
 
 
 @pytest.mark.covers("LMT-05")

@@ -1,4 +1,7 @@
-"""The extensions that one client has: the rows of them all in one table, and who acts for each of them."""
+"""The extensions of one client: one protocol table of all their rows, and the object that acts for each.
+
+An extension without an object, given as settings alone, is declared to the server and does nothing else.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.client.answer.calling import handler
+from dragoman.client.answer.callbacks import as_function
 from dragoman.client.connect.connection import ServerConnection
 from dragoman.client.extensions.contract import ClientExtension, ExtendedRequest, ExtensionHandler
 from dragoman.client.options import RequestOptions
@@ -28,21 +31,21 @@ P = TypeVar("P", bound=types.PaginatedResult)
 Given = Iterable[ClientExtension | Mapping[str, types.Json]] | Mapping[str, types.Json] | None
 LISTEN = "subscriptions/listen"
 OFFICIAL_RESULT_TYPES = {"task": "io.modelcontextprotocol/tasks"}
-"""The extensions of the protocol's own that have further result types."""
+"""The official extension of each further result type."""
 
 
 class Extensions:
-    """What one client has of extensions.
+    """The extensions of one client.
 
     Example:
         extensions = Extensions([Quotes(), {"com.example/maps": {"zoom": 3}}])
         extensions.table.named_by["quotes/get"]
 
-    An object acts for its extension. A mapping only declares: settings by id, which are merged over those of an object.
+    An object acts for its extension. A mapping declares settings by id, which override those of an object.
 
     Raises:
         TypeError: something is neither an object of a `ClientExtension` nor a mapping of settings.
-        DefinitionError: an id or a row does not fit, or an extension acts for what its rows do not have.
+        DefinitionError: an id or a row is invalid, or an extension serves a method that its rows do not have.
     """
 
     request_type = ExtendedRequest
@@ -52,31 +55,34 @@ class Extensions:
         self._by_id: dict[str, ClientExtension] = {}
         self._pages: dict[tuple[str, Version], Any] = {}
         self._last_token = 0
-        for one in [given] if isinstance(given, Mapping) else _iterable(given):
+        anything: Any = given
+        if isinstance(anything, str) or not isinstance(anything, Iterable | None):
+            raise TypeError(f"extensions must be objects of a ClientExtension, or a mapping of settings, not {given!r}")
+        for one in [given] if isinstance(given, Mapping) else given or ():
             self._add(one)
-        acting = self._by_id.values()
-        rows = [row for one in acting for row in one.rows]
+        objects = self._by_id.values()
+        rows = [row for one in objects for row in one.rows]
         self.table = ProtocolTable.of(rows) if rows else CORE
         self.methods = frozenset(
             name for row in rows for names in (row.params, *row.result_types.values()) for name in names
         )
         """The methods of the core that an extension adds parameters to, or whose results it finishes."""
-        self._names_types = any(type(one).result_type is not ClientExtension.result_type for one in acting)
-        joined = (_readable(method) for row in rows for method in row.joined_methods())
-        sent = [method for method in joined if "server" in method.sender]
-        asked = {method.name: method for method in sent if not method.is_notification}
-        told: dict[str, Any] = {field.method: types.Json for row in rows for field in row.subscriptions}
-        told |= {method.name: method.params for method in sent if method.is_notification}
+        self._recognizing = [one for one in objects if type(one).result_type is not ClientExtension.result_type]
+        methods = [_with_params_type(method) for row in rows for method in row.joined_methods()]
+        sent = [method for method in methods if "server" in method.sender]
+        requests = {method.name: method for method in sent if not method.is_notification}
+        notifications: dict[str, Any] = {field.method: types.Json for row in rows for field in row.subscriptions}
+        notifications |= {method.name: method.params for method in sent if method.is_notification}
         self.served = {
-            name: (function, asked[name].decode_params)
-            for one in acting
-            for name, function in _checked(one, one.requests(), asked)
+            name: (function, requests[name].decode_params)
+            for one in objects
+            for name, function in _checked(one, one.requests(), requests)
         }
-        """Who answers a request of the server, by method, and how the parameters are read."""
-        self._heard = {
-            name: (function, told[name])
-            for one in acting
-            for name, function in _checked(one, one.notifications(), told)
+        """The function that answers each request of the server, by method, and the decoder of the parameters."""
+        self._notified = {
+            name: (function, notifications[name])
+            for one in objects
+            for name, function in _checked(one, one.notifications(), notifications)
         }
 
     def _add(self, given: Any) -> None:
@@ -97,10 +103,10 @@ class Extensions:
                 f" which are a mapping, not {given!r}"
             )
 
-    # What is declared.
+    # Capabilities.
 
     def declared(self, capabilities: types.ClientCapabilities, version: Version) -> types.ClientCapabilities:
-        """Return the capabilities with the extensions that may be declared in a version."""
+        """Return the capabilities, with the extensions that a version lets a client declare."""
         own = {id: one.settings() for id, one in self._by_id.items()}
         settings = merge_settings(PROCESS.configuration.extensions, capabilities.extensions, own, self._settings)
         if not settings:
@@ -115,20 +121,20 @@ class Extensions:
                 found[top] = {**(getattr(capabilities, top, None) or {}), **placed}
         return msgspec.structs.replace(capabilities, **found)
 
-    # What is read.
+    # Entries of lists.
 
     def read_tool(self, id: str, tool: types.Tool) -> Any:
-        """Return what an extension reads of a tool; None where the client does not have the extension."""
+        """Return what an extension reads from a tool; None if the client does not have the extension."""
         found = self._by_id.get(canonical_extension(id))
         return None if found is None else found.read_tool(tool)
 
     def read_resource(self, id: str, resource: types.Resource | types.ResourceTemplate) -> Any:
-        """Return what an extension reads of a resource, or of a template."""
+        """Return what an extension reads from a resource or a template."""
         found = self._by_id.get(canonical_extension(id))
         return None if found is None else found.read_resource(resource)
 
     def page_type(self, method: str, kind: type[P], entries: str, version: Version) -> type[P]:
-        """Return the type of the pages of a list, whose entries have the fields that extensions add."""
+        """Return the type of the pages of a list, with the fields that extensions add to entries."""
         if all(method not in row.entries for row in self.table.extensions):
             return kind
         if (method, version) not in self._pages:
@@ -139,17 +145,17 @@ class Extensions:
         found: type[P] = self._pages[method, version]
         return found
 
-    # What happens around a request.
+    # Requests of the client.
 
     def with_token(self, options: RequestOptions) -> RequestOptions:
-        """Return options with a progress token, under which progress may go on after the request has an answer."""
+        """Return options with a progress token of our own; progress under it may go on after the first answer."""
         if options.progress_token is not None:
             return options
         self._last_token += 1
         return msgspec.structs.replace(options, progress_token=f"call-{self._last_token}")
 
     def with_params(self, request: ExtendedRequest, connection: ServerConnection) -> dict[str, Any]:
-        """Return the parameters of a request, and those that extensions add to it where it does not have them."""
+        """Return the parameters of a request, with those that extensions add; the request's own come first."""
         params: dict[str, Any] = {}
         for row in self.table.extensions:
             if (
@@ -157,66 +163,65 @@ class Extensions:
                 and row.exists_in(connection.version)
                 and (not connection.knows_capabilities or declares(connection.capabilities, row.path))
             ):
-                params |= self._acting(row).params(request)
+                params |= self._object(row).params(request)
         return {**params, **request.params}
 
-    def named(self, method: str, raw: Raw) -> FurtherResult | None:
-        """Return a result which does not name its type, if it is of one that an extension knows it by."""
-        if self._names_types:
+    def recognized(self, method: str, raw: Raw) -> FurtherResult | None:
+        """Return a result without `resultType` as one of a further type, if an extension recognizes it."""
+        if self._recognizing:
             with suppress(msgspec.DecodeError, RecursionError):
                 result = msgspec.json.decode(raw, type=types.Json)
-                for one in self._by_id.values() if "resultType" not in result else ():
+                for one in self._recognizing if "resultType" not in result else ():
                     result_type = one.result_type(method, result)
                     if result_type is not None:
                         return FurtherResult(result_type, raw)
         return None
 
     async def finish(
-        self, connection: ServerConnection, request: ExtendedRequest, came: FurtherResult, kind: Any
+        self, connection: ServerConnection, request: ExtendedRequest, further: FurtherResult, kind: Any
     ) -> Any:
-        """Return the ordinary result of a request, after one of a further type came.
+        """Return the ordinary result of a request that was answered with a result of a further type.
 
         Raises:
-            TransportError: no extension of the client has such results, or it did not finish this one.
+            TransportError: no extension of the client has that type, or the extension gave no ordinary result.
         """
-        row = self.table.answering(request.method, came.result_type, connection.version)
+        row = self.table.answering(request.method, further.result_type, connection.version)
         if row is None:
-            raise self._unknown(request.method, came.result_type, connection.capabilities)
-        acting = self._acting(row)
+            raise self._unknown_type(request.method, further.result_type, connection.capabilities)
         with connection.receiving_progress(request.options):
-            finished = await acting.finish(request, msgspec.json.decode(came.raw, type=types.Json))
+            finished = await self._object(row).finish(request, msgspec.json.decode(further.raw, type=types.Json))
         result = finished if isinstance(finished, kind) else read(Raw(jsonrpc.encode(finished)), kind, request.method)
         if not isinstance(result, kind):
             raise TransportError(f"{row.id} did not finish the result of {request.method}: it gave {result!r}")
         return result
 
-    def _acting(self, row: ExtensionRow) -> ClientExtension:
+    def _object(self, row: ExtensionRow) -> ClientExtension:
         return self._by_id[canonical_extension(row.id)]
 
-    def _unknown(self, method: str, result_type: str, capabilities: types.ServerCapabilities) -> TransportError:
+    def _unknown_type(self, method: str, result_type: str, capabilities: types.ServerCapabilities) -> TransportError:
         unknown = f"The result of {method} is of the unknown type {result_type!r}"
         declared = {canonical_extension(id) for id in capabilities.extensions or {}} - self._by_id.keys()
         official = OFFICIAL_RESULT_TYPES.get(result_type)
-        wanted = [official] if official is not None and official not in self._by_id else sorted(declared)
-        if not wanted:
+        missing = [official] if official is not None and official not in self._by_id else sorted(declared)
+        if not missing:
             return TransportError(f"{unknown}, which no extension that this client has lets answer {method}")
-        ids = " or ".join(map(repr, wanted))
+        ids = " or ".join(map(repr, missing))
         return TransportError(
             f"{unknown}. It may belong to the extension {ids}, which this client does not have: give its"
             " ClientExtension to the client, as in Client(..., extensions=[...]); settings alone do not read results"
         )
 
-    # What the server sends.
+    # Requests and notifications of the server.
 
     def require_served(self, method: str, connection: ServerConnection) -> None:
-        """See that the server of a connection may send a request of an extension.
+        """Check that the server of a connection may send a request of an extension.
 
         Raises:
             MethodNotFound: the version does not have it, or the server has not declared the extension.
         """
-        is_known = connection.knows_capabilities
         rows = (row for row in self.table.methods if row.name == method and row.exists_in(connection.version))
-        if not any(not is_known or declares(connection.capabilities, row.declared) for row in rows):
+        is_new = not connection.knows_capabilities  # the capabilities of the server are not known yet
+        if not any(is_new or declares(connection.capabilities, row.declared) for row in rows):
             raise MethodNotFound(f"This client does not serve {method} here", {"method": method})
 
     @property
@@ -240,29 +245,21 @@ class Extensions:
             raise TypeError(f"No extension of this client has the subscription {name!r}; there are: {[*added]}")
         return added[name]
 
-    def notified(self, method: str, raw: Raw, tell: Callable[..., None]) -> None:
-        """Let a notification be told to the extension that hears it.
+    def notified(self, method: str, raw: Raw, notify: Callable[..., None]) -> None:
+        """Pass a notification to the extension that receives it; `notify` calls the extension's function.
 
         Raises:
             ValidationError: the parameters do not fit.
         """
-        if method in self._heard:
-            function, kind = self._heard[method]
-            tell(function, decode(raw, kind), size=len(raw))
+        if method in self._notified:
+            function, kind = self._notified[method]
+            notify(function, decode(raw, kind), size=len(raw))
 
 
-def _readable(method: Method) -> Method:
-    """Return a method whose parameters are a dict, if its row does not type them."""
+def _with_params_type(method: Method) -> Method:
+    """Return a method whose parameters are decoded as a dict, if its row has no type for them."""
     untyped: Any = types.Json
     return msgspec.structs.replace(method, params=untyped) if method.params is types.Params else method
-
-
-def _iterable(given: Any) -> Iterable[Any]:
-    if given is None:
-        return ()
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise TypeError(f"extensions must be objects of a ClientExtension, or a mapping of settings, not {given!r}")
-    return given
 
 
 def _checked(
@@ -271,4 +268,4 @@ def _checked(
     for name, function in given.items():
         if name not in known:
             raise DefinitionError(f"{type(one).__name__} takes {name!r}, which its rows do not let a server send")
-        yield name, handler(function, f"{type(one).__name__}: {name}")
+        yield name, as_function(function, f"{type(one).__name__}: {name}")

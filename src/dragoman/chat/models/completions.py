@@ -1,8 +1,9 @@
-"""Conversations as the APIs of chat completions have them: messages and tools out, chunks in.
+"""The chat completions format: messages and tools to a request, chunks of a response to deltas.
 
-Chunks of an answer carry pieces of calls, which `gathering` tells apart. A call gets a number of our own and is told as
-soon as its name is known. What was used and why the model stopped is told once, at the end. What a provider wants to
-see again (signatures of its thoughts) is kept by the ids of the calls and put back into the messages.
+`CallPieces` puts calls together from the pieces in chunks. A call gets a number of our own, and its first delta is
+yielded as soon as its name is known. The usage and the finish reason are yielded once, at the end. Some providers want
+data of their own back with the next request, such as signatures of thoughts; it is kept by the ids of the calls and put
+into their messages.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from dragoman.chat.gathering import CallPieces, PartialCall, new_call_id
-from dragoman.chat.messages import Delta, Media, Message, Text, ToolCall, ToolCallDelta, ToolSpec, Usage
+from dragoman.chat.messages import Delta, Media, Message, Text, ToolCallDelta, ToolSpec, Usage
+from dragoman.chat.models.answers import CallPieces, PartialCall, new_call_id
 from dragoman.schema import dialects
 from dragoman.types import Json
 
@@ -23,7 +24,7 @@ ANTHROPIC = frozenset({"anthropic", "azureanthropic", "vertexaianthropic"})
 GEMINI = frozenset({"gemini", "vertexai"})
 OPENAI = frozenset({"openai", "azureopenai", "azure"})
 ERROR = "Error:"
-"""How the text of a failed call begins where the provider's API has no field that says so."""
+"""The begin of a failed call's text, for providers whose API has no field for failures."""
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
@@ -31,21 +32,22 @@ _TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "
 
 
 class ProviderExtras(msgspec.Struct):
-    """What a provider said with a call, to be told again with it."""
+    """Data of a provider that belongs to a call and goes back with it."""
 
     message: Json = msgspec.field(default_factory=dict)
     call: Json = msgspec.field(default_factory=dict)
 
 
 def completion_tools(tools: Sequence[ToolSpec], provider: str, *, strict: bool = False) -> list[Json]:
-    """Return tools as entries of `tools`, their schemas in the provider's dialect."""
+    """Return the entries of `tools`, with schemas in the provider's dialect."""
     return [_tool(tool, provider, strict=strict) for tool in tools]
 
 
 def _tool(tool: ToolSpec, provider: str, *, strict: bool) -> Json:
     schema = tool.input_schema
     if provider in GEMINI:
-        parameters = _gemini_parameters(dialects.for_gemini(schema))
+        # any-llm hands a schema with `$defs` on as it is, and drops parts of others.
+        parameters = _without_nullable(dialects.for_gemini(schema)) | {"$defs": {}}
     elif provider in ANTHROPIC or provider == "bedrock":
         parameters = dialects.for_anthropic(schema)
     elif provider in OPENAI:
@@ -57,58 +59,52 @@ def _tool(tool: ToolSpec, provider: str, *, strict: bool) -> Json:
     return {"type": "function", "function": function}
 
 
-def _gemini_parameters(schema: Json) -> Json:
-    """Return a schema of Gemini so that any-llm hands it on whole, which it does with what has `$defs`."""
-    return _without_nullable(schema) | {"$defs": {}}
-
-
 def _without_nullable(schema: Json) -> Json:
-    said = {key: value for key, value in schema.items() if key != "nullable"}
+    plain = {key: value for key, value in schema.items() if key != "nullable"}
     if schema.get("nullable"):
-        said["type"] = [schema["type"], "null"]
+        plain["type"] = [schema["type"], "null"]
         if "enum" in schema:
-            said["enum"] = [*schema["enum"], None]
+            plain["enum"] = [*schema["enum"], None]
     if "properties" in schema:
-        said["properties"] = {name: _without_nullable(part) for name, part in schema["properties"].items()}
+        plain["properties"] = {name: _without_nullable(part) for name, part in schema["properties"].items()}
     if "items" in schema:
-        said["items"] = _without_nullable(schema["items"])
+        plain["items"] = _without_nullable(schema["items"])
     if "anyOf" in schema:
-        said["anyOf"] = [_without_nullable(part) for part in schema["anyOf"]]
-    return said
+        plain["anyOf"] = [_without_nullable(part) for part in schema["anyOf"]]
+    return plain
 
 
-def completion_messages(
-    messages: Sequence[Message], provider: str, memories: Mapping[str, ProviderExtras]
-) -> list[Json]:
-    """Return a conversation as `messages`; media that tools gave follow their results as a user's message."""
-    spoken: list[Json] = []
+def completion_messages(messages: Sequence[Message], provider: str, extras: Mapping[str, ProviderExtras]) -> list[Json]:
+    """Return the entries of `messages`; media in results of tools follow the results as a message of the user."""
+    entries: list[Json] = []
     for are_results, run in groupby(messages, lambda message: message.role == "tool"):
         if are_results:
-            spoken += _results(list(run), provider)
+            entries += _results(list(run), provider)
         else:
-            spoken += [said for message in run for said in _message(message, provider, memories)]
-    return spoken
+            entries += [entry for message in run for entry in _message(message, provider, extras)]
+    return entries
 
 
-def _message(message: Message, provider: str, memories: Mapping[str, ProviderExtras]) -> list[Json]:
+def _message(message: Message, provider: str, extras: Mapping[str, ProviderExtras]) -> list[Json]:
     if message.role == "assistant":
-        return _assistant(message, memories)
-    if message.role == "system":
-        return [{"role": "system", "content": message.text}]
-    return [{"role": "user", "content": _user_content(message, provider)}]
+        return _assistant(message, extras)
+    if message.role == "system" or all(isinstance(part, Text) for part in message.content):
+        return [{"role": message.role, "content": message.text}]
+    content = [_text(part.text) if isinstance(part, Text) else _media(part, provider) for part in message.content]
+    return [{"role": "user", "content": content}]
 
 
 def _results(messages: list[Message], provider: str) -> list[Json]:
     """Return the results of the calls of one answer.
 
-    any-llm drops `is_error` from a message with the role `tool`, and hands blocks of Anthropic's own on as they are.
+    any-llm drops `is_error` from a message with the role `tool`, and hands blocks of Anthropic's format on as they are.
     """
     if provider in ANTHROPIC:
-        told = [{"role": "user", "content": [_anthropic_result(message) for message in messages]}]
+        results: list[Json] = [{"role": "user", "content": [_anthropic_result(message) for message in messages]}]
     else:
-        told = [_tool_result(message, provider) for message in messages]
-    shown = [part for message in messages for part in _shown(message, provider)]
-    return [*told, {"role": "user", "content": shown}] if shown else told
+        results = [_tool_result(message, provider) for message in messages]
+    media = [part for message in messages for part in _result_media(message, provider)]
+    return [*results, {"role": "user", "content": media}] if media else results
 
 
 def _anthropic_result(message: Message) -> Json:
@@ -119,7 +115,7 @@ def _anthropic_result(message: Message) -> Json:
 def _tool_result(message: Message, provider: str) -> Json:
     text = _result_text(message)
     if message.is_error and provider in GEMINI:
-        # any-llm makes the object that a text is the JSON of the response, where `error` is Gemini's word for failure.
+        # any-llm decodes the text as the response to the call, in which Gemini expects failures under `error`.
         text = msgspec.json.encode({"error": text}).decode()
     elif message.is_error and not text.startswith(ERROR):
         text = f"{ERROR} {text}"
@@ -133,32 +129,23 @@ def _result_text(message: Message) -> str:
     return text or "(nothing)"
 
 
-def _shown(message: Message, provider: str) -> list[Json]:
+def _result_media(message: Message, provider: str) -> list[Json]:
     media = [_media(part, provider) for part in message.content if isinstance(part, Media)]
     return [_text(f"From the result of the tool call {message.tool_call_id}:"), *media] if media else []
 
 
-def _assistant(message: Message, memories: Mapping[str, ProviderExtras]) -> list[Json]:
+def _assistant(message: Message, extras: Mapping[str, ProviderExtras]) -> list[Json]:
     text = "".join(part.text if isinstance(part, Text) else f"[{part.mime_type}]" for part in message.content)
     if not message.tool_calls:
         return [{"role": "assistant", "content": text}] if text else []
-    spoken: Json = {"role": "assistant", "content": text or None}
+    entry: Json = {"role": "assistant", "content": text or None, "tool_calls": []}
     for call in message.tool_calls:
-        if memory := memories.get(call.id):
-            spoken |= memory.message
-    return [spoken | {"tool_calls": [_call(call, memories) for call in message.tool_calls]}]
-
-
-def _call(call: ToolCall, memories: Mapping[str, ProviderExtras]) -> Json:
-    arguments = msgspec.json.encode(call.arguments or {}).decode()
-    spoken: Json = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
-    return spoken | (memories[call.id].call if call.id in memories else {})
-
-
-def _user_content(message: Message, provider: str) -> str | list[Json]:
-    if all(isinstance(part, Text) for part in message.content):
-        return message.text
-    return [_text(part.text) if isinstance(part, Text) else _media(part, provider) for part in message.content]
+        extra = extras.get(call.id, ProviderExtras())
+        arguments = msgspec.json.encode(call.arguments or {}).decode()
+        function = {"name": call.name, "arguments": arguments}
+        entry["tool_calls"].append({"id": call.id, "type": "function", "function": function} | extra.call)
+        entry |= extra.message
+    return [entry]
 
 
 def _text(text: str) -> Json:
@@ -188,54 +175,55 @@ def _read(data: str) -> str | None:
 
 
 class CompletionReader:
-    """An answer as it comes, chunk by chunk."""
+    """Reads an answer, chunk by chunk."""
 
     def __init__(self) -> None:
         self.finish_reason: str | None = None
         self._usage: Usage | None = None
         self._reasoning = ""
-        self._extra: Json = {}
+        self._message_extra: Json = {}
         self._calls = CallPieces()
-        self._extras: dict[int, Json] = {}
+        self._call_extras: dict[int, Json] = {}
         self._begun: set[int] = set()
 
     def receive(self, chunk: Any) -> Iterator[Delta]:
-        """Yield what a chunk of a stream says."""
+        """Yield the deltas of a chunk of a stream."""
         self._count(getattr(chunk, "usage", None))
         for choice in chunk.choices[:1]:
-            yield from self._say(choice.delta)
+            yield from self._deltas(choice.delta)
             self.finish_reason = choice.finish_reason or self.finish_reason
 
     def receive_whole(self, completion: Any) -> Iterator[Delta]:
-        """Yield what an answer says that came at once."""
+        """Yield the deltas of an answer that is no stream."""
         self._count(completion.usage)
-        yield from self._say(completion.choices[0].message)
+        yield from self._deltas(completion.choices[0].message)
         self.finish_reason = completion.choices[0].finish_reason or "stop"
 
     def end(self) -> Iterator[Delta]:
-        """Yield what is known at the end."""
+        """Yield the last delta, with the usage and the finish reason."""
         unnamed = tuple(self._begin(call) for call in self._calls if call.place not in self._begun)
         yield Delta(tool_calls=unnamed, usage=self._usage, finish_reason=self.finish_reason)
 
-    def memories(self) -> dict[str, ProviderExtras]:
-        """Return what the provider wants to be told again, by the ids of the calls."""
-        message = {"extra_content": self._extra, "reasoning": {"content": self._reasoning}} if self._extra else {}
+    def extras(self) -> dict[str, ProviderExtras]:
+        """Return the data that the provider wants back, by the ids of the calls."""
+        extra = self._message_extra
+        message = {"extra_content": extra, "reasoning": {"content": self._reasoning}} if extra else {}
         return {
-            call.id: ProviderExtras(message, self._extras.get(call.place, {}))
+            call.id: ProviderExtras(message, self._call_extras.get(call.place, {}))
             for call in self._calls
-            if message or call.place in self._extras
+            if message or call.place in self._call_extras
         }
 
     def _count(self, usage: Any) -> None:
         if usage is not None:
             self._usage = Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0)
 
-    def _say(self, said: Any) -> Iterator[Delta]:
-        reasoning = getattr(said, "reasoning", None)
+    def _deltas(self, message: Any) -> Iterator[Delta]:
+        reasoning = getattr(message, "reasoning", None)
         self._reasoning += getattr(reasoning, "content", None) or ""
-        self._extra |= getattr(said, "extra_content", None) or {}
-        text = "".join(words for words in (said.content, getattr(said, "refusal", None)) if words)
-        calls = tuple(piece for part in said.tool_calls or () for piece in self._pieces(part))
+        self._message_extra |= getattr(message, "extra_content", None) or {}
+        text = "".join(words for words in (message.content, getattr(message, "refusal", None)) if words)
+        calls = tuple(piece for part in message.tool_calls or () for piece in self._pieces(part))
         if text or calls:
             yield Delta(text, calls)
 
@@ -244,7 +232,7 @@ class CompletionReader:
         name, arguments = getattr(function, "name", None), getattr(function, "arguments", None) or ""
         call = self._calls.add(getattr(part, "index", None), part.id, name, arguments)
         if extra := getattr(part, "extra_content", None):
-            self._extras[call.place] = {"extra_content": extra}
+            self._call_extras[call.place] = {"extra_content": extra}
         if call.place not in self._begun:
             if call.name:
                 yield self._begin(call)

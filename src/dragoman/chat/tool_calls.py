@@ -1,53 +1,52 @@
-"""The calls that a model wants: judged, approved and made.
+"""The tool calls of a model: judged by the policy, approved, and made.
 
-Whatever goes wrong with a call is told to the model in words. Whatever is not plainly allowed or approved is not made.
+A call that is neither allowed nor approved is not made. Every failure becomes the result of the call, as text for the
+model.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from dragoman.chat.links import Links
+from dragoman.chat.content import MAX_RESULT_CHARACTERS, result_parts
 from dragoman.chat.messages import Message, Text, ToolCall
 from dragoman.chat.options import ChatOptions
-from dragoman.chat.outcomes import ChatToolResult, PendingCall
 from dragoman.chat.policy import Policy
-from dragoman.chat.rendering import MOST_RESULT_CHARACTERS, result_parts
-from dragoman.chat.toolbox import ChatTool
+from dragoman.chat.replies import ChatToolResult, PendingCall
+from dragoman.chat.tools import ChatTool, ResourceLinks
 from dragoman.client.answer.approval import CANCELLED, Approval, decide
 from dragoman.errors import DragomanError, ToolError
 
 NOT_MADE = "The call was given up before it was made"
-GIVEN_UP = "The call was given up, and may have been carried out or not"
+CANCELLED_CALL = "The call was given up, and may have been carried out or not"
 _logger = logging.getLogger("dragoman.chat")
 
 
-class Calls:
-    """How the calls of one conversation are made."""
+class ToolCalls:
+    """The policy, approval and time-out of the calls of one conversation."""
 
     def __init__(self, options: ChatOptions) -> None:
         self._policy = options.get("policy") or Policy()
         self._on_approval = options.get("on_approval")
         self._approval_timeout = options.get("approval_timeout")
-        self._most = options.get("max_result_characters", MOST_RESULT_CHARACTERS)
+        self._max_characters = options.get("max_result_characters", MAX_RESULT_CHARACTERS)
         self._timeout = options.get("tool_timeout")
-        self.links = Links(options.get("resource_links") or "offer")
+        self.links = ResourceLinks(options.get("resource_links") or "offer")
 
     async def judge(self, pending: PendingCall, tools: Iterable[str]) -> None:
-        """Find out what is to be done about a call; `tools` are the names that there are."""
+        """Decide whether a call is refused, allowed or needs approval; `tools` are the names of all tools."""
         if pending.is_judged:
             return
         if pending.tool is None:
-            there = ", ".join(tools) or "none"
-            pending.refusal = f"There is no tool {pending.call.name!r}; there are: {there}"
+            pending.refusal = f"There is no tool {pending.call.name!r}; there are: {', '.join(tools) or 'none'}"
         elif pending.call.arguments is None:
             pending.refusal = f"The arguments are no JSON object: {pending.call.raw[:200]}"
         else:
-            await self._judge(pending, pending.tool)
+            await self._apply_policy(pending, pending.tool)
 
-    async def _judge(self, pending: PendingCall, known: ChatTool) -> None:
+    async def _apply_policy(self, pending: PendingCall, known: ChatTool) -> None:
         tool = known.tool
         approval = Approval(
             known.name, known.arguments(pending.call), tool=tool.definition, server=tool.server, id=pending.call.id
@@ -59,22 +58,21 @@ class Calls:
             pending.is_allowed = verdict == "allow"
             pending.approval = approval
 
-    async def make(self, pending: PendingCall, tell: Callable[[ToolCall], None], *, asks: bool) -> ChatToolResult:
-        """Make a call, if it may be made, and return what came of it; `asks` says that somebody may yet be asked."""
+    async def make(self, pending: PendingCall, notify: Callable[[ToolCall], None], *, asks: bool) -> ChatToolResult:
+        """Make a call, if it may be made, and return its outcome; with `asks`, `on_approval` decides what is open."""
         try:
             approval = await self._approved(pending, asks=asks)
-            tell(pending.call)
+            notify(pending.call)
             pending.is_begun = True
             known = pending.tool
             assert known is not None
             result = await known.tool.call(approval.arguments, raise_on_error=False, timeout=self._timeout)
-            parts = result_parts(await self.links.take(known, result, self._timeout), self._most)
+            parts = result_parts(await self.links.receive(known, result, self._timeout), self._max_characters)
         except ToolError as error:
             return failed(pending.call, str(error))
-        except DragomanError as error:
-            return failed(pending.call, f"{type(error).__name__}: {error}")
         except Exception as error:
-            _logger.exception("A call of the tool %s failed", pending.call.name)
+            if not isinstance(error, DragomanError):
+                _logger.exception("A call of the tool %s failed", pending.call.name)
             return failed(pending.call, f"{type(error).__name__}: {error}")
         message = Message("tool", parts, tool_call_id=pending.call.id, is_error=result.is_error)
         return ChatToolResult(pending.call, message, result)
@@ -100,7 +98,7 @@ class Calls:
 
 
 async def all_ended(tasks: Sequence[asyncio.Task[ChatToolResult]]) -> None:
-    """Wait for all; whoever is cancelled meanwhile cancels them, and still waits until the servers were told."""
+    """Wait for all tasks; a cancellation cancels them, and is raised after they have told the servers."""
     if not tasks:
         return
     try:
@@ -113,29 +111,29 @@ async def all_ended(tasks: Sequence[asyncio.Task[ChatToolResult]]) -> None:
 
 
 def outcome(pending: PendingCall, task: asyncio.Task[ChatToolResult]) -> ChatToolResult:
-    """Return what came of a call, also of one that was given up."""
+    """Return the outcome of a call, also of one that was cancelled."""
     if task.done() and not task.cancelled() and task.exception() is None:
         return task.result()
-    return failed(pending.call, GIVEN_UP if pending.is_begun else NOT_MADE)
+    return failed(pending.call, CANCELLED_CALL if pending.is_begun else NOT_MADE)
 
 
 def failed(call: ToolCall, text: str) -> ChatToolResult:
-    """Return what a model is told of a call that went wrong."""
+    """Return the outcome of a call that failed."""
     return ChatToolResult(call, Message("tool", [Text(f"Error: {text}")], tool_call_id=call.id, is_error=True))
 
 
 def settle(messages: list[Message]) -> list[Message]:
-    """Give every call that has no result one, for no provider takes a conversation without; return what was added."""
+    """Add a result for every call without one, since providers refuse such a conversation; return what was added."""
     added: list[Message] = []
     place = 0
     while place < len(messages):
-        wanted: Mapping[str, ToolCall] = {call.id: call for call in messages[place].tool_calls}
+        calls = {call.id: call for call in messages[place].tool_calls}
         place += 1
         answered = set()
-        while wanted and place < len(messages) and messages[place].role == "tool":
+        while calls and place < len(messages) and messages[place].role == "tool":
             answered.add(messages[place].tool_call_id)
             place += 1
-        missing = [failed(call, NOT_MADE).message for id, call in wanted.items() if id not in answered]
+        missing = [failed(call, NOT_MADE).message for id, call in calls.items() if id not in answered]
         messages[place:place] = missing
         place += len(missing)
         added += missing

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from dragoman.chat.calls import NOT_MADE, all_ended, settle
 from dragoman.chat.messages import Message, Text, ToolCall
+from dragoman.chat.tool_calls import NOT_MADE, all_ended, settle
 from scenarios.chat_checks import assert_valid
 from scenarios.http_peer import scenario
 

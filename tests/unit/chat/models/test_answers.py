@@ -4,33 +4,31 @@ import asyncio
 
 import pytest
 
-from dragoman.chat.gathering import Gathered, closing
 from dragoman.chat.messages import Delta, ToolCall, ToolCallDelta, Usage
+from dragoman.chat.models.answers import ModelAnswer, closing
 
 
 def gather(*deltas):
-    gathered = Gathered()
+    answer = ModelAnswer()
     for delta in deltas:
-        gathered.add(delta)
-    return gathered
+        answer.add(delta)
+    return answer
 
 
-def test_text_usage_and_the_last_reason_are_gathered():
-    gathered = gather(
-        Delta("Wear "), Delta("a coat", usage=Usage(3, 1)), Delta(usage=Usage(0, 2), finish_reason="stop")
-    )
-    assert gathered.text == "Wear a coat"
-    assert gathered.usage == Usage(3, 3)
-    assert gathered.finish_reason == "stop"
-    assert gathered.calls() == []
+def test_text_usage_and_the_last_reason_are_answer():
+    answer = gather(Delta("Wear "), Delta("a coat", usage=Usage(3, 1)), Delta(usage=Usage(0, 2), finish_reason="stop"))
+    assert answer.text == "Wear a coat"
+    assert answer.usage == Usage(3, 3)
+    assert answer.finish_reason == "stop"
+    assert answer.calls() == []
 
 
 def test_calls_are_put_together_by_their_numbers_and_come_in_their_order():
-    gathered = gather(
+    answer = gather(
         Delta(tool_calls=(ToolCallDelta(1, "b", "second"), ToolCallDelta(0, "a", "first", '{"x"'))),
         Delta(tool_calls=(ToolCallDelta(0, arguments=": 1}"),)),
     )
-    assert gathered.calls() == [
+    assert answer.calls() == [
         ToolCall("a", "first", {"x": 1}, '{"x": 1}'),
         ToolCall("b", "second", {}, ""),
     ]

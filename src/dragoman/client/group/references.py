@@ -1,7 +1,7 @@
 """References in configuration files: `${VAR}`, `${VAR:-default}`, `${env:VAR}` and `${input:id}`.
 
-A bare `$VAR` is no reference, and neither is anything else in braces. What a reference stands for is not looked at
-again, so that a value may hold what looks like a reference.
+A bare `$VAR` is no reference, and neither is anything else in braces. The value of a reference is not expanded again,
+so that a secret may hold `${`.
 """
 
 from __future__ import annotations
@@ -15,36 +15,30 @@ from typing import Any
 from dragoman.errors import ConfigError
 
 Inputs = Mapping[str, str] | Callable[[dict[str, Any]], str]
-"""What people would be asked for: values by id, or a function that is given the input's own description."""
+"""The values of inputs by their ids, or a function that gets the description of each input."""
 
 _REFERENCE = re.compile(
     r"\$\{(?:env:)?(?P<variable>[A-Za-z_]\w*)(?::-(?P<default>(?:\$\{[^{}]*\}|[^{}])*))?\}|\$\{input:(?P<input>[^{}]+)\}"
 )
 
 
-class EntryPlace:
-    """Where an entry stands: its file, the folder that paths start from, and what references stand for."""
+class ConfigSource:
+    """The source of entries: its file, the folder that paths are relative to, and the values of its references."""
 
-    def __init__(
-        self,
-        path: Path | None = None,
-        *,
-        declared: Any = None,
-        given: Inputs | None = None,
-    ) -> None:
+    def __init__(self, path: Path | None = None, *, declared: Any = None, given: Inputs | None = None) -> None:
         self.file = None if path is None else str(path)
-        self.folder = Path.cwd() if path is None else _workspace(path)
+        self.folder = Path.cwd() if path is None else _workspace_of(path)
         self._is_yaml = path is not None and path.suffix.lower() in (".yml", ".yaml")
         self._given = given
-        known = declared if isinstance(declared, list) else []
-        self._declared = {str(one["id"]): one for one in known if isinstance(one, dict) and "id" in one}
+        inputs = declared if isinstance(declared, list) else []
+        self._declared = {str(one["id"]): one for one in inputs if isinstance(one, dict) and "id" in one}
         self._names = {"workspaceFolder": str(self.folder), "userHome": os.path.expanduser("~")}  # noqa: PTH111
 
     def expand(self, value: Any, server: str, field: str) -> Any:
-        """Return a value with its references replaced, however deep they stand.
+        """Return a value with its references replaced, at any depth.
 
         Raises:
-            ConfigError: a reference stands for nothing; it names the file, the server and the field.
+            ConfigError: a reference has no value; the error names the file, the server and the field.
         """
         if isinstance(value, Mapping):
             return {str(key): self.expand(part, server, f"{field}.{key}") for key, part in value.items()}
@@ -54,9 +48,9 @@ class EntryPlace:
             return value
         if self._is_yaml and "<%" in value:
             raise self.error("Ruby in <% %> is not run; write ${VAR}, which stands for a variable", server, field)
-        return _REFERENCE.sub(lambda found: self._meant(found, server, field), value)
+        return _REFERENCE.sub(lambda found: self._value(found, server, field), value)
 
-    def _meant(self, found: re.Match[str], server: str, field: str) -> str:
+    def _value(self, found: re.Match[str], server: str, field: str) -> str:
         if found["input"] is not None:
             return self._input(found["input"], server, field)
         name, default = found["variable"], found["default"]
@@ -79,14 +73,14 @@ class EntryPlace:
         raise self.error(f"the input {id!r} was not given; give it as inputs={{{id!r}: ...}}", server, field)
 
     def path(self, text: str) -> Path:
-        """Return a path that starts from the folder of the file."""
+        """Return a path relative to the folder of the file."""
         return self.folder / Path(text).expanduser()
 
     def error(self, message: str, server: str | None = None, field: str | None = None) -> ConfigError:
-        """Return an error that says where it is."""
+        """Return an error that names the file, the server and the field."""
         return ConfigError(message, self.file, server, field)
 
 
-def _workspace(path: Path) -> Path:
+def _workspace_of(path: Path) -> Path:
     folder = path.absolute().parent
     return folder.parent if folder.name in (".vscode", ".cursor") else folder

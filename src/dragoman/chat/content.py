@@ -1,4 +1,4 @@
-"""What servers give, as a model can take it: content blocks, results of tools, resources, prompts, attachments."""
+"""Content of servers and users as parts of messages: content blocks, tool results, resources, prompts, attachments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import mimetypes
 from base64 import b64encode
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -14,20 +14,13 @@ from dragoman import types
 from dragoman.chat.messages import Media, Message, Part, Text
 from dragoman.client.results import CallResult
 
-MOST_RESULT_CHARACTERS = 50_000
-_BLOCKS = (
-    types.TextContent,
-    types.ImageContent,
-    types.AudioContent,
-    types.EmbeddedResource,
-    types.ResourceLink,
-    types.UnknownContent,
-)
+MAX_RESULT_CHARACTERS = 50_000
+_BLOCKS = (*get_args(types.ContentBlock), types.UnknownContent)
 _TEXTUAL = ("text/", "application/json", "application/xml", "application/yaml")
 
 
 def parts_of(blocks: Iterable[Any]) -> list[Part]:
-    """Return content blocks as parts of a message; texts that follow each other become one, of several lines."""
+    """Return content blocks as parts of a message; adjacent texts become one text of several lines."""
     parts: list[Part] = []
     for block in blocks:
         part = _part(block)
@@ -53,20 +46,20 @@ def _part(block: Any) -> Part:
 
 
 def part_of_contents(contents: types.ResourceContents) -> Part:
-    """Return what a resource holds as a part of a message."""
+    """Return the contents of a resource as a part of a message."""
     if contents.blob is not None:
         return Media(contents.blob, contents.mime_type or "application/octet-stream", contents.uri)
     return Text(contents.text or "")
 
 
 def separated(parts: list[Part]) -> list[Part]:
-    """Return parts of a message with an empty line before each text but the first part."""
+    """Return parts of a message, with an empty line before each text after the first part."""
     rest = [Text(f"\n\n{part.text}") if isinstance(part, Text) else part for part in parts[1:]]
     return [*parts[:1], *rest]
 
 
 def resource_message(title: str, contents: Iterable[types.ResourceContents]) -> Message:
-    """Return a resource as something that the user shows the model."""
+    """Return a resource as a message of the user."""
     return Message("user", separated([Text(title), *map(part_of_contents, contents)]))
 
 
@@ -75,29 +68,29 @@ def prompt_messages(result: types.GetPromptResult) -> list[Message]:
     return [Message(message.role, parts_of([message.content])) for message in result.messages]
 
 
-def result_parts(result: CallResult, most: int | None = MOST_RESULT_CHARACTERS) -> list[Part]:
-    """Return the result of a tool as a model is told it, cut to a budget.
+def result_parts(result: CallResult, max_characters: int | None = MAX_RESULT_CHARACTERS) -> list[Part]:
+    """Return the result of a tool as parts of a message, cut to a number of characters.
 
-    It is the content. Where that does not say the structured content, its JSON follows.
+    The parts are the content, followed by the JSON of the structured content unless the content repeats it.
     """
     blocks: list[Any] = list(result.content)
-    if result.has_structured and not _says(blocks, result.structured):
+    if result.has_structured and not _repeats(blocks, result.structured):
         blocks.append(types.TextContent(msgspec.json.encode(result.structured).decode()))
     parts = parts_of(blocks)
-    return (parts if most is None else _within(parts, most)) or [Text("(no content)")]
+    return (parts if max_characters is None else _cut_parts(parts, max_characters)) or [Text("(no content)")]
 
 
-def _says(blocks: list[Any], structured: Any) -> bool:
-    """Tell whether texts are the structured content: one is its JSON or the value itself, or each is one of its items.
+def _repeats(blocks: list[Any], structured: Any) -> bool:
+    """Tell whether the texts repeat the structured content: one is its JSON or the value itself, or each is an item.
 
-    Servers put what is no object into `{"result": ...}`, in the text, in the structured content, or in both.
+    Servers wrap values that are no objects as `{"result": ...}`, in the text, in the structured content, or in both.
     """
     if structured is None or structured in ({}, []):
         return bool(blocks)
     texts = [block.text for block in blocks if isinstance(block, types.TextContent)]
     values = [_value(text) for text in texts]
     bare = structured["result"] if isinstance(structured, dict) and structured.keys() == {"result"} else structured
-    return any(wanted in texts or wanted in values for wanted in (bare, {"result": bare})) or bare in (texts, values)
+    return any(form in texts or form in values for form in (bare, {"result": bare})) or bare in (texts, values)
 
 
 def _value(text: str) -> Any:
@@ -107,40 +100,40 @@ def _value(text: str) -> Any:
         return text
 
 
-def _within(parts: list[Part], most: int) -> list[Part]:
-    """Return parts whose texts have no more than a number of characters; the short ones stay whole if they can."""
+def _cut_parts(parts: list[Part], max_characters: int) -> list[Part]:
+    """Return parts with at most a number of characters in all; the longest texts are cut first."""
     texts = {place: part.text for place, part in enumerate(parts) if isinstance(part, Text)}
     shares: dict[int, int] = {}
-    for taken, place in enumerate(sorted(texts, key=lambda place: len(texts[place]))):
-        shares[place] = min(len(texts[place]), most // (len(texts) - taken))
-        most -= shares[place]
+    for done, place in enumerate(sorted(texts, key=lambda place: len(texts[place]))):
+        shares[place] = min(len(texts[place]), max_characters // (len(texts) - done))
+        max_characters -= shares[place]
     return [Text(cut(texts[place], shares[place])) if place in shares else part for place, part in enumerate(parts)]
 
 
-def cut(text: str, most: int) -> str:
-    """Return text that is not too long: its beginning, its end, and a note of what is missing."""
-    if len(text) <= most:
+def cut(text: str, max_characters: int) -> str:
+    """Return text of a limited length: its beginning, its end, and a note of what was left out."""
+    if len(text) <= max_characters:
         return text
-    head, tail = most - most // 2, most // 2
-    note = f"[... {len(text) - most} of {len(text)} characters were left out ...]"
+    head, tail = max_characters - max_characters // 2, max_characters // 2
+    note = f"[... {len(text) - max_characters} of {len(text)} characters were left out ...]"
     return f"{text[:head]}\n{note}\n{text[len(text) - tail :]}"
 
 
 Attachment = str | Path | tuple[bytes, str] | types.ContentBlock | types.ResourceContents | Part
-"""What a user attaches: a path, bytes with their MIME type, content of a server, or a part of a message."""
+"""An attachment: a path, bytes with their MIME type, content of a server, or a part of a message."""
 Attachments = Iterable[Attachment] | str | Path
-"""Several, or one path."""
+"""Several attachments, or one path."""
 
 
 def attachment(given: object) -> Part:
-    """Return what a user attaches: a path, bytes with a kind, a content block, or a part of a message.
+    """Return an attachment as a part of a message.
 
     Example:
         attachment("photo.png")
         attachment((data, "image/png"))
 
     Raises:
-        TypeError: it is nothing that can be attached.
+        TypeError: it cannot be attached.
         OSError: the file cannot be read.
     """
     if isinstance(given, Text | Media):

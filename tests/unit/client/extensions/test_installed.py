@@ -6,7 +6,7 @@ from msgspec import Raw
 
 from dragoman import types
 from dragoman.client.extensions.contract import ClientExtension
-from dragoman.client.extensions.joined import Extensions
+from dragoman.client.extensions.installed import Extensions
 from dragoman.client.options import reusable
 from dragoman.errors import DefinitionError, InvalidParams
 from dragoman.protocol.extensions import CORE, ExtensionRow
@@ -156,9 +156,9 @@ def test_a_result_that_cannot_be_read_or_names_its_type_is_not_claimed():
             return "job" if "job" in result else None
 
     extensions = Extensions([Claiming()])
-    assert extensions.named("tools/call", Raw(b'{"job":1}')).result_type == "job"
+    assert extensions.recognized("tools/call", Raw(b'{"job":1}')).result_type == "job"
     for other in (b"[]", b"{}", b'{"job":1,"resultType":"complete"}'):
-        assert extensions.named("tools/call", Raw(other)) is None
+        assert extensions.recognized("tools/call", Raw(other)) is None
 
 
 def test_what_can_be_iterated_over_once_is_kept_for_several_clients():

@@ -1,4 +1,4 @@
-"""What comes of a turn, as whoever has the conversation gets it."""
+"""The results of a turn, as the user of a chat gets them: replies, chunks of a stream, steps, and pending calls."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Literal
 from msgspec import Struct, field
 
 from dragoman.chat.messages import Message, ToolCall, Usage
-from dragoman.chat.toolbox import ChatTool
+from dragoman.chat.tools import ChatTool
 from dragoman.client.answer.approval import Approval
 from dragoman.client.results import CallResult
 
 
 class ChatToolResult(Struct, frozen=True):
-    """What came of a call: what the model was told, and the whole result if there is one."""
+    """The outcome of a call: the message for the model, and the whole result if there is one."""
 
     call: ToolCall
     message: Message
@@ -21,17 +21,17 @@ class ChatToolResult(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What the model was told, without the mark of a failure that its provider needs."""
+        """The text for the model, without the mark of an error that some providers need."""
         return self.message.text
 
     @property
     def is_error(self) -> bool:
-        """Whether it went wrong."""
+        """Whether the call failed."""
         return self.message.is_error
 
 
 class Chunk(Struct, frozen=True):
-    """A piece of a turn: some text, calls that begin, or results that came."""
+    """A piece of a turn: some text, calls that begin, or results of calls."""
 
     text: str = ""
     tool_calls: list[ToolCall] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Chunk(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """What came of a turn.
+    """The reply of a turn.
 
     Example:
         reply = chat.ask("What should I wear in Oslo?")
@@ -48,13 +48,13 @@ class Reply(Struct, frozen=True):
 
     text: str
     messages: list[Message]
-    """Everything that was said in this turn, the question included."""
+    """The messages of this turn, with the question."""
     tool_results: list[ChatToolResult]
     usage: Usage
 
     @property
     def tool_calls(self) -> list[ToolCall]:
-        """What the model called."""
+        """The calls of the model."""
         return [result.call for result in self.tool_results]
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class Reply(Struct, frozen=True):
 
 
 class PendingCall:
-    """A call that the model wants and that is not made yet.
+    """A call that the model asked for and that is not made yet.
 
     Example:
         for pending in chat.pending_tool_calls:
@@ -74,22 +74,22 @@ class PendingCall:
         self.call = call
         self.tool = tool
         self.approval: Approval | None = None
-        """What may be decided, with the arguments that will be sent; None where nothing is."""
+        """The approval to decide, with the arguments that will be sent; None if the call is refused anyway."""
         self.refusal: str | None = None
-        """Why it is not made."""
+        """Why it will not be made."""
         self.is_allowed = False
-        """Whether it is made unless somebody denies it."""
+        """Whether the policy allows it without approval."""
         self.is_begun = False
-        """Whether the server may have heard of it."""
+        """Whether it may have reached the server."""
 
     @property
     def is_judged(self) -> bool:
-        """Whether the policy was asked about it."""
+        """Whether the policy has judged it."""
         return self.refusal is not None or self.approval is not None
 
     @property
     def waits(self) -> bool:
-        """Whether somebody has to decide."""
+        """Whether it needs an approval that is not decided yet."""
         undecided = self.approval is not None and not self.approval.decided
         return undecided and self.refusal is None and not self.is_allowed
 
@@ -98,7 +98,7 @@ class PendingCall:
 
 
 class Step(Struct, frozen=True):
-    """What one step of a conversation did: the model answered, tools were called, or somebody must decide first."""
+    """The result of one step: the model answered, tools were called, or a call waits for approval."""
 
     kind: Literal["answer", "tools", "waiting"]
     message: Message | None = None
@@ -107,5 +107,5 @@ class Step(Struct, frozen=True):
 
     @property
     def is_last(self) -> bool:
-        """Whether the turn has come to its end."""
+        """Whether the turn has ended."""
         return self.kind == "answer" and self.message is not None and not self.message.tool_calls

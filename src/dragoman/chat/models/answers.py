@@ -1,4 +1,8 @@
-"""An answer of a model, put together from its pieces."""
+"""The answer of a model, put together from its deltas.
+
+Providers number the pieces of calls in different ways: by call, by the blocks of the message, all with 0, or not at
+all. `CallPieces` finds out which pieces belong together.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +18,21 @@ from dragoman.schema.naming import safe_name
 
 
 class PartialCall(msgspec.Struct):
-    """A call of which some pieces came."""
+    """A call of which some pieces arrived."""
 
     place: int
-    """How many calls of the answer began before it."""
+    """How many calls of the answer began before this one."""
     number: int | None
-    """What the pieces are numbered with."""
+    """The number that the provider gives its pieces."""
     id: str = ""
     name: str = ""
     arguments: str = ""
 
 
 class CallPieces:
-    """The calls of an answer, put together from pieces that are numbered as each provider likes.
+    """The calls of an answer, put together from their pieces.
 
-    Providers number pieces by call, by the blocks of the message, all with 0, or not at all. A call begins where a
-    number or an id is new, and without numbers also where a named call is followed by another name.
+    A call begins where a number or an id is new, and without numbers also where a name follows a call with a name.
     """
 
     def __init__(self) -> None:
@@ -40,7 +43,7 @@ class CallPieces:
         return iter(self._calls)
 
     def add(self, number: int | None, id: str | None, name: str | None, arguments: str) -> PartialCall:
-        """Take a piece, and return the call that it belongs to."""
+        """Add a piece, and return the call that it belongs to."""
         call = self._latest.get(number)
         if call is None or (id and id != call.id != "") or (number is None and name and call.name):
             call = self._latest[number] = PartialCall(len(self._calls), number)
@@ -56,8 +59,8 @@ def new_call_id() -> str:
     return f"call_{uuid.uuid4().hex}"
 
 
-class Gathered:
-    """An answer that comes in pieces."""
+class ModelAnswer:
+    """An answer that arrives in pieces."""
 
     def __init__(self) -> None:
         self._text: list[str] = []
@@ -67,11 +70,11 @@ class Gathered:
 
     @property
     def text(self) -> str:
-        """What was said so far."""
+        """The text so far."""
         return "".join(self._text)
 
     def add(self, delta: Delta) -> None:
-        """Take a piece."""
+        """Add a piece."""
         self._text.append(delta.text)
         if delta.usage is not None:
             self.usage += delta.usage
@@ -79,13 +82,13 @@ class Gathered:
         for piece in delta.tool_calls:
             self._calls.add(piece.index, piece.id, piece.name, piece.arguments)
 
-    def calls(self, taken: Collection[str] = ()) -> list[ToolCall]:
-        """Return the calls that the answer wants, in order; `taken` are ids that the conversation has already.
+    def calls(self, used_ids: Collection[str] = ()) -> list[ToolCall]:
+        """Return the calls that the answer asks for, in order; `used_ids` are the ids of the conversation's calls.
 
-        Providers refuse a conversation with two calls of one id, and one with a name in another alphabet than theirs,
-        whoever wrote them.
+        Providers refuse a conversation with two calls of one id, and names with characters that they do not allow,
+        even if their own model wrote them. Such ids and names are replaced.
         """
-        known = set(taken)
+        known = set(used_ids)
         calls = []
         for call in sorted(self._calls, key=lambda call: call.number or 0):
             id = call.id if call.id and call.id not in known else new_call_id()
@@ -104,7 +107,7 @@ def _arguments(raw: str) -> types.Json | None:
 
 @asynccontextmanager
 async def closing(deltas: AsyncIterator[Delta]) -> AsyncIterator[AsyncIterator[Delta]]:
-    """Close an answer when it is left, also in the middle; one that cannot be closed is left alone."""
+    """Close an answer at the end of the block, also in its middle, if it can be closed."""
     try:
         yield deltas
     finally:

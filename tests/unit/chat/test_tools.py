@@ -6,7 +6,7 @@ import pytest
 
 from dragoman import AsyncChat, AsyncClient, AsyncClients, Chat, Client, Clients, ConnectError, Server
 from dragoman.chat.messages import ToolCall
-from dragoman.chat.toolbox import Toolbox
+from dragoman.chat.tools import Toolbox
 from dragoman.testing import ScriptedModel
 from scenarios.http_peer import scenario
 
@@ -21,7 +21,7 @@ def server_of(name, *tools):
 async def names_of(*sources):
     toolbox = Toolbox()
     toolbox.add(sources)
-    return await toolbox.open()
+    return await toolbox.list_tools()
 
 
 @pytest.mark.covers("CHAT-10")
@@ -95,9 +95,9 @@ async def test_a_client_that_cannot_be_asked_any_more_keeps_the_tools_that_it_ha
     async with AsyncClient(server_of("notes", "search")) as notes:
         toolbox = Toolbox()
         toolbox.add([Failing(await notes.tools())])
-        assert list(await toolbox.open()) == ["search"]
+        assert list(await toolbox.list_tools()) == ["search"]
         with caplog.at_level(logging.WARNING, "dragoman.chat"):
-            assert list(await toolbox.open()) == ["search"]
+            assert list(await toolbox.list_tools()) == ["search"]
         assert "gone" in caplog.text
 
 

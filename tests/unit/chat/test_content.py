@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from dragoman import types
+from dragoman.chat.content import attachment, cut, parts_of, prompt_messages, resource_message, result_parts
 from dragoman.chat.messages import Media, Text
-from dragoman.chat.rendering import attachment, cut, parts_of, prompt_messages, resource_message, result_parts
 from dragoman.client.results import CallResult
 
 PIXEL = b64encode(b"not much of an image").decode()

@@ -1,20 +1,20 @@
-"""Serving the server on one connection: its requests that are under way, and the answers that are on their way to it.
+"""The requests of the server on one connection, and the answers that the client sends to them.
 
-A server may ask as often as it likes. What that costs the client has these bounds:
+A server may send requests as often as it likes. These bounds limit what they cost the client:
 
-- A request whose outcome is known at once, such as a ping or a method that is not served, is answered at once. It
-  takes no task and does not touch the clocks of the client's own requests.
+- A request whose outcome is known at once, such as `ping` or an unknown method, is answered at once. It takes no task
+  and does not stop the clocks of the client's own requests.
 - A request that a handler works on takes a task. At most `max_server_requests` of them, with at most 16 MiB of
-  parameters, are under way at a time. Any further one is refused at once with an error. None waits in line to be
-  looked at, so requests that wait for a person never stop the reading: the answers to the client's own requests, and
-  the server's cancellations, still come through. The clocks of the client's own requests stand still while handlers
-  work, but not after the server was refused: then they count until no handler works.
+  parameters, are under way at a time. A further one is refused with an error. Requests never wait in a queue: a handler
+  that waits for a person would stop the reading, and with it the answers to the client's own requests and the server's
+  cancellations. The clocks of the client's own requests stand still while handlers work. After a refusal they run
+  until no handler works any more.
 - At most eight answers are being sent at a time. Over HTTP each of them is a POST, which takes a connection.
-- A server that does not take its answers could not be told a refusal either. When 100 answers or 1 MiB of them wait,
-  the stream that brings further requests is not read on until there is room: `receive` of the connection returns a
-  future, and the transport waits for it. The client's own requests still run into their time-outs meanwhile.
-- A transport may overlook that future. When 4,096 answers or 16 MiB of them wait, further requests are dropped without
-  an answer.
+- A server that does not read its answers cannot be refused either. When 100 answers or 1 MiB of them are unsent, the
+  stream that brings further requests is paused: `receive` of the connection returns the future `room`, and the
+  transport waits for it. The client's own requests still run into their time-outs meanwhile.
+- A transport may ignore that future. When 4,096 answers or 16 MiB of them are unsent, further requests are dropped
+  without an answer.
 """
 
 from __future__ import annotations
@@ -33,17 +33,16 @@ from dragoman.protocol import jsonrpc
 from dragoman.protocol.peer import Peer
 
 MAX_SERVER_REQUESTS = 100
-UNDER_WAY_BYTES = 16 * 1024 * 1024
-"""Of the parameters of requests that are under way; one request alone may have more."""
-MOST_SENDERS = 8
-PRESSING_ANSWERS, PRESSING_BYTES = 100, 1024 * 1024
-MOST_ANSWERS, MOST_ANSWER_BYTES = 4096, 16 * 1024 * 1024
-Work = Callable[[], Awaitable[Any]]
+MAX_PARAMS_BYTES = 16 * 1024 * 1024
+"""Of the parameters of all requests that are under way; a single request may have more."""
+MAX_SENDERS = 8
+PAUSE_ANSWERS, PAUSE_BYTES = 100, 1024 * 1024
+MAX_ANSWERS, MAX_ANSWER_BYTES = 4096, 16 * 1024 * 1024
 _logger = logging.getLogger("dragoman.client")
 
 
-class Answers(Protocol):
-    """Whoever knows the answers."""
+class AnswersServer(Protocol):
+    """The part of a client that answers the server's requests."""
 
     max_server_requests: int
     """How many requests of the server may be under way at a time."""
@@ -56,41 +55,41 @@ class Answers(Protocol):
         """
 
 
-class Serving:
-    """What one connection does for its server.
+class ServerRequests:
+    """The server's requests on one connection.
 
     `start` starts a task, which the connection ends when it is closed. `standstill` is entered while a handler works.
     """
 
     def __init__(
         self,
-        answers: Answers,
+        client: AnswersServer,
         peer: Peer,
         link: Link,
         start: Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]],
         standstill: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self.room: asyncio.Future[None] | None = None
-        """Done when there is room for further answers; None while there is."""
-        self._answers = answers
+        """Done when there is room for further answers; None while there is room."""
+        self.refused_stateless = False
+        """Whether the server sent a request in a stateless version, in which it may not."""
+        self._client = client
         self._peer = peer
         self._link = link
         self._start = start
         self._standstill = standstill
         self._tasks: dict[types.RequestId, asyncio.Task[None]] = {}
         self._sizes: dict[types.RequestId, int] = {}
-        """How many bytes of parameters each request has that is under way."""
+        """The bytes of parameters of each request that is under way."""
         self._unsent: deque[bytes] = deque()
         self._unsent_bytes = 0
         self._senders = 0
         self._has_warned = False
         self._is_closed = False
-        self.asked_in_vain = False
-        """Whether the server sent a request in a version in which it may not."""
 
     # Requests.
 
-    def take(self, request: jsonrpc.Request) -> bool:
+    def receive(self, request: jsonrpc.Request) -> bool:
         """Answer a request, now or when its handler is done; return False if too many are under way for it."""
         if self._is_full():
             self._peer.finish(request.id, None)
@@ -99,42 +98,36 @@ class Serving:
         if not callable(outcome):
             self.send(self._encoded(request, outcome))
             return True
-        if self._has_room_for(request):
-            self._begin(request, outcome)
-            return True
-        busy = InternalError(f"The client is busy with {len(self._sizes)} requests of the server; try again later")
-        self.send(self._encoded(request, busy))
-        return False
-
-    def _has_room_for(self, request: jsonrpc.Request) -> bool:
         sizes = self._sizes
-        if len(sizes) >= self._answers.max_server_requests:
+        is_busy = len(sizes) >= self._client.max_server_requests
+        if is_busy or (sizes and sum(sizes.values()) + len(request.params) > MAX_PARAMS_BYTES):
+            busy = InternalError(f"The client is busy with {len(sizes)} requests of the server; try again later")
+            self.send(self._encoded(request, busy))
             return False
-        return not sizes or sum(sizes.values()) + len(request.params) <= UNDER_WAY_BYTES
+        sizes[request.id] = len(request.params)
+        task = self._start(self._run(request, outcome))
+        if not task.done():  # tasks may be eager
+            self._tasks[request.id] = task
+        return True
 
     def _outcome(self, request: jsonrpc.Request) -> Any:
         """Return a result, an RpcError, or a function that is awaited for one of them."""
         if self._peer.version.stateless:
             # A stateless server asks by `input_required`. Over HTTP there is no way to answer a request of its own.
-            self.asked_in_vain = True
+            self.refused_stateless = True
             return MethodNotFound(f"In {self._peer.version.name} a server sends no requests")
         try:
-            return self._answers.answer(request)
-        except RpcError as error:
-            return error
+            return self._client.answer(request)
         except Exception as error:
-            return _failure(request, error)
+            return _error_for(request, error)
 
-    def _begin(self, request: jsonrpc.Request, work_out: Work) -> None:
-        self._sizes[request.id] = len(request.params)
-        task = self._start(self._finish(request, work_out))
-        if not task.done():  # tasks may be eager
-            self._tasks[request.id] = task
-
-    async def _finish(self, request: jsonrpc.Request, work_out: Work) -> None:
+    async def _run(self, request: jsonrpc.Request, handle: Callable[[], Awaitable[Any]]) -> None:
         try:
             with self._standstill():
-                outcome = await self._worked_out(request, work_out)
+                try:
+                    outcome = await handle()
+                except Exception as error:
+                    outcome = _error_for(request, error)
         except asyncio.CancelledError:
             self.send(self._peer.finish(request.id, None))
             raise
@@ -144,16 +137,8 @@ class Serving:
             del self._sizes[request.id]
             self._tasks.pop(request.id, None)
 
-    async def _worked_out(self, request: jsonrpc.Request, work_out: Work) -> Any:
-        try:
-            return await work_out()
-        except RpcError as error:
-            return error
-        except Exception as error:
-            return _failure(request, error)
-
     def cancel(self, id: types.RequestId) -> None:
-        """Give up a request that the server gave up."""
+        """Cancel a request that the server cancelled."""
         task = self._tasks.get(id)
         if task is not None:
             # After its first step, which is scheduled already: a task that never began would not clean up.
@@ -165,26 +150,26 @@ class Serving:
                 return self._peer.send_result(request.id, outcome)
             return self._peer.send_error(request.id, outcome)
         except ValidationError as error:
-            if isinstance(outcome, RpcError):
-                return self._peer.send_error(request.id, RpcError(outcome.code, outcome.message))
-            return self._peer.send_error(request.id, _failure(request, error))
+            is_error = isinstance(outcome, RpcError)
+            plain = RpcError(outcome.code, outcome.message) if is_error else _error_for(request, error)
+            return self._peer.send_error(request.id, plain)
 
     # Answers.
 
     def send(self, answer: bytes | None) -> None:
-        """Let an answer be sent, if there is one, and if not too many wait."""
+        """Send an answer, if there is one, unless too many are unsent."""
         if answer is None or self._is_closed or self._is_full():
             return
         self._unsent.append(answer)
         self._unsent_bytes += len(answer)
-        if self.room is None and self._has_over(PRESSING_ANSWERS, PRESSING_BYTES):
+        if self.room is None and self._has_over(PAUSE_ANSWERS, PAUSE_BYTES):
             self.room = asyncio.get_running_loop().create_future()
-        if self._senders < MOST_SENDERS:
+        if self._senders < MAX_SENDERS:
             self._senders += 1
             self._start(self._send_unsent())
 
     def _is_full(self) -> bool:
-        is_full = self._has_over(MOST_ANSWERS, MOST_ANSWER_BYTES)
+        is_full = self._has_over(MAX_ANSWERS, MAX_ANSWER_BYTES)
         if is_full and not self._has_warned:
             self._has_warned = True
             _logger.warning("The server does not take its answers; further requests of it are dropped")
@@ -202,24 +187,26 @@ class Serving:
                         await self._link.send(Outgoing(answer))
                 finally:
                     self._unsent_bytes -= len(answer)
-                if not self._has_over(PRESSING_ANSWERS // 2, PRESSING_BYTES // 2):
-                    self._make_room()
+                if not self._has_over(PAUSE_ANSWERS // 2, PAUSE_BYTES // 2):
+                    self._resume()
         finally:
             self._senders -= 1
 
-    def _make_room(self) -> None:
+    def _resume(self) -> None:
         room, self.room = self.room, None
         if room is not None and not room.done():
             room.set_result(None)
 
     def close(self) -> None:
-        """Send nothing any more, and keep nobody waiting."""
+        """Send no further answers, and resume a paused stream."""
         self._is_closed = True
         self._unsent.clear()
-        self._make_room()
+        self._resume()
 
 
-def _failure(request: jsonrpc.Request, error: Exception) -> RpcError:
-    """Log why a request could not be answered, and return what the server is told."""
+def _error_for(request: jsonrpc.Request, error: Exception) -> RpcError:
+    """Return the error for the server: an RpcError as it is, and for anything else, which is logged, InternalError."""
+    if isinstance(error, RpcError):
+        return error
     _logger.error("The server's request %s could not be answered", request.method[:100], exc_info=error)
     return InternalError("Internal error")

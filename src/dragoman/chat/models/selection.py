@@ -1,0 +1,79 @@
+"""The models of one chat: its own model, and other models that are asked for by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.chat.messages import Model
+from dragoman.chat.models.any_llm import AnyLlm
+
+
+def resolve_model(model: str | Model, **options: Any) -> Model:
+    """Return the model of a name such as "openai:gpt-4.1"; a model is returned as it is.
+
+    Example:
+        resolve_model("ollama:llama3.2", base_url="http://localhost:11434")
+
+    Raises TypeError for anything else, and for options that are given with a model instead of a name.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    if isinstance(model, str):
+        return AnyLlm(model, **given)
+    if not callable(getattr(model, "generate", None)):
+        raise TypeError(f"{model!r} is no model: give a name such as 'openai:gpt-4.1', or an object with `generate`")
+    if given:
+        raise TypeError(f"{', '.join(given)} cannot be given to a model that is there already, only to one by its name")
+    return model
+
+
+class ChatModels:
+    """The models of one chat, by name."""
+
+    def __init__(self, model: str | Model, **connection: Any) -> None:
+        self._created: list[Any] = []
+        self._added: dict[str, Model] = {}
+        self.choose(model, **connection)
+
+    def choose(self, model: str | Model, **connection: Any) -> None:
+        """Make a model the chat's own."""
+        self._connection = connection
+        self.own = self._resolve(model, connection)
+        self._known: dict[str, Model] = {**self._added, self.own.name: self.own}
+
+    def _resolve(self, model: str | Model, connection: Mapping[str, Any]) -> Model:
+        resolved = resolve_model(model, **connection)
+        if resolved is not model:
+            self._created.append(resolved)
+        return resolved
+
+    def add(self, model: Model) -> str:
+        """Add another model, and return its name."""
+        self._added[model.name] = self._known[model.name] = model
+        return model.name
+
+    def named(self, name: str | None) -> Model:
+        """Return the model of a name; a name without a provider is one of the own model's provider.
+
+        Raises:
+            ValueError: there is no provider.
+            ModelError: the model is not available.
+        """
+        if name is None:
+            return self.own
+        if name not in self._known:
+            provider, colon, _ = self.own.name.partition(":")
+            full = name if ":" in name or not colon else f"{provider}:{name}"
+            is_same = full.partition(":")[0] == provider
+            self._known[name] = self._known.get(full) or self._resolve(full, self._connection if is_same else {})
+        return self._known[name]
+
+    @property
+    def has_created(self) -> bool:
+        """Whether there are models that only this object can close."""
+        return bool(self._created)
+
+    async def close(self) -> None:
+        """Close the connections of the models that were created here."""
+        for model in self._created:
+            await model.aclose()

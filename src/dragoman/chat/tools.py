@@ -1,0 +1,213 @@
+"""The tools of a conversation: which client each belongs to, and the name by which the model calls it.
+
+Results of tools may link to resources. A link is kept with the name of the tool that gave it. Before each answer of the
+model the tools are listed again, and each server with kept links gets one more tool, `read_resource`, by which the
+model reads them. That tool reads only linked resources, and only from the server that gave the link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+from dragoman import types
+from dragoman.chat.messages import ToolCall, ToolSpec
+from dragoman.client.bound import AsyncBoundTool
+from dragoman.client.results import CallResult
+from dragoman.errors import DragomanError, ToolError
+from dragoman.schema.coerce import restore
+from dragoman.schema.naming import safe_name, tool_names
+
+
+class HasTools(Protocol):
+    """A client, or a group of clients."""
+
+    async def tools(self) -> Sequence[AsyncBoundTool]:
+        """Return its tools."""
+
+
+AsyncToolSource = AsyncBoundTool | HasTools
+"""A tool, or a client with tools."""
+LinkMode = Literal["offer", "follow", "name"]
+READ_RESOURCE = "read_resource"
+MAX_FOLLOWED_LINKS = 10
+MAX_KEPT_LINKS = 1_000
+_logger = logging.getLogger("dragoman.chat")
+
+
+class ChatTool:
+    """A tool that a model may call."""
+
+    def __init__(self, name: str, tool: AsyncBoundTool) -> None:
+        self.name = name
+        self.tool = tool
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """The names of the tool: for the model, on its server, and with its server's name."""
+        return self.name, self.tool.name, f"{self.tool.server or ''}__{self.tool.name}"
+
+    @property
+    def spec(self) -> ToolSpec:
+        """The description for the model."""
+        tool = self.tool
+        return ToolSpec(self.name, tool.description or tool.title or tool.name, tool.input_schema)
+
+    def arguments(self, call: ToolCall) -> dict[str, Any]:
+        """Return the arguments of a call in the form of the tool's own schema."""
+        return restore(call.arguments or {}, self.tool.input_schema)
+
+
+class Toolbox:
+    """The tools of one conversation.
+
+    Clients are asked for their tools before each answer, since tools may change. A client that fails keeps the tools
+    that it had: a call of one of them tells the model the error, and the tools of other clients work on.
+    """
+
+    def __init__(self) -> None:
+        self._sources: list[AsyncToolSource] = []
+        self._last: dict[int, Sequence[AsyncBoundTool]] = {}
+        self.size: int | None = 0
+        """The number of tools at the last listing; None if something was added since."""
+
+    def add(self, sources: Iterable[AsyncToolSource]) -> None:
+        """Add tools, or all tools of clients.
+
+        Raises:
+            TypeError: something is no tool and no client; or it blocks.
+        """
+        given = list(sources)
+        for source in given:
+            if not isinstance(source, AsyncBoundTool) and not callable(getattr(source, "tools", None)):
+                raise TypeError(f"{source!r} is no tool and no client{_remedy(source)}")
+            if hasattr(source, "asynchronous"):
+                raise TypeError(f"{source!r} blocks; give it to a Chat, or give this AsyncChat an AsyncClient")
+        self._sources += given
+        self.size = None if given else self.size
+
+    async def list_tools(self) -> dict[str, ChatTool]:
+        """Return every tool by the name that the model calls it by."""
+        found: dict[str, list[AsyncBoundTool]] = {}
+        tools: list[AsyncBoundTool] = []
+        for place, source in enumerate(self._sources):
+            for tool in await self._tools_of(place, source):
+                alike = found.setdefault(tool.name, [])
+                if not any(tool.is_same_as(known) for known in alike):
+                    alike.append(tool)
+                    tools.append(tool)
+        self.size = len(tools)
+        # The configuration of a group may give a tool a prefix, which its qualified name has.
+        names = tool_names((tool.server, getattr(tool, "qualified_name", tool.name)) for tool in tools)
+        return {name: ChatTool(name, tool) for name, tool in zip(names, tools, strict=True)}
+
+    async def _tools_of(self, place: int, source: AsyncToolSource) -> Sequence[AsyncBoundTool]:
+        if isinstance(source, AsyncBoundTool):
+            return [source]
+        try:
+            self._last[place] = await source.tools()
+        except DragomanError as error:
+            if place not in self._last:
+                raise
+            _logger.warning("Tools cannot be listed, and are taken to be what they were: %s", error)
+        return self._last[place]
+
+
+def _remedy(source: Any) -> str:
+    if isinstance(source, list | tuple):
+        return "; give several with a star: with_tools(*tools)"
+    return " of AsyncChat, for it blocks; give it to a Chat" if hasattr(source, "asynchronous") else ""
+
+
+class ResourceLinks:
+    """The resource links of one conversation."""
+
+    def __init__(self, mode: LinkMode) -> None:
+        self._mode = mode
+        self._kept: dict[tuple[str, str], None] = {}
+        """The name of the tool that gave a link, and the URI; the oldest first."""
+
+    async def receive(self, known: ChatTool, result: CallResult, timeout: float | None) -> CallResult:
+        """Return a result for the model, with the contents of its links if they are to be followed."""
+        links = [block for block in result.content if isinstance(block, types.ResourceLink)]
+        followed = links[:MAX_FOLLOWED_LINKS] if self._mode == "follow" else []
+        if self._mode != "name":
+            self._keep(known.name, links[len(followed) :])
+        if not followed:
+            return result
+        read = await asyncio.gather(*(_contents_or_error(known.tool, link.uri, timeout) for link in followed))
+        contents = {id(link): blocks for link, blocks in zip(followed, read, strict=True)}
+        content = [shown for block in result.content for shown in (block, *contents.get(id(block), ()))]
+        return CallResult(content, result.structured, result.is_error, result.meta, result.has_structured)
+
+    def _keep(self, tool: str, links: Sequence[types.ResourceLink]) -> None:
+        for link in links:
+            self._kept.pop((tool, link.uri), None)
+            self._kept[tool, link.uri] = None
+        while len(self._kept) > MAX_KEPT_LINKS:
+            del self._kept[next(iter(self._kept))]
+
+    def with_readers(self, tools: Mapping[str, ChatTool]) -> dict[str, ChatTool]:
+        """Return tools, with those that read linked resources."""
+        readers: dict[int, LinkReader] = {}
+        for name, uri in self._kept:
+            if name in tools:
+                tool = tools[name].tool
+                readers.setdefault(id(tool._client), LinkReader(tool)).uris.append(uri)
+        found = dict(tools)
+        for reader in readers.values():
+            name = safe_name(f"{reader.server}__{READ_RESOURCE}" if reader.server else READ_RESOURCE, found)
+            found[name] = ChatTool(name, reader)
+        return found
+
+
+class LinkReader(AsyncBoundTool):
+    """A tool by which a model reads the resources that a server's results link to."""
+
+    def __init__(self, tool: AsyncBoundTool) -> None:
+        super().__init__(tool._client, _LINK_READER)
+        self._server = tool.server
+        self.uris: list[str] = []
+
+    @property
+    def server(self) -> str | None:
+        """The name of its server, if it is known."""
+        return self._server
+
+    async def call(self, /, arguments: Mapping[str, Any] | None = None, **options: Any) -> CallResult:
+        """Read a resource.
+
+        Raises:
+            ToolError: no result links to it.
+        """
+        uri = (arguments or {}).get("uri")
+        if uri not in self.uris:
+            last = ", ".join(self.uris[-MAX_FOLLOWED_LINKS:])
+            raise ToolError(f"No result of a tool links to {uri!r}; the last links are: {last}")
+        return CallResult(await _contents(self, uri, options.get("timeout")))
+
+
+async def _contents_or_error(tool: AsyncBoundTool, uri: str, timeout: float | None) -> list[types.ContentBlock]:
+    try:
+        return await _contents(tool, uri, timeout)
+    except DragomanError as error:
+        return [types.TextContent(f"[{uri} cannot be read: {error}]")]
+
+
+async def _contents(tool: AsyncBoundTool, uri: str, timeout: float | None) -> list[types.ContentBlock]:
+    result = await tool._client.read_resource(uri, timeout=timeout)
+    return [types.EmbeddedResource(resource=contents) for contents in result.contents]
+
+
+_LINK_READER = types.Tool(
+    name=READ_RESOURCE,
+    description="Reads a resource that a result of a tool of this server links to as [name](uri).",
+    input_schema={
+        "type": "object",
+        "properties": {"uri": {"type": "string", "description": "The URI in the link."}},
+        "required": ["uri"],
+    },
+    annotations=types.ToolAnnotations(read_only_hint=True),
+)
