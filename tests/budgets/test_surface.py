@@ -21,8 +21,8 @@ LAZY = [name for name in PACKAGES if name not in ("dragoman.types", "dragoman.er
 MOST_AT_THE_TOP = 60
 NEVER_SEEN = {
     "dragoman.auth.client.discovery._OutOfOrderError": "becomes the error of the login",
-    "dragoman.cli.questions._GivenUpError": "ends a question at the terminal",
-    "dragoman.cli.reload._Ended": "ends what is served, before it is started anew",
+    "dragoman.cli.elicitation._GivenUpError": "ends a question at the terminal",
+    "dragoman.cli.verbs.run_reload._Ended": "ends what is served, before it is started anew",
     "dragoman.client.answer.calling.HandlerGaveUp": "is logged, and answered as a failure of the handler",
     "dragoman.schema.branching._TooManyError": "ends a comparison with a schema that branches too often",
     "dragoman.schema.python.annotations.UnsupportedAnnotation": "becomes a DefinitionError that names the parameter",

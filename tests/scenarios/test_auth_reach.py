@@ -18,8 +18,8 @@ from cryptography.x509.oid import NameOID
 
 from dragoman.auth import MemoryStorage, OAuth
 from dragoman.auth.client.discovery import discover
-from dragoman.auth.client.records import Authority, ClientInformation, Tokens
-from dragoman.auth.fetching import FetchedReply, Fetcher
+from dragoman.auth.client.stored_records import Authority, ClientInformation, Tokens
+from dragoman.auth.fetcher import FetchedReply, Fetcher
 from dragoman.errors import AuthError, InsecureUrl
 from scenarios.http_peer import scenario
 

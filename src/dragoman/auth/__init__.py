@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from dragoman.runtime.lazy import lazy
 
 if TYPE_CHECKING:
+    from dragoman.auth.client.authorization_response import AuthorizationResponse as AuthorizationResponse
+    from dragoman.auth.client.contract import Authorization as Authorization
+    from dragoman.auth.client.contract import TokenStorage as TokenStorage
     from dragoman.auth.client.grants import ClientCredentials as ClientCredentials
     from dragoman.auth.client.grants import CrossAppAccess as CrossAppAccess
     from dragoman.auth.client.grants import TokenExchange as TokenExchange
     from dragoman.auth.client.grants import WorkloadIdentity as WorkloadIdentity
     from dragoman.auth.client.oauth import OAuth as OAuth
-    from dragoman.auth.client.redirects import AuthorizationResponse as AuthorizationResponse
     from dragoman.auth.client.storage import FileStorage as FileStorage
     from dragoman.auth.client.storage import MemoryStorage as MemoryStorage
-    from dragoman.auth.contract import Authorization as Authorization
-    from dragoman.auth.contract import TokenStorage as TokenStorage
     from dragoman.auth.server.bearer import Bearer as Bearer
     from dragoman.auth.server.identity import BadToken as BadToken
     from dragoman.auth.server.identity import Identity as Identity
@@ -28,11 +28,11 @@ else:
         __name__,
         {
             "server.bearer": "Bearer",
-            "contract": "Authorization TokenStorage",
+            "client.contract": "Authorization TokenStorage",
             "client.grants": "ClientCredentials CrossAppAccess TokenExchange WorkloadIdentity",
             "server.identity": "BadToken Identity",
             "client.oauth": "OAuth",
-            "client.redirects": "AuthorizationResponse",
+            "client.authorization_response": "AuthorizationResponse",
             "client.storage": "FileStorage MemoryStorage",
             "server.verifiers": "Introspection Jwt",
         },

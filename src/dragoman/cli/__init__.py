@@ -36,7 +36,7 @@ def run_words(words: list[str]) -> None:
         sys.stderr.write(_USAGE)
         sys.exit(2)
     if "--reload" in words:
-        from dragoman.cli.reload import serve_anew
+        from dragoman.cli.verbs.run_reload import serve_anew
 
         serve_anew(words)
     else:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from dragoman.cli.exits import INTERRUPTED, OK, USAGE, as_json, exit_code, in_one_line
+from dragoman.cli.exit_codes import INTERRUPTED, OK, USAGE, as_json, exit_code, in_one_line
 from dragoman.cli.settings import CommandSettings
 from dragoman.cli.terminal import Terminal
 from dragoman.runtime.printable import printable_line

@@ -20,7 +20,7 @@ from dragoman.errors import AuthRequired
 from dragoman.runtime.terminal import is_terminal
 
 if TYPE_CHECKING:
-    from dragoman.cli.trust import FoundFile
+    from dragoman.cli.configuration_file import FoundFile
     from dragoman.client.client import AsyncClient
     from dragoman.client.group.config import ServerEntry
 
@@ -86,7 +86,7 @@ def configuration(settings: CommandSettings, word: str | None = None) -> tuple[F
         UsageError: there is none.
         ConfigError: it cannot be read.
     """
-    from dragoman.cli.trust import FoundFile
+    from dragoman.cli.configuration_file import FoundFile
     from dragoman.client.group.config import FILES, find, parse, read
 
     path = Path(settings.config) if settings.config else find()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from dragoman import types
-from dragoman.auth.contract import Authorization
+from dragoman.auth.client.contract import Authorization
 from dragoman.client.answer.approval import ApprovalHandler
 from dragoman.client.answer.elicitation import Elicitation, ElicitationHandler
 from dragoman.client.answer.handlers import RequestHandlers

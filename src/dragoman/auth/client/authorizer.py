@@ -30,16 +30,16 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from dragoman.auth.addresses import canonical, covers, require_secure
-from dragoman.auth.challenges import INSUFFICIENT_SCOPE, Challenge, asked, nonce_wanted, schemes, values
+from dragoman.auth.client.challenges import INSUFFICIENT_SCOPE, Challenge, asked, nonce_wanted, schemes, values
+from dragoman.auth.client.contract import Drawers, TokenStorage
 from dragoman.auth.client.discovery import discover
-from dragoman.auth.client.records import Authority, Tokens
 from dragoman.auth.client.scopes import chosen, joined
 from dragoman.auth.client.signing import DPOP_ALGORITHM, ProofKey
 from dragoman.auth.client.storage import Keeper, MemoryStorage
-from dragoman.auth.contract import Drawers, TokenStorage
-from dragoman.auth.fetching import Fetcher
-from dragoman.auth.secrecy import Secrets
+from dragoman.auth.client.stored_records import Authority, Tokens
+from dragoman.auth.fetcher import Fetcher
+from dragoman.auth.redaction import Secrets
+from dragoman.auth.urls import canonical, covers, require_secure
 from dragoman.errors import AuthError, AuthRequired, InsecureUrl, TokenRefused
 from dragoman.protocol.urls import redacted
 from dragoman.runtime.network import Network, SessionFactory

@@ -11,16 +11,16 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dragoman.auth.addresses import (
+from dragoman.auth.client.challenges import Challenge
+from dragoman.auth.client.stored_records import Authority
+from dragoman.auth.fetcher import OK, Fetcher, text, texts
+from dragoman.auth.urls import (
     authorization_server_urls,
     covers,
     protected_resource_urls,
     require_reachable,
     resource_of,
 )
-from dragoman.auth.challenges import Challenge
-from dragoman.auth.client.records import Authority
-from dragoman.auth.fetching import OK, Fetcher, text, texts
 from dragoman.errors import AuthError, InsecureUrl
 from dragoman.protocol.urls import origin_of, redacted
 

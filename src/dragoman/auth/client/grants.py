@@ -7,13 +7,13 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, TypedDict
 
-from dragoman.auth.addresses import require_secure
 from dragoman.auth.client.authorizer import Authorizer, required_text, spelled_scope
-from dragoman.auth.client.records import Authority, Tokens
+from dragoman.auth.client.contract import Drawers, TokenStorage
 from dragoman.auth.client.registration import bind_to_issuer
 from dragoman.auth.client.scopes import with_offline
 from dragoman.auth.client.signing import AssertionSigner
 from dragoman.auth.client.storage import BindingStorage
+from dragoman.auth.client.stored_records import Authority, Tokens
 from dragoman.auth.client.token_endpoint import (
     BASIC,
     JWT_BEARER,
@@ -25,8 +25,8 @@ from dragoman.auth.client.token_endpoint import (
     identified,
     request_tokens,
 )
-from dragoman.auth.contract import Drawers, TokenStorage
-from dragoman.auth.fetching import Fetcher, text
+from dragoman.auth.fetcher import Fetcher, text
+from dragoman.auth.urls import require_secure
 from dragoman.errors import AuthError, InvalidCredentials, TokenRefused
 from dragoman.protocol.urls import redacted
 from dragoman.runtime.callables import invoke

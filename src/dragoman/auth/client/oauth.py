@@ -9,20 +9,20 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from dragoman.auth.addresses import require_client_metadata_url, require_redirect_uri
+from dragoman.auth.client.authorization_response import AuthorizationResponse, checked_code, is_for
 from dragoman.auth.client.authorizer import Authorizer, spelled_scope
+from dragoman.auth.client.browser_login import CallbackHandler, RedirectHandler, interact
+from dragoman.auth.client.contract import Drawers, TokenStorage
 from dragoman.auth.client.discovery import require_named
-from dragoman.auth.client.interaction import CallbackHandler, RedirectHandler, interact
-from dragoman.auth.client.listener import PATH, LoginPages
-from dragoman.auth.client.records import Authority, ClientInformation, Pending, Tokens
-from dragoman.auth.client.redirects import AuthorizationResponse, checked_code, is_for
+from dragoman.auth.client.loopback_listener import PATH, LoginPages
 from dragoman.auth.client.registration import Applicant, checked_metadata, identify
 from dragoman.auth.client.scopes import chosen, with_offline
 from dragoman.auth.client.signing import ProofKey, unpadded
 from dragoman.auth.client.storage import FileStorage
+from dragoman.auth.client.stored_records import Authority, ClientInformation, Pending, Tokens
 from dragoman.auth.client.token_endpoint import credential, request_tokens
-from dragoman.auth.contract import Drawers, TokenStorage
-from dragoman.auth.fetching import Fetcher
+from dragoman.auth.fetcher import Fetcher
+from dragoman.auth.urls import require_client_metadata_url, require_redirect_uri
 from dragoman.errors import AuthError, TokenRefused, UnregisteredRedirectUri
 from dragoman.protocol.urls import redacted
 from dragoman.runtime.blocking import begun, blocking

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 from msgspec import Struct
 
-from dragoman.auth.addresses import is_private
+from dragoman.auth.urls import is_private
 
 
 class Trip(Struct):

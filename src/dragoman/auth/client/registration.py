@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from dragoman.auth.client.records import Authority, ClientInformation
 from dragoman.auth.client.storage import Keeper
+from dragoman.auth.client.stored_records import Authority, ClientInformation
 from dragoman.auth.client.token_endpoint import BASIC, NONE, POST, accepted
-from dragoman.auth.fetching import Fetcher, text, texts
+from dragoman.auth.fetcher import Fetcher, text, texts
 from dragoman.errors import AuthError
 from dragoman.protocol.urls import host_of, is_http_url, is_loopback, redacted
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dragoman.auth.challenges import Challenge
-from dragoman.auth.client.records import Authority
+from dragoman.auth.client.challenges import Challenge
+from dragoman.auth.client.stored_records import Authority
 
 OFFLINE = "offline_access"
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import msgspec
 
-from dragoman.auth.client.records import ClientInformation, Tokens
-from dragoman.auth.contract import Drawers, TokenStorage
+from dragoman.auth.client.contract import Drawers, TokenStorage
+from dragoman.auth.client.stored_records import ClientInformation, Tokens
 from dragoman.errors import AuthError, NotPrivate
 from dragoman.runtime.backoff import backoff
 from dragoman.runtime.callables import resolved

@@ -9,11 +9,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.auth.challenges import USE_NONCE, values
-from dragoman.auth.client.records import Authority, ClientInformation, Tokens
+from dragoman.auth.client.challenges import USE_NONCE, values
 from dragoman.auth.client.signing import AssertionSigner, ProofKey
-from dragoman.auth.fetching import CREATED, OK, FetchedReply, Fetcher, client_authorization, text
-from dragoman.auth.secrecy import Secrets
+from dragoman.auth.client.stored_records import Authority, ClientInformation, Tokens
+from dragoman.auth.fetcher import CREATED, OK, FetchedReply, Fetcher, client_authorization, text
+from dragoman.auth.redaction import Secrets
 from dragoman.errors import TokenRefused
 from dragoman.protocol.urls import redacted
 

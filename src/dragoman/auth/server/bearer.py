@@ -14,8 +14,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from dragoman.auth.addresses import protected_resource_urls, require_secure
 from dragoman.auth.server.identity import BadToken, Denial, Identity
+from dragoman.auth.urls import protected_resource_urls, require_secure
 from dragoman.errors import InsecureUrl
 from dragoman.protocol.urls import is_http_url, origin_of, split
 from dragoman.runtime.callables import invoke

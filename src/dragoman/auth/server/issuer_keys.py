@@ -16,8 +16,8 @@ import time
 from collections import OrderedDict
 from typing import Any
 
-from dragoman.auth.addresses import authorization_server_urls, require_secure
-from dragoman.auth.fetching import OK, Fetcher
+from dragoman.auth.fetcher import OK, Fetcher
+from dragoman.auth.urls import authorization_server_urls, require_secure
 from dragoman.errors import AuthError
 from dragoman.protocol.urls import redacted
 from dragoman.runtime.tasks import runs_here

@@ -20,11 +20,11 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from dragoman.auth.addresses import require_secure
 from dragoman.auth.client.signing import require_joserfc
-from dragoman.auth.fetching import OK, Fetcher, client_authorization
+from dragoman.auth.fetcher import OK, Fetcher, client_authorization
 from dragoman.auth.server.identity import BadToken, Identity
 from dragoman.auth.server.issuer_keys import IssuerKeys
+from dragoman.auth.urls import require_secure
 from dragoman.errors import AuthError
 from dragoman.protocol.urls import redacted
 from dragoman.runtime.tasks import look_at

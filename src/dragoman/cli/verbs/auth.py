@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli.command import listen_to_logs, refuse, reporting
-from dragoman.cli.exits import FAILED, OK
+from dragoman.cli.exit_codes import FAILED, OK
 from dragoman.cli.settings import CommandSettings
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import InsecureUrl
@@ -19,8 +19,8 @@ from dragoman.runtime.printable import printable_line
 
 if TYPE_CHECKING:
     from dragoman.auth.client.oauth import OAuth
-    from dragoman.auth.client.records import Tokens
     from dragoman.auth.client.storage import Keeper
+    from dragoman.auth.client.stored_records import Tokens
 
 
 def authorizer(**given: Any) -> OAuth:

@@ -8,7 +8,7 @@ import click
 
 from dragoman.cli.arguments import Arguments, split_words
 from dragoman.cli.command import connecting, raw_option, said_by
-from dragoman.cli.exits import FAILED, OK
+from dragoman.cli.exit_codes import FAILED, OK
 from dragoman.cli.settings import CommandSettings
 from dragoman.cli.targets import aim_at, connected
 from dragoman.cli.terminal import Terminal
@@ -38,9 +38,9 @@ def command(settings: CommandSettings, words: tuple[str, ...], json_args: str | 
 async def _call(
     settings: CommandSettings, target: str | None, name: str, arguments: Arguments, folder: str | None
 ) -> int:
-    from dragoman.cli.content import Display
+    from dragoman.cli.display import Display
+    from dragoman.cli.elicitation import Questions
     from dragoman.cli.progress import ProgressView
-    from dragoman.cli.questions import Questions
     from dragoman.client.hear.notifications import LogMessage
 
     terminal = Terminal(settings)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli.command import connecting, listen_to_logs, refuse
-from dragoman.cli.exits import in_one_line
+from dragoman.cli.exit_codes import in_one_line
 from dragoman.cli.settings import CommandSettings
 from dragoman.cli.targets import Aim, aim_at, client_options, configuration, make_client, of_entry, with_remedy
 from dragoman.cli.terminal import Terminal
@@ -98,7 +98,7 @@ def _is_configured() -> bool:
 
 
 def _open(terminal: Terminal, aim: Aim, stack: ExitStack) -> Client:
-    from dragoman.cli.questions import Questions
+    from dragoman.cli.elicitation import Questions
     from dragoman.client.blocking import Client
 
     options = asyncio.run(client_options(terminal.settings, aim))

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from dragoman.cli.command import connecting, listen_to_logs
-from dragoman.cli.exits import FAILED, OK, in_one_line
-from dragoman.cli.findings import Findings
+from dragoman.cli.exit_codes import FAILED, OK, in_one_line
 from dragoman.cli.settings import CommandSettings
 from dragoman.cli.targets import Aim, aim_at, client_options, configuration, make_client, noting_wait, of_entry
 from dragoman.cli.terminal import Terminal
+from dragoman.cli.verbs.doctor_findings import Findings
 from dragoman.errors import AuthRequired, ConfigError, ConnectError, DragomanError, ServerCrashed, Timeout
 from dragoman.protocol.urls import redacted
 
@@ -119,7 +119,7 @@ async def _examine(terminal: Terminal, aim: Aim, findings: Findings) -> None:
 async def _refused(aim: Aim, error: AuthRequired, findings: Findings) -> None:
     findings.wrong("connection", in_one_line(error))
     if aim.url is not None:
-        from dragoman.cli.discovery import examine_login
+        from dragoman.cli.verbs.doctor_login import examine_login
 
         await examine_login(aim.url, error, findings)
 
@@ -176,7 +176,7 @@ async def _lists(client: AsyncClient, findings: Findings) -> None:
 
 
 async def _tools(client: AsyncClient, findings: Findings) -> None:
-    from dragoman.cli.lint import problems
+    from dragoman.cli.verbs.doctor_tools import problems
 
     try:
         tools = await client.tools()

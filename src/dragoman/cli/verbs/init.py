@@ -55,7 +55,7 @@ def project_files(kind: str) -> dict[str, str]:
 
 def _trust(terminal: Terminal, folder: Path, written: Collection[str]) -> None:
     """Trust the configuration file that was written just now, if there is one; no other that is there."""
-    from dragoman.cli.trust import FoundFile
+    from dragoman.cli.configuration_file import FoundFile
     from dragoman.client.group.config import FILES, read
 
     for path in (folder / name for name in FILES if name in written):

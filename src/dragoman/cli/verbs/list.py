@@ -42,7 +42,7 @@ def command(settings: CommandSettings, /, target: str | None, **wanted: bool) ->
 
 
 async def _list(settings: CommandSettings, target: str | None, kinds: list[str]) -> None:
-    from dragoman.cli.questions import Questions
+    from dragoman.cli.elicitation import Questions
 
     terminal = Terminal(settings)
     # Some servers show certain tools only to clients that can ask their user, as `dragoman call` can.

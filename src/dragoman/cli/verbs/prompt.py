@@ -30,7 +30,7 @@ def command(settings: CommandSettings, words: tuple[str, ...], save_to: str | No
 async def _prompt(
     settings: CommandSettings, target: str | None, name: str, arguments: Arguments, folder: str | None
 ) -> None:
-    from dragoman.cli.content import Display
+    from dragoman.cli.display import Display
 
     terminal = Terminal(settings)
     async with connected(terminal, await aim_at(terminal, target)) as client:

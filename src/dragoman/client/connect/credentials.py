@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from dragoman.auth.challenges import explained, values
-from dragoman.auth.contract import Authorization
+from dragoman.auth.client.challenges import explained, values
+from dragoman.auth.client.contract import Authorization
 from dragoman.errors import AuthRequired
 from dragoman.runtime.callables import invoke
 

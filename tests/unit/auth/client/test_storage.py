@@ -11,8 +11,8 @@ import pytest
 
 from dragoman.auth import FileStorage, MemoryStorage
 from dragoman.auth.client import storage
-from dragoman.auth.client.records import Authority, ClientInformation, Tokens
 from dragoman.auth.client.storage import Keeper
+from dragoman.auth.client.stored_records import Authority, ClientInformation, Tokens
 from dragoman.errors import AuthError
 from scenarios.http_peer import scenario
 

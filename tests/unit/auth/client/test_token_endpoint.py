@@ -2,10 +2,10 @@
 
 import pytest
 
-from dragoman.auth.challenges import Challenge
-from dragoman.auth.client.records import Authority, ClientInformation
+from dragoman.auth.client.challenges import Challenge
 from dragoman.auth.client.registration import application_type, checked_metadata
 from dragoman.auth.client.scopes import chosen, with_offline
+from dragoman.auth.client.stored_records import Authority, ClientInformation
 from dragoman.auth.client.token_endpoint import BASIC, NONE, POST, Credential, credential, identified
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman.auth.addresses import (
+from dragoman.auth.urls import (
     authorization_server_urls,
     canonical,
     covers,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dragoman.auth.addresses import authorization_server_urls, protected_resource_urls
-from dragoman.auth.challenges import Challenge, asked
+from dragoman.auth.client.challenges import Challenge, asked
 from dragoman.auth.client.discovery import discover
-from dragoman.auth.fetching import OK, Fetcher
-from dragoman.cli.findings import Findings
+from dragoman.auth.fetcher import OK, Fetcher
+from dragoman.auth.urls import authorization_server_urls, protected_resource_urls
+from dragoman.cli.verbs.doctor_findings import Findings
 from dragoman.errors import AuthError, AuthRequired
 from dragoman.protocol.urls import origin_of, redacted
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from dragoman.auth.challenges import Challenge, asked, nonce_wanted, parse, schemes
+from dragoman.auth.client.challenges import Challenge, asked, nonce_wanted, parse, schemes
 
 
 @pytest.mark.covers("OAU-02")

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from dragoman.auth.addresses import require_secure
-from dragoman.auth.client.listener import PATH, LoginPages, LoopbackListener
-from dragoman.auth.client.redirects import AuthorizationResponse
+from dragoman.auth.client.authorization_response import AuthorizationResponse
+from dragoman.auth.client.loopback_listener import PATH, LoginPages, LoopbackListener
+from dragoman.auth.urls import require_secure
 from dragoman.errors import AuthError, AuthRequired
 from dragoman.protocol.urls import host_of, is_loopback, split
 from dragoman.runtime.callables import invoke

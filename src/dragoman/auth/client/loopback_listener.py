@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
 
-from dragoman.auth.client.redirects import AuthorizationResponse
+from dragoman.auth.client.authorization_response import AuthorizationResponse
 from dragoman.errors import AuthError
 
 PATH = "/callback"

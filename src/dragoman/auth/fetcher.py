@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Struct
 from yarl import URL
 
-from dragoman.auth.addresses import is_private
 from dragoman.auth.client.reach import GuardedConnector, Trip, trip
-from dragoman.auth.secrecy import Secrets
+from dragoman.auth.redaction import Secrets
+from dragoman.auth.urls import is_private
 from dragoman.errors import AuthError, InsecureUrl
 from dragoman.protocol.urls import host_of, origin_of, redacted
 from dragoman.protocol.versions import LATEST_STATELESS

@@ -9,8 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from msgspec import UNSET, Struct, UnsetType
 
-from dragoman.auth.client.records import Pending
-from dragoman.auth.secrecy import Secrets
+from dragoman.auth.client.stored_records import Pending
+from dragoman.auth.redaction import Secrets
 from dragoman.errors import AuthError
 from dragoman.protocol.urls import redacted
 

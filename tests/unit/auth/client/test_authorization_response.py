@@ -3,10 +3,10 @@
 import pytest
 from msgspec import UNSET
 
-from dragoman.auth.client import redirects
-from dragoman.auth.client.records import Authority, Pending
-from dragoman.auth.client.redirects import AuthorizationResponse
-from dragoman.auth.secrecy import Secrets
+from dragoman.auth.client import authorization_response as redirects
+from dragoman.auth.client.authorization_response import AuthorizationResponse
+from dragoman.auth.client.stored_records import Authority, Pending
+from dragoman.auth.redaction import Secrets
 from dragoman.errors import AuthError
 
 ISSUER = "https://auth.example.com"

@@ -9,9 +9,9 @@ from contextlib import suppress
 import aiohttp
 import pytest
 
-from dragoman.auth.client import interaction
-from dragoman.auth.client.interaction import ByListener, can_open_browser, interact, send_to
-from dragoman.auth.client.listener import LARGEST_HEAD, LoopbackListener
+from dragoman.auth.client import browser_login as interaction
+from dragoman.auth.client.browser_login import ByListener, can_open_browser, interact, send_to
+from dragoman.auth.client.loopback_listener import LARGEST_HEAD, LoopbackListener
 from dragoman.errors import AuthError, AuthRequired, InsecureUrl
 from scenarios.http_peer import scenario
 

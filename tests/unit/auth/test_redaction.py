@@ -5,7 +5,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from dragoman.auth.secrecy import LEFT_OUT, MOST_SECRETS, Secrets
+from dragoman.auth.redaction import LEFT_OUT, MOST_SECRETS, Secrets
 
 SECRET = "S3cr3t/of+the client~42"
 
