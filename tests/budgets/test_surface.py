@@ -20,7 +20,7 @@ from dragoman.server import HttpReply, HttpRequest
 LAZY = [name for name in PACKAGES if name not in ("dragoman.types", "dragoman.errors")]
 MOST_AT_THE_TOP = 60
 NEVER_SEEN = {
-    "dragoman.auth.client.discovery._OutOfOrderError": "becomes the error of the login",
+    "dragoman.auth.client.discovery._MetadataUnavailableError": "becomes the error of the login",
     "dragoman.cli.elicitation._GivenUpError": "ends a question at the terminal",
     "dragoman.cli.verbs.run_reload._Ended": "ends what is served, before it is started anew",
     "dragoman.client.answer.calling.HandlerGaveUp": "is logged, and answered as a failure of the handler",

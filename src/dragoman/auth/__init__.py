@@ -1,4 +1,4 @@
-"""How a client gets into servers that want to know who it is (OAuth), and how a server finds out.
+"""OAuth for clients, and bearer tokens for servers.
 
 Names are imported when they are first used.
 """
@@ -27,13 +27,13 @@ else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
-            "server.bearer": "Bearer",
+            "client.authorization_response": "AuthorizationResponse",
             "client.contract": "Authorization TokenStorage",
             "client.grants": "ClientCredentials CrossAppAccess TokenExchange WorkloadIdentity",
-            "server.identity": "BadToken Identity",
             "client.oauth": "OAuth",
-            "client.authorization_response": "AuthorizationResponse",
             "client.storage": "FileStorage MemoryStorage",
+            "server.bearer": "Bearer",
+            "server.identity": "BadToken Identity",
             "server.verifiers": "Introspection Jwt",
         },
     )

@@ -189,12 +189,12 @@ async def test_credentials_belong_to_the_first_address_and_to_no_other():
 @pytest.mark.covers("OAU-38")
 def test_a_proof_is_for_one_request_and_one_token():
     key = ProofKey()
-    kept = ProofKey(key.plain())
+    kept = ProofKey(key.private_jwk)
     assert kept.thumbprint == key.thumbprint
     assert not kept.remember_nonce("https://a.example.com/x", None)
     assert kept.remember_nonce("https://a.example.com/x", "n")
     proof = jwt.decode(
-        kept.proof("post", "https://a.example.com/token?x=1#y", "the-token"), ECKey.import_key(key.plain())
+        kept.proof("post", "https://a.example.com/token?x=1#y", "the-token"), ECKey.import_key(key.private_jwk)
     )
     assert proof.header["typ"] == "dpop+jwt"
     assert set(proof.header["jwk"]) == {"kty", "crv", "x", "y"}
@@ -204,7 +204,7 @@ def test_a_proof_is_for_one_request_and_one_token():
         "n",
     )
     assert "the-token" not in proof.claims.values()
-    other = jwt.decode(kept.proof("GET", "https://b.example.com/"), ECKey.import_key(key.plain()))
+    other = jwt.decode(kept.proof("GET", "https://b.example.com/"), ECKey.import_key(key.private_jwk))
     assert not {"nonce", "ath"} & set(other.claims)
     assert other.claims["jti"] != proof.claims["jti"]
 

@@ -1,4 +1,4 @@
-"""What a `WWW-Authenticate` header asks for (RFC 9110 section 11.6.1, RFC 6750, RFC 9449, RFC 9728)."""
+"""Challenges: the `WWW-Authenticate` headers of responses (RFC 9110 section 11.6.1, RFC 6750, RFC 9449, RFC 9728)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from msgspec import Struct
 
 from dragoman.auth.redaction import Secrets
 
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_TOKEN68 = re.compile(r"[A-Za-z0-9._~+/-]+=*(?=[ \t]*(?:,|$))")
-_BLANKS = re.compile(r"[ \t]*")
-_COMMAS = re.compile(r"[ \t,]*")
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
-_BROKEN = re.compile(_TOKEN.pattern + r"[ \t]*=")
-LONGEST = 16_384
+MAX_HEADER = 16_384
 INSUFFICIENT_SCOPE, INVALID_TOKEN = "insufficient_scope", "invalid_token"
-USE_NONCE = "use_dpop_nonce"
-_PLAIN = frozenset({"accept", "content-type", "mcp-protocol-version", "mcp-method", "mcp-name", "user-agent"})
+USE_DPOP_NONCE = "use_dpop_nonce"
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]++"  # noqa: S105
+_PARAMETER = re.compile(rf'[ \t,]+({_TOKEN})[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|({_TOKEN}))', re.DOTALL)
+_SCHEME = re.compile(rf"(?:^[ \t,]*|[ \t,]+)({_TOKEN})(?![ \t]*=)(?:[ \t]+[A-Za-z0-9._~+/-]+=*(?=[ \t]*(?:,|$)))?")
+"""A scheme, with the token68 that may follow it in place of parameters."""
+_NOT_SECRET = frozenset({"accept", "content-type", "mcp-protocol-version", "mcp-method", "mcp-name", "user-agent"})
 """Headers of a request that hold no secret."""
 
 
@@ -35,125 +33,84 @@ class Challenge(Struct, frozen=True):
 
     @property
     def error(self) -> str | None:
-        """Why the request was refused."""
+        """The error code of the refusal."""
         return self.parameters.get("error")
 
     @property
     def description(self) -> str | None:
-        """The same in a sentence."""
+        """The description of the error."""
         return self.parameters.get("error_description")
 
     @property
     def resource_metadata(self) -> str | None:
-        """Where the server says who gives out its tokens."""
+        """The URL of the protected resource's metadata."""
         return self.parameters.get("resource_metadata")
 
 
 def parse(header: str) -> list[Challenge]:
-    """Return the challenges of a header; what cannot be read ends the list."""
+    """Return the challenges of a header, up to the first that cannot be read."""
+    text = header[:MAX_HEADER]
     found: list[Challenge] = []
-    text = header[:LONGEST]
-    at = _end(_COMMAS, text, 0)
-    while at < len(text):
-        scheme = _TOKEN.match(text, at)
-        if scheme is None:
-            break
-        after = _end(_BLANKS, text, scheme.end())
-        parameters, at = _parameters(text, after) if after > scheme.end() else ({}, after)
-        found.append(Challenge(scheme.group().lower(), parameters))
-        following = _end(_COMMAS, text, at)
-        if following == at:
-            break
-        at = following
+    at = 0
+    while scheme := _SCHEME.match(text, at):
+        at = scheme.end()
+        parameters: dict[str, str] = {}
+        while parameter := _PARAMETER.match(text, at):
+            at = parameter.end()
+            name, quoted, plain = parameter.groups()
+            value = plain if quoted is None else re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
+            parameters.setdefault(name.lower(), value)
+        found.append(Challenge(scheme[1].lower(), parameters))
     return found
 
 
-def _parameters(text: str, at: int) -> tuple[dict[str, str], int]:
-    """Read parameters up to the next scheme, and return where that begins."""
-    parameters: dict[str, str] = {}
-    plain = _TOKEN68.match(text, at)
-    if plain is not None and _parameter(text, at) is None:
-        return parameters, plain.end()
-    while (read := _parameter(text, at)) is not None:
-        name, value, end = read
-        parameters.setdefault(name, value)
-        at = _end(_COMMAS, text, end)
-        if at == end:
-            break
-    return parameters, len(text) if _BROKEN.match(text, at) else _before_commas(text, at)
+def _challenges(headers: Mapping[str, str]) -> list[Challenge]:
+    return [challenge for value in header_values(headers, "www-authenticate") for challenge in parse(value)]
 
 
-def _before_commas(text: str, at: int) -> int:
-    while at > 0 and text[at - 1] in " \t,":
-        at -= 1
-    return at
+def usable_challenge(headers: Mapping[str, str]) -> Challenge | None:
+    """Return the Bearer or DPoP challenge of a response; of several, the one with the most parameters."""
+    usable = [one for one in _challenges(headers) if one.scheme in ("bearer", "dpop")]
+    return max(usable, key=lambda one: (len(one.parameters), one.scheme == "dpop"), default=None)
 
 
-def _parameter(text: str, at: int) -> tuple[str, str, int] | None:
-    name = _TOKEN.match(text, at)
-    if name is None:
-        return None
-    equals = _end(_BLANKS, text, name.end())
-    if text[equals : equals + 1] != "=":
-        return None
-    start = _end(_BLANKS, text, equals + 1)
-    quoted = _QUOTED.match(text, start)
-    if quoted is not None:
-        return name.group().lower(), re.sub(r"\\(.)", r"\1", quoted.group(1), flags=re.DOTALL), quoted.end()
-    value = _TOKEN.match(text, start)
-    return None if value is None else (name.group().lower(), value.group(), value.end())
+def needs_dpop_nonce(headers: Mapping[str, str]) -> bool:
+    """Tell whether a server refuses a DPoP proof only because it lacks the nonce that comes with the refusal."""
+    return any(one.scheme == "dpop" and one.error == USE_DPOP_NONCE for one in _challenges(headers))
 
 
-def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    return at if found is None else found.end()
+def offered_schemes(headers: Mapping[str, str]) -> set[str]:
+    """Return the schemes of all challenges of a response."""
+    return {one.scheme for one in _challenges(headers)}
 
 
-def asked(headers: Mapping[str, str]) -> Challenge | None:
-    """Return the challenge of a response that this client can meet: of Bearer and DPoP, the one that says more."""
-    known = [one for one in _all(headers) if one.scheme in ("bearer", "dpop")]
-    return max(known, key=lambda one: (len(one.parameters), one.scheme == "dpop"), default=None)
+def refusal_text(status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> str:
+    """Return what a refusal says in its challenge, and the remedy: the text of an error after the server's name.
 
-
-def explained(status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> str:
-    """Return what a refusal says in its challenge, and what to do: to follow the name of the server in an error.
-
-    `sent` are the headers of the request. What the server says is left out if it repeats one of them.
+    `sent` are the headers of the request. A text of the server that repeats one of them is left out.
     """
-    challenge = asked(headers) or Challenge("")
+    challenge = usable_challenge(headers) or Challenge("")
     secrets = Secrets()
     for name, value in sent.items():
-        if name.lower() not in _PLAIN:
+        if name.lower() not in _NOT_SECRET:
             secrets.add(value.partition(" ")[2] or value)
-    said = f": {secrets.quoted(challenge.description).rstrip('.')}" if challenge.description else ""
+    reason = f": {secrets.quoted(challenge.description).rstrip('.')}" if challenge.description else ""
     if challenge.error == INSUFFICIENT_SCOPE:
         scope = f"; get a token with the scopes {secrets.quoted(challenge.scope)}" if challenge.scope else ""
-        return f"refuses the token because it lacks scopes (status {status}){said}{scope}"
+        return f"refuses the token because it lacks scopes (status {status}){reason}{scope}"
     if challenge.error is not None:
         remedy = "; get a new token, meant for this server" if challenge.error == INVALID_TOKEN else ""
-        return f"refuses the credentials (status {status}, {secrets.quoted(challenge.error)}){said}{remedy}"
+        return f"refuses the credentials (status {status}, {secrets.quoted(challenge.error)}){reason}{remedy}"
     if any(name.lower() == "authorization" for name in sent):
-        return f"refuses the credentials that were sent (status {status}){said}; is what auth= or headers= gives right?"
-    return f"wants credentials (status {status}){said}; give auth= or headers="
+        return (
+            f"refuses the credentials that were sent (status {status}){reason}; is what auth= or headers= gives right?"
+        )
+    return f"wants credentials (status {status}){reason}; give auth= or headers="
 
 
-def nonce_wanted(headers: Mapping[str, str]) -> bool:
-    """Tell whether a server refuses a proof only because it lacks the nonce that comes with the refusal."""
-    return any(one.scheme == "dpop" and one.error == USE_NONCE for one in _all(headers))
-
-
-def schemes(headers: Mapping[str, str]) -> set[str]:
-    """Return the schemes that a response offers."""
-    return {one.scheme for one in _all(headers)}
-
-
-def _all(headers: Mapping[str, str]) -> list[Challenge]:
-    return [challenge for value in values(headers, "www-authenticate") for challenge in parse(value)]
-
-
-def values(headers: Mapping[str, str], name: str) -> Iterable[str]:
+def header_values(headers: Mapping[str, str], name: str) -> Iterable[str]:
     """Return every value of a header, whatever the case of its name."""
-    every = getattr(headers, "getall", None)
-    if every is not None:
-        return list(every(name, ()))
+    getall = getattr(headers, "getall", None)
+    if getall is not None:
+        return list(getall(name, ()))
     return [value for key, value in headers.items() if key.lower() == name]

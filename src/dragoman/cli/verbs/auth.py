@@ -19,7 +19,7 @@ from dragoman.runtime.printable import printable_line
 
 if TYPE_CHECKING:
     from dragoman.auth.client.oauth import OAuth
-    from dragoman.auth.client.storage import Keeper
+    from dragoman.auth.client.storage import RecordDrawer
     from dragoman.auth.client.stored_records import Tokens
 
 
@@ -37,7 +37,7 @@ def authorizer(**given: Any) -> OAuth:
     return OAuth(**{**own, **given})
 
 
-def _login_of(url: str, scope: str | None = None) -> tuple[OAuth, Keeper]:
+def _login_of(url: str, scope: str | None = None) -> tuple[OAuth, RecordDrawer]:
     """Return what lets the command in to a server, and where that is kept."""
     login = authorizer(scope=scope)
     try:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dragoman.auth.client.challenges import Challenge, asked
+from dragoman.auth.client.challenges import Challenge, usable_challenge
 from dragoman.auth.client.discovery import discover
 from dragoman.auth.fetcher import OK, Fetcher
-from dragoman.auth.urls import authorization_server_urls, protected_resource_urls
+from dragoman.auth.urls import authorization_server_metadata_urls, protected_resource_metadata_urls
 from dragoman.cli.verbs.doctor_findings import Findings
 from dragoman.errors import AuthError, AuthRequired
 from dragoman.protocol.urls import origin_of, redacted
@@ -13,7 +13,7 @@ from dragoman.protocol.urls import origin_of, redacted
 
 async def examine_login(url: str, refused: AuthRequired, findings: Findings) -> None:
     """Note each step from the refusal of a server to a login."""
-    challenge = asked({"www-authenticate": refused.challenge or ""})
+    challenge = usable_challenge({"www-authenticate": refused.challenge or ""})
     if challenge is None:
         findings.wrong(
             "challenge",
@@ -35,13 +35,13 @@ async def examine_login(url: str, refused: AuthRequired, findings: Findings) -> 
 
 async def _metadata(fetch: Fetcher, url: str, challenge: Challenge | None, findings: Findings) -> None:
     named = None if challenge is None else challenge.resource_metadata
-    urls = [*([named] if named else []), *protected_resource_urls(url)]
+    urls = [*([named] if named else []), *protected_resource_metadata_urls(url)]
     place, said = await _first(fetch, urls)
     if place is None:
         findings.wrong(
             "resource metadata",
             f"it publishes none (RFC 9728): {said}",
-            f"the server's operator can publish it at {protected_resource_urls(url)[0]}",
+            f"the server's operator can publish it at {protected_resource_metadata_urls(url)[0]}",
         )
     else:
         findings.well("resource metadata", place)
@@ -67,7 +67,7 @@ async def _authority(fetch: Fetcher, url: str, challenge: Challenge | None, find
     """Note who gives out tokens, and tell whether anybody says so."""
     authority = await discover(fetch, url, challenge)
     if authority.is_guessed:
-        _, said = await _first(fetch, authorization_server_urls(origin_of(url)))
+        _, said = await _first(fetch, authorization_server_metadata_urls(origin_of(url)))
         findings.wrong(
             "authorization server",
             f"nobody says who gives out tokens for it: {said}",
@@ -75,7 +75,7 @@ async def _authority(fetch: Fetcher, url: str, challenge: Challenge | None, find
             f" {redacted(authority.authorization_endpoint or '')}: dragoman auth login {url}",
         )
         return False
-    place, _ = await _first(fetch, authorization_server_urls(authority.issuer))
+    place, _ = await _first(fetch, authorization_server_metadata_urls(authority.issuer))
     findings.well("authorization server", authority.issuer)
     if place is not None:
         findings.well("authorization server metadata", place)

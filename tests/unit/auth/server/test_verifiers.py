@@ -200,7 +200,7 @@ async def test_keys_are_fetched_once_for_all_who_wait():
 @pytest.mark.covers("BEAR-03")
 @scenario
 async def test_a_new_key_is_fetched_at_once_and_unknown_ones_are_looked_for_together(monkeypatch):
-    monkeypatch.setattr(issuer_keys, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(issuer_keys, "REFETCH_SECONDS", 0.2)
     async with issuing() as issuer:
         verifier, old = jwt_of(issuer), issuer.token()
         assert await verifier.verify(old, RESOURCE)
@@ -224,7 +224,7 @@ def made_up(issuer, name):
 @pytest.mark.covers("BEAR-03")
 @scenario
 async def test_strangers_with_unknown_keys_keep_no_new_key_from_being_found_and_cause_few_fetches(monkeypatch):
-    monkeypatch.setattr(issuer_keys, "LOOK_SECONDS", 0.25)
+    monkeypatch.setattr(issuer_keys, "REFETCH_SECONDS", 0.25)
     async with issuing() as issuer:
         verifier, known = jwt_of(issuer), issuer.token()
         assert await verifier.verify(known, RESOURCE)
@@ -251,7 +251,7 @@ async def test_strangers_with_unknown_keys_keep_no_new_key_from_being_found_and_
 @pytest.mark.covers("BEAR-03")
 @scenario
 async def test_a_fetch_that_began_before_a_key_was_there_does_not_make_it_missing(monkeypatch):
-    monkeypatch.setattr(issuer_keys, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(issuer_keys, "REFETCH_SECONDS", 0.2)
     async with issuing() as issuer:
         verifier = jwt_of(issuer)
         assert await verifier.verify(issuer.token(), RESOURCE)
@@ -279,7 +279,7 @@ async def test_a_fetch_that_began_before_a_key_was_there_does_not_make_it_missin
 @pytest.mark.covers("BEAR-03")
 @scenario
 async def test_of_tokens_with_unknown_keys_that_are_too_many_to_wait_nothing_is_said(monkeypatch):
-    monkeypatch.setattr(issuer_keys, "MOST_LOOKING", 2)
+    monkeypatch.setattr(issuer_keys, "MAX_WAITING", 2)
     async with issuing() as issuer:
         verifier = jwt_of(issuer)
         assert await verifier.verify(issuer.token(), RESOURCE)
@@ -293,9 +293,9 @@ async def test_of_tokens_with_unknown_keys_that_are_too_many_to_wait_nothing_is_
 @pytest.mark.covers("BEAR-03")
 @scenario
 async def test_a_name_that_was_looked_for_in_vain_is_looked_for_again_after_a_while(monkeypatch):
-    monkeypatch.setattr(issuer_keys, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(issuer_keys, "REFETCH_SECONDS", 0)
     monkeypatch.setattr(issuer_keys, "MISSING_SECONDS", 0)
-    monkeypatch.setattr(issuer_keys, "MOST_MISSING", 2)
+    monkeypatch.setattr(issuer_keys, "MAX_MISSING", 2)
     async with issuing() as issuer:
         verifier = jwt_of(issuer)
         for name in ("one", "two", "three", "one"):
@@ -598,7 +598,7 @@ async def test_an_answer_is_kept_no_longer_than_its_token_or_the_moment(monkeypa
 @pytest.mark.covers("BEAR-06")
 @scenario
 async def test_only_so_many_answers_are_kept(monkeypatch):
-    monkeypatch.setattr(verifiers, "MOST_ANSWERS", 2)
+    monkeypatch.setattr(verifiers, "MAX_ANSWERS", 2)
     async with issuing() as issuer:
         verifier = introspection_of(issuer)
         for token in ("one", "two", "three", "three", "two", "one"):
@@ -665,8 +665,8 @@ async def test_a_hundred_requests_with_one_token_ask_about_it_once():
 @pytest.mark.covers("BEAR-06")
 @scenario
 async def test_only_so_many_tokens_are_asked_about_at_once(monkeypatch):
-    monkeypatch.setattr(verifiers, "MOST_ASKED", 5)
-    monkeypatch.setattr(verifiers, "MOST_WAITING", 50)
+    monkeypatch.setattr(verifiers, "MAX_ASKED", 5)
+    monkeypatch.setattr(verifiers, "MAX_WAITING", 50)
     async with issuing() as issuer:
         verifier = introspection_of(issuer)
         counts, arrived, release = slow(issuer)
@@ -683,7 +683,7 @@ async def test_only_so_many_tokens_are_asked_about_at_once(monkeypatch):
 @pytest.mark.covers("BEAR-04", "BEAR-06")
 @scenario
 async def test_a_token_whose_turn_does_not_come_is_an_error_that_says_nothing_of_it(monkeypatch):
-    monkeypatch.setattr(verifiers, "MOST_ASKED", 1)
+    monkeypatch.setattr(verifiers, "MAX_ASKED", 1)
     monkeypatch.setattr(verifiers, "TURN_SECONDS", 0.05)
     async with issuing() as issuer:
         verifier = introspection_of(issuer)
