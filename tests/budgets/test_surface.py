@@ -21,7 +21,7 @@ LAZY = [name for name in PACKAGES if name not in ("dragoman.types", "dragoman.er
 MOST_AT_THE_TOP = 60
 NEVER_SEEN = {
     "dragoman.auth.client.discovery._MetadataUnavailableError": "becomes the error of the login",
-    "dragoman.cli.elicitation._GivenUpError": "ends a question at the terminal",
+    "dragoman.cli.elicitation._DeclinedError": "ends a question at the terminal",
     "dragoman.cli.verbs.run_reload._Ended": "ends what is served, before it is started anew",
     "dragoman.client.answer.calling.HandlerGaveUp": "is logged, and answered as a failure of the handler",
     "dragoman.schema.branching._TooManyError": "ends a comparison with a schema that branches too often",

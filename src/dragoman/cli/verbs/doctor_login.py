@@ -1,4 +1,4 @@
-"""Why a server that answers 401 lets nobody in: the steps to a login, looked at one by one."""
+"""`dragoman doctor` for a server that answers 401: each step from its challenge to a login."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from dragoman.protocol.urls import origin_of, redacted
 
 
 async def examine_login(url: str, refused: AuthRequired, findings: Findings) -> None:
-    """Note each step from the refusal of a server to a login."""
+    """Add a finding for each step from the refusal of a server to a login."""
     challenge = usable_challenge({"www-authenticate": refused.challenge or ""})
     if challenge is None:
-        findings.wrong(
+        findings.failed(
             "challenge",
             f"it answers {refused.status} without a Bearer challenge",
             "the server should send WWW-Authenticate: Bearer resource_metadata=...; or it wants another --header",
         )
     else:
-        findings.well("challenge", f"it answers {refused.status} and names how to get in")
+        findings.passed("challenge", f"it answers {refused.status} and names how to get in")
     try:
         async with Fetcher(server=url) as fetch:
-            await _metadata(fetch, url, challenge, findings)
-            is_known = await _authority(fetch, url, challenge, findings)
+            await _examine_resource_metadata(fetch, url, challenge, findings)
+            can_log_in = await _examine_authorization_server(fetch, url, challenge, findings)
     except AuthError as error:
-        findings.wrong("authorization server", str(error), "the server's operator has to mend this")
+        findings.failed("authorization server", str(error), "the server's operator has to mend this")
         return
-    if is_known:
-        findings.wrong("login", "nobody has logged in", f"dragoman auth login {url}")
+    if can_log_in:
+        findings.failed("login", "nobody has logged in", f"dragoman auth login {url}")
 
 
-async def _metadata(fetch: Fetcher, url: str, challenge: Challenge | None, findings: Findings) -> None:
+async def _examine_resource_metadata(fetch: Fetcher, url: str, challenge: Challenge | None, findings: Findings) -> None:
     named = None if challenge is None else challenge.resource_metadata
     urls = [*([named] if named else []), *protected_resource_metadata_urls(url)]
-    place, said = await _first(fetch, urls)
+    place, failures = await _first_document(fetch, urls)
     if place is None:
-        findings.wrong(
+        findings.failed(
             "resource metadata",
-            f"it publishes none (RFC 9728): {said}",
+            f"it publishes none (RFC 9728): {failures}",
             f"the server's operator can publish it at {protected_resource_metadata_urls(url)[0]}",
         )
     else:
-        findings.well("resource metadata", place)
+        findings.passed("resource metadata", place)
 
 
-async def _first(fetch: Fetcher, urls: list[str]) -> tuple[str | None, str]:
-    """Return the first address that has a document, and what the others answered."""
+async def _first_document(fetch: Fetcher, urls: list[str]) -> tuple[str | None, str]:
+    """Return the first URL with a document, and what those before it answered."""
     answers: list[str] = []
     for url in dict.fromkeys(urls):
         try:
@@ -63,30 +63,32 @@ async def _first(fetch: Fetcher, urls: list[str]) -> tuple[str | None, str]:
     return None, ", ".join(answers)
 
 
-async def _authority(fetch: Fetcher, url: str, challenge: Challenge | None, findings: Findings) -> bool:
-    """Note who gives out tokens, and tell whether anybody says so."""
+async def _examine_authorization_server(
+    fetch: Fetcher, url: str, challenge: Challenge | None, findings: Findings
+) -> bool:
+    """Tell whether metadata names an authorization server."""
     authority = await discover(fetch, url, challenge)
     if authority.is_guessed:
-        _, said = await _first(fetch, authorization_server_metadata_urls(origin_of(url)))
-        findings.wrong(
+        _, failures = await _first_document(fetch, authorization_server_metadata_urls(origin_of(url)))
+        findings.failed(
             "authorization server",
-            f"nobody says who gives out tokens for it: {said}",
+            f"nobody says who gives out tokens for it: {failures}",
             "give a token with --token or a key with --header. If it is a server of 2025-03-26 that logs people in at"
             f" {redacted(authority.authorization_endpoint or '')}: dragoman auth login {url}",
         )
         return False
-    place, _ = await _first(fetch, authorization_server_metadata_urls(authority.issuer))
-    findings.well("authorization server", authority.issuer)
+    place, _ = await _first_document(fetch, authorization_server_metadata_urls(authority.issuer))
+    findings.passed("authorization server", authority.issuer)
     if place is not None:
-        findings.well("authorization server metadata", place)
+        findings.passed("authorization server metadata", place)
     if authority.has_pkce:
-        findings.well("PKCE", "S256")
+        findings.passed("PKCE", "S256")
     else:
-        findings.wrong("PKCE", "the authorization server does not say that it knows S256", "its operator can add it")
+        findings.failed("PKCE", "the authorization server does not say that it knows S256", "its operator can add it")
     if authority.registration_endpoint or authority.takes_metadata_documents:
-        findings.well("registration", "clients may register themselves")
+        findings.passed("registration", "clients may register themselves")
     else:
-        findings.wrong(
+        findings.failed(
             "registration",
             "clients may not register themselves",
             "register one by hand, and set DRAGOMAN_CLIENT_ID (and DRAGOMAN_CLIENT_SECRET)",
