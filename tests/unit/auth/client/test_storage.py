@@ -254,35 +254,3 @@ async def test_a_storage_of_the_author_may_have_a_lock():
     async with RecordDrawer(own, "key").lock():
         await asyncio.sleep(0)
     assert own.entered == 1
-
-
-@pytest.mark.covers("LOA-04")
-def test_tokens_know_when_they_are_due():
-    now = time.time()
-    assert not Tokens(access_token="x").expires_soon
-    assert not Tokens(access_token="x", expires_at=now + 100, lifetime=3600).expires_soon
-    assert Tokens(access_token="x", expires_at=now + 50, lifetime=3600).expires_soon
-    assert not Tokens(access_token="x", expires_at=now + 5, lifetime=10).expires_soon
-    assert Tokens(access_token="x", expires_at=now + 1, lifetime=10).expires_soon
-    assert Tokens(access_token="x", expires_at=now - 1).is_expired
-
-
-@pytest.mark.covers("OAU-27", "LOA-10")
-@pytest.mark.parametrize(
-    ("client", "usable"),
-    [
-        (ClientInformation(client_id="c"), True),
-        (ClientInformation(client_id="  "), False),
-        (ClientInformation(), False),
-        (ClientInformation(client_id="c", client_secret="s", client_secret_expires_at=0), True),
-        (ClientInformation(client_id="c", client_secret="s", client_secret_expires_at=1), False),
-    ],
-)
-def test_a_registration_is_usable_while_its_secret_is(client, usable):
-    assert client.is_usable is usable
-
-
-@pytest.mark.covers("LOA-14")
-def test_tokens_and_registrations_show_no_secret():
-    printed = f"{tokens()!r} {ClientInformation(client_id='c', client_secret='the-secret')!r}"
-    assert "the-" not in printed

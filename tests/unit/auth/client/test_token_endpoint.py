@@ -1,9 +1,8 @@
-"""Token requests: who asks, and what is made of the answer."""
+"""Token requests: who asks, for which scopes, and what is made of the answer."""
 
 import pytest
 
 from dragoman.auth.client.challenges import Challenge
-from dragoman.auth.client.registration import application_type, checked_metadata
 from dragoman.auth.client.stored_records import AuthorizationServer, ClientInformation
 from dragoman.auth.client.token_endpoint import (
     BASIC,
@@ -75,26 +74,3 @@ def test_offline_access_is_asked_for_only_where_it_is_offered_and_of_use():
     assert with_offline_access("a offline_access", authorization_server(), may_refresh=True) == "a"
     assert with_offline_access(None, offering, may_refresh=True) is None
     assert with_offline_access("offline_access", offering, may_refresh=True) == "offline_access"
-
-
-@pytest.mark.covers("OAU-12")
-@pytest.mark.parametrize(
-    ("uris", "expected"),
-    [
-        (["http://localhost:1/cb"], "native"),
-        (["myapp:/callback", "http://[::1]/cb"], "native"),
-        (["https://app.example.com/cb"], "web"),
-        (["http://127.0.0.1/cb", "https://app.example.com/cb"], "web"),
-        (["http://127.attacker.com/cb"], "web"),
-    ],
-)
-def test_the_kind_of_application_follows_from_where_logins_end(uris, expected):
-    assert application_type(uris) == expected
-
-
-def test_client_metadata_are_json_objects():
-    assert checked_metadata(None) == {}
-    with pytest.raises(TypeError):
-        checked_metadata(["client_name"])
-    with pytest.raises(ValueError, match="JSON"):
-        checked_metadata({"client_name": object()})
