@@ -20,9 +20,9 @@ from dragoman.server import HttpReply, HttpRequest
 LAZY = [name for name in PACKAGES if name not in ("dragoman.types", "dragoman.errors")]
 MOST_AT_THE_TOP = 60
 NEVER_SEEN = {
-    "dragoman.auth.client.discovery._OutOfOrderError": "becomes the error of the login",
-    "dragoman.cli.questions._GivenUpError": "ends a question at the terminal",
-    "dragoman.cli.reload._Ended": "ends what is served, before it is started anew",
+    "dragoman.auth.client.discovery._MetadataUnavailableError": "becomes the error of the login",
+    "dragoman.cli.elicitation._DeclinedError": "ends a question at the terminal",
+    "dragoman.cli.verbs.run_reload._Ended": "ends what is served, before it is started anew",
     "dragoman.schema.branching._TooManyError": "ends a comparison with a schema that branches too often",
     "dragoman.schema.python.annotations.UnsupportedAnnotation": "becomes a DefinitionError that names the parameter",
     "dragoman.schema.python.signature.ArgumentsRejected": "becomes the result of the tool, or an error of the request",

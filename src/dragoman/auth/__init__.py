@@ -1,4 +1,4 @@
-"""How a client gets into servers that want to know who it is (OAuth), and how a server finds out.
+"""OAuth for clients, and bearer tokens for servers.
 
 Names are imported when they are first used.
 """
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from dragoman.runtime.lazy import lazy
 
 if TYPE_CHECKING:
+    from dragoman.auth.client.authorization_response import AuthorizationResponse as AuthorizationResponse
+    from dragoman.auth.client.contract import Authorization as Authorization
+    from dragoman.auth.client.contract import TokenStorage as TokenStorage
     from dragoman.auth.client.grants import ClientCredentials as ClientCredentials
     from dragoman.auth.client.grants import CrossAppAccess as CrossAppAccess
     from dragoman.auth.client.grants import TokenExchange as TokenExchange
     from dragoman.auth.client.grants import WorkloadIdentity as WorkloadIdentity
     from dragoman.auth.client.oauth import OAuth as OAuth
-    from dragoman.auth.client.redirects import AuthorizationResponse as AuthorizationResponse
     from dragoman.auth.client.storage import FileStorage as FileStorage
     from dragoman.auth.client.storage import MemoryStorage as MemoryStorage
-    from dragoman.auth.contract import Authorization as Authorization
-    from dragoman.auth.contract import TokenStorage as TokenStorage
     from dragoman.auth.server.bearer import Bearer as Bearer
     from dragoman.auth.server.identity import BadToken as BadToken
     from dragoman.auth.server.identity import Identity as Identity
@@ -27,13 +27,13 @@ else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
-            "server.bearer": "Bearer",
-            "contract": "Authorization TokenStorage",
+            "client.authorization_response": "AuthorizationResponse",
+            "client.contract": "Authorization TokenStorage",
             "client.grants": "ClientCredentials CrossAppAccess TokenExchange WorkloadIdentity",
-            "server.identity": "BadToken Identity",
             "client.oauth": "OAuth",
-            "client.redirects": "AuthorizationResponse",
             "client.storage": "FileStorage MemoryStorage",
+            "server.bearer": "Bearer",
+            "server.identity": "BadToken Identity",
             "server.verifiers": "Introspection Jwt",
         },
     )

@@ -1,6 +1,6 @@
-"""The `dragoman` command, one file per verb.
+"""The entry point of the `dragoman` command.
 
-`run` is parsed by hand, so that a server starts without loading what only the other verbs need.
+`run` is parsed here, by hand, so that a server starts without the imports of the other verbs.
 """
 
 import sys
@@ -25,22 +25,22 @@ def main() -> None:
 
 
 def run_words(words: list[str]) -> None:
-    """Serve what the words after `run` name."""
+    """Run `dragoman run` with the words after it."""
     if words[:1] in (["--help"], ["-h"]) or words[1:] in (["--help"], ["-h"]):
         sys.stdout.write(_USAGE)
         return
     from dragoman.cli.verbs.run import parse, run
 
-    wanted = parse([word for word in words if word != "--reload"])
-    if wanted is None:
+    parsed = parse([word for word in words if word != "--reload"])
+    if parsed is None:
         sys.stderr.write(_USAGE)
         sys.exit(2)
     if "--reload" in words:
-        from dragoman.cli.reload import serve_anew
+        from dragoman.cli.verbs.run_reload import serve_reloading
 
-        serve_anew(words)
+        serve_reloading(words)
     else:
-        run(*wanted)
+        run(*parsed)
 
 
 __all__ = ["main"]

@@ -1,7 +1,7 @@
-"""Words such as `days=3` to the arguments of a tool, typed by its schema.
+"""Arguments of tools and prompts from words such as `days=3`, typed by the tool's schema.
 
-A value is text unless the schema says otherwise. `key:=json` is JSON whatever the schema says; `@file.json` and `-`
-(stdin) give a whole object, which words of the other kinds complete. A key that is given again adds to an array.
+A value is text unless the schema says otherwise. `key:=json` is JSON whatever the schema says. `@file.json` and `-`
+(stdin) give a whole object, to which the other words are added. A key that is given again adds to an array.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.cli.command import refuse
+from dragoman.cli.command import usage_error
 from dragoman.types import Json
 
 _YES = frozenset({"true", "yes", "on", "1"})
@@ -28,24 +28,22 @@ _ARTICLES = {
 }
 
 
-def split_words(words: Sequence[str], most: int = 2) -> tuple[list[str], list[str]]:
-    """Return the names that words begin with, and the arguments after them."""
-    count = 1
-    while count < min(most, len(words)) and not is_argument(words[count]):
-        count += 1
-    for word in words[count:]:
-        if not is_argument(word):
-            raise refuse(f"{word!r} is no argument; write KEY=VALUE, KEY:=JSON, @FILE, or - for stdin.")
-    return list(words[:count]), list(words[count:])
+def split_words(words: Sequence[str]) -> tuple[tuple[str | None, str], list[str]]:
+    """Return target and name, the target None if there is one word before the arguments; and the arguments."""
+    has_target = len(words) > 1 and not _is_argument(words[1])
+    arguments = list(words[2 if has_target else 1 :])
+    for word in arguments:
+        if not _is_argument(word):
+            raise usage_error(f"{word!r} is no argument; write KEY=VALUE, KEY:=JSON, @FILE, or - for stdin.")
+    return (words[0], words[1]) if has_target else (None, words[0]), arguments
 
 
-def is_argument(word: str) -> bool:
-    """Tell whether a word is an argument."""
+def _is_argument(word: str) -> bool:
     return word == "-" or word.startswith("@") or "=" in word
 
 
 class Arguments:
-    """Arguments as they were written, to be typed when the schema is known."""
+    """Arguments as they were written, which are typed when the schema is known."""
 
     def __init__(self, words: Sequence[str], json_text: str | None = None) -> None:
         self._whole: Json = {} if json_text is None else _object(json_text, "--json-args")
@@ -54,7 +52,7 @@ class Arguments:
             if "=" in word and not word.startswith("@"):
                 key, _, value = word.partition("=")
                 if not key.removesuffix(":"):
-                    raise refuse(f"{word!r} has no key before the '='.")
+                    raise usage_error(f"{word!r} has no key before the '='.")
                 self._pairs.append((key, value))
             else:
                 self._whole |= _object(_read(word), word)
@@ -67,8 +65,7 @@ class Arguments:
         """
         from dragoman.schema.inline import inline
 
-        tree = inline(schema)
-        fields = _fields(tree)
+        fields = _fields(inline(schema))
         given = dict(self._whole)
         seen: set[str] = set()
         for key, text in self._pairs:
@@ -83,7 +80,7 @@ class Arguments:
         return given
 
     def texts(self) -> dict[str, Any]:
-        """Return the arguments of a prompt, which are texts."""
+        """Return the arguments of a prompt, all of them texts."""
         return self.typed({})
 
 
@@ -104,13 +101,13 @@ def _read(word: str) -> str:
     except OSError as error:
         reason = error.strerror or type(error).__name__
     place = "stdin" if word == "-" else f"The file {word[1:]!r}"
-    raise refuse(f"{place} cannot be read: {reason}.")
+    raise usage_error(f"{place} cannot be read: {reason}.")
 
 
 def _object(text: str, where: str) -> Json:
     found = _json(text, where)
     if not isinstance(found, dict):
-        raise refuse(f"{where} must hold a JSON object.")
+        raise usage_error(f"{where} must hold a JSON object.")
     return found
 
 
@@ -118,7 +115,7 @@ def _json(text: str, where: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise refuse(f"{where}: this is no JSON ({error}).") from None
+        raise usage_error(f"{where}: this is no JSON ({error}).") from None
 
 
 def _types(tree: Json) -> list[str]:
@@ -141,7 +138,7 @@ def _value(key: str, text: str, tree: Json) -> Any:
     if "string" in kinds:
         return text
     wanted = " or ".join(_ARTICLES.get(kind, kind) for kind in kinds)
-    raise refuse(f"{key} must be {wanted}, not {text!r}; write KEY:=JSON to say exactly what is meant.")
+    raise usage_error(f"{key} must be {wanted}, not {text!r}; write KEY:=JSON to say exactly what is meant.")
 
 
 def _of_kind(kind: str, text: str, tree: Json, *, is_sure: bool) -> tuple[bool, Any]:

@@ -1,24 +1,31 @@
-"""Every verb but `run`: the options that they share, and the way from an error to a line and an exit code."""
+"""The click group of all verbs: shared options, the terminal that verbs get, errors to lines and exit codes, logs.
+
+VERBS is the list of verbs; other files in `verbs/` belong to one of them. `run` is parsed by hand (see `__init__`).
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import wraps
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import click
 
-from dragoman.cli.exits import INTERRUPTED, OK, USAGE, as_json, exit_code, in_one_line
+from dragoman.cli.exit_codes import INTERRUPTED, OK, USAGE, error_json, exit_code, one_line
 from dragoman.cli.settings import CommandSettings
 from dragoman.cli.terminal import Terminal
 from dragoman.runtime.printable import printable_line
 
 VERBS = ("run", "list", "call", "read", "prompt", "complete", "chat", "doctor", "init", "auth", "version")
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Verbs(click.Group):
@@ -38,22 +45,32 @@ class Verbs(click.Group):
         return found
 
 
-def _note(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """Keep what an option says; what is said after the verb comes after what is said before it."""
-    settings, name = ctx.find_object(CommandSettings), str(parameter.name)
-    if settings is None or value in (None, False, ()):
+def in_event_loop(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Let a verb be a coroutine function."""
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return asyncio.run(function(*args, **kwargs))
+
+    return run
+
+
+def _save_option(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """Save an option in the settings; one after the verb overrides or extends the same one before it."""
+    terminal, name = ctx.find_object(Terminal), str(parameter.name)
+    if terminal is None or value in (None, False, ()):
         return
-    known = getattr(settings, name)
-    setattr(settings, name, [*known, *value] if isinstance(known, list) else value)
+    known = getattr(terminal.settings, name)
+    setattr(terminal.settings, name, [*known, *value] if isinstance(known, list) else value)
 
 
-def pair(between: str) -> Callable[[str], tuple[str, str]]:
-    """Return what reads a name and a value with something between them."""
+def named_value(separator: str) -> Callable[[str], tuple[str, str]]:
+    """Return a parser of a name and a value with a separator between them."""
 
     def read(text: str) -> tuple[str, str]:
-        name, found, value = text.partition(between)
+        name, found, value = text.partition(separator)
         if not found or not name.strip():
-            raise click.BadParameter(f"{text!r} must be written as 'NAME{between} VALUE'.")
+            raise click.BadParameter(f"{text!r} must be written as 'NAME{separator} VALUE'.")
         return name.strip(), value.strip()
 
     return read
@@ -69,39 +86,47 @@ def _seconds(text: str) -> float:
     return number
 
 
-def _kept(*names: str, **attributes: Any) -> Callable[[F], F]:
-    return click.option(*names, expose_value=False, callback=_note, **attributes)
+def _shared(*names: str, **attributes: Any) -> Callable[[F], F]:
+    return click.option(*names, expose_value=False, callback=_save_option, **attributes)
 
 
 _REPORTING = (
-    _kept("--json", is_flag=True, help="Write the result as JSON, and nothing else, to stdout."),
-    _kept("--verbose", is_flag=True, help="Show tracebacks, and what the server writes to stderr."),
-    _kept("--no-color", is_flag=True, help="Without colours; so does the variable NO_COLOR."),
+    _shared("--json", is_flag=True, help="Write the result as JSON, and nothing else, to stdout."),
+    _shared("--verbose", is_flag=True, help="Show tracebacks, and what the server writes to stderr."),
+    _shared("--no-color", is_flag=True, help="Without colours; so does the variable NO_COLOR."),
 )
 _CONNECTING = (
-    _kept("--config", metavar="FILE", help="The file that names servers; else it is looked for."),
-    _kept("--trust", is_flag=True, help="Trust the configuration file that is found here, and remember that."),
-    _kept("--input", type=pair("="), multiple=True, metavar="ID=VALUE", help="What ${input:ID} stands for in it."),
-    _kept("--timeout", type=_seconds, metavar="SECONDS", help="Give up after so many seconds without a sign of life."),
-    _kept("--mode", type=click.Choice(["auto", "handshake", "stateless"]), help="Which era is spoken."),
-    _kept("--protocol-version", metavar="VERSION", help="Speak this version alone."),
-    _kept("--header", type=pair(":"), multiple=True, metavar="'K: V'", help="Sent with every HTTP request."),
-    _kept("--token", envvar="DRAGOMAN_TOKEN", metavar="TOKEN", help="A bearer token; or DRAGOMAN_TOKEN."),
+    _shared("--config", metavar="FILE", help="The file that names servers; else it is looked for."),
+    _shared("--trust", is_flag=True, help="Trust the configuration file that is found here, and remember that."),
+    _shared(
+        "--input",
+        type=named_value("="),
+        multiple=True,
+        metavar="ID=VALUE",
+        help="What ${input:ID} stands for in it.",
+    ),
+    _shared(
+        "--timeout", type=_seconds, metavar="SECONDS", help="Give up after so many seconds without a sign of life."
+    ),
+    _shared("--mode", type=click.Choice(["auto", "handshake", "stateless"]), help="Which era is spoken."),
+    _shared("--protocol-version", metavar="VERSION", help="Speak this version alone."),
+    _shared("--header", type=named_value(":"), multiple=True, metavar="'K: V'", help="Sent with every HTTP request."),
+    _shared("--token", envvar="DRAGOMAN_TOKEN", metavar="TOKEN", help="A bearer token; or DRAGOMAN_TOKEN."),
 )
 
 
-raw_option = _kept("--raw", is_flag=True, help="Write text to a file or pipe as it is, without escapes.")
+raw_option = _shared("--raw", is_flag=True, help="Write text to a file or pipe as it is, without escapes.")
 
 
 def reporting(function: F) -> F:
-    """Give a verb the options of what is written."""
+    """Give a verb the options for its output."""
     for option in reversed(_REPORTING):
         function = option(function)
     return function
 
 
 def connecting(function: F) -> F:
-    """Give a verb the options of who is connected to, and of what is written."""
+    """Give a verb the options for the connection and for its output."""
     for option in reversed((*_CONNECTING, *_REPORTING)):
         function = option(function)
     return function
@@ -134,48 +159,43 @@ def _run(words: tuple[str, ...]) -> None:
 
 def main(words: Sequence[str]) -> None:
     """Run a verb, and exit."""
-    settings = CommandSettings()
-    own, command = _split(words)
-    settings.command = command
-    terminal = Terminal(settings)
+    own, command = list(words), None
+    if "--" in words and words[0] != "run":
+        at = own.index("--")
+        own, command = own[:at], own[at + 1 :]
+    terminal = Terminal(CommandSettings(command=command))
     try:
-        code = _perform(own, settings, terminal)
+        code = _perform(own, terminal)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read has enough; nothing more can be said, also not at the exit.
+        # The reader has closed the pipe; the interpreter must not fail at flushing stdout when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = exit_code(BrokenPipeError())
     sys.exit(code)
 
 
-def _split(words: Sequence[str]) -> tuple[list[str], list[str] | None]:
-    if "--" not in words or words[0] == "run":
-        return list(words), None
-    at = words.index("--")
-    return list(words[:at]), list(words[at + 1 :])
-
-
-def _perform(words: list[str], settings: CommandSettings, terminal: Terminal) -> int:
+def _perform(words: list[str], terminal: Terminal) -> int:
     try:
-        code = dragoman.main(words or ["--help"], prog_name="dragoman", obj=settings, standalone_mode=False)
+        code = dragoman.main(words or ["--help"], prog_name="dragoman", obj=terminal, standalone_mode=False)
     except click.ClickException as error:
-        settings.json = settings.json or "--json" in words
-        return _report(error, error.exit_code, _usage_line(error), settings, terminal)
+        terminal.settings.json = terminal.settings.json or "--json" in words
+        return _report(error, error.exit_code, _usage_line(error), terminal)
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except BrokenPipeError:
         raise
     except Exception as error:
-        return _report(error, exit_code(error), in_one_line(error), settings, terminal)
+        return _report(error, exit_code(error), one_line(error), terminal)
     return code if isinstance(code, int) else OK
 
 
-def _report(error: Exception, code: int, line: str, settings: CommandSettings, terminal: Terminal) -> int:
+def _report(error: Exception, code: int, line: str, terminal: Terminal) -> int:
+    settings = terminal.settings
     if settings.verbose and code != USAGE:
-        terminal.tell(quoted("".join(traceback.format_exception(error))))
+        terminal.report(quoted("".join(traceback.format_exception(error))))
     if settings.json:
-        terminal.write_json(as_json(error, code))
-    terminal.tell(f"dragoman: {line}")
+        terminal.write_json(error_json(error, code))
+    terminal.report(f"dragoman: {line}")
     return code
 
 
@@ -186,7 +206,7 @@ def _usage_line(error: click.ClickException) -> str:
     return f"{text} See: {context.command_path} --help" if context is not None else text
 
 
-def refuse(message: str) -> click.UsageError:
+def usage_error(message: str) -> click.UsageError:
     """Return the error of a wrong usage."""
     return click.UsageError(message, click.get_current_context(silent=True))
 
@@ -196,14 +216,14 @@ def quoted(text: str) -> str:
     return "\n".join(f"  | {line}" for line in text.splitlines()) or "  |"
 
 
-def said_by(server: str, text: str) -> str:
+def server_line(server: str, text: str) -> str:
     """Return what a server says beside its results: every line begins with the server's name in brackets."""
     before = f"[{printable_line(server)}]"
     return "\n".join(f"{before} {' '.join(line.split())}" for line in text.splitlines()) or before
 
 
 class _Lines(logging.Handler):
-    """Log records as lines beside the result."""
+    """Reports log records as lines."""
 
     def __init__(self, terminal: Terminal, server: str) -> None:
         super().__init__()
@@ -212,28 +232,25 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text, is_verbose = record.getMessage().rstrip(), self._terminal.settings.verbose
-        if record.name in _OF_SERVERS:
-            self._terminal.tell(said_by(self._server, text), "dim")
+        if record.name in _SERVER_LOGGERS:
+            self._terminal.report(server_line(self._server, text), "dim")
             return
         line = "dragoman: " + " ".join(text.split())
         if is_verbose and record.exc_info:
             line += "\n" + quoted("".join(traceback.format_exception(record.exc_info[1])))
-        self._terminal.tell(line, "dim")
+        self._terminal.report(line, "dim")
 
 
-_OF_SERVERS = frozenset({"dragoman.client.server", "dragoman.client.stderr"})
-"""Loggers of what servers say."""
+_SERVER_LOGGERS = frozenset({"dragoman.client.server", "dragoman.client.stderr"})
+"""Loggers of what servers write."""
 
 
-def listen_to_logs(terminal: Terminal, server: str = "server") -> None:
-    """Show warnings of dragoman as lines, and all that it logs if more was asked for.
+def show_logs(terminal: Terminal, server: str = "server") -> None:
+    """Report warnings of dragoman, and with --verbose all that it logs.
 
-    `server` is the name that stands before what a server says.
+    `server` is the name before the lines that a server writes.
     """
     logger = logging.getLogger("dragoman")
     logger.handlers = [_Lines(terminal, server)]
     logger.propagate = False
     logger.setLevel(logging.DEBUG if terminal.settings.verbose else logging.WARNING)
-
-
-__all__ = ["connecting", "listen_to_logs", "main", "quoted", "raw_option", "refuse", "reporting", "said_by"]

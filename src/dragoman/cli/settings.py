@@ -1,4 +1,4 @@
-"""What the options say that every verb has."""
+"""The options that verbs share."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class CommandSettings:
     raw: bool = False
     trust: bool = False
     command: list[str] | None = None
-    """What stands after `--`: the command of a server."""
+    """The words after `--`: the command of a server."""
 
     def client_options(self) -> dict[str, Any]:
-        """Return what a client is told."""
+        """Return the options for a client."""
         given: dict[str, Any] = {
             "timeout": self.timeout,
             "connect_timeout": self.timeout,
@@ -39,5 +39,5 @@ class CommandSettings:
 
     @property
     def is_authorized(self) -> bool:
-        """Whether the options themselves say who asks."""
+        """Whether the options authorize the requests themselves."""
         return self.token is not None or any(name.lower() == "authorization" for name, _ in self.header)

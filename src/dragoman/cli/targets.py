@@ -1,4 +1,4 @@
-"""What the word TARGET means, and the client that is pointed at it."""
+"""TARGET on the command line: the server that it names, and the client that connects to it."""
 
 from __future__ import annotations
 
@@ -12,114 +12,122 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from dragoman.cli.command import listen_to_logs, refuse
+from dragoman.cli.command import show_logs, usage_error
 from dragoman.cli.settings import CommandSettings
 from dragoman.cli.terminal import Terminal
-from dragoman.cli.verbs.run import split
-from dragoman.errors import AuthRequired
+from dragoman.cli.verbs.run import split_target
+from dragoman.errors import AuthError, AuthRequired
 from dragoman.runtime.terminal import is_terminal
 
 if TYPE_CHECKING:
-    from dragoman.cli.trust import FoundFile
+    from dragoman.auth.client.oauth import OAuth
+    from dragoman.cli.configuration_file import ConfigurationFile
     from dragoman.client.client import AsyncClient
     from dragoman.client.group.entry import ServerEntry
 
 SILENT_SECONDS = 3.0
-"""How long it may take to connect before a person is told what is waited for."""
+"""How long connecting may take before a person at a terminal is told about the wait."""
 _SCRIPTS = frozenset({".py", ".js", ".mjs", ".cjs"})
 
 
-class Aim(Struct):
-    """What a client is pointed at, and what it is told besides."""
+class ResolvedTarget(Struct):
+    """The target of a client, and its options."""
 
     target: Any
     label: str
     options: dict[str, Any] = field(default_factory=dict)
     url: str | None = None
     file: str | None = None
-    """The configuration file that it is from."""
+    """The configuration file that names it."""
     is_authorized: bool = False
-    """Whether its own headers say who asks."""
+    """Whether its own headers authorize the requests."""
     login: dict[str, Any] = field(default_factory=dict)
-    """What its entry says about a login."""
+    """The options of its entry for a login."""
     is_own: bool = False
-    """Whether it is named by its file, so that the user can change it."""
+    """Whether the target is a file, so that the user can change it."""
 
 
-async def aim_at(terminal: Terminal, word: str | None) -> Aim:
-    """Return what a word stands for, or its absence.
+async def resolve_target(terminal: Terminal, word: str | None) -> ResolvedTarget:
+    """Return the server that a word names; without a word, the command after -- or the only configured server.
 
     Raises:
-        UsageError: it stands for nothing, or for a server of a file that is not trusted.
+        UsageError: there is no such server, or its configuration file is not trusted.
         ConfigError: the configuration cannot be used.
     """
     settings = terminal.settings
     if settings.command is not None:
         if word is not None:
-            raise refuse(f"Give either the target {word!r} or a command after --, not both.")
+            raise usage_error(f"Give either the target {word!r} or a command after --, not both.")
         if not settings.command:
-            raise refuse("There is no command after --; write it as in: -- python server.py")
-        return Aim(settings.command, " ".join(settings.command))
+            raise usage_error("There is no command after --; write it as in: -- python server.py")
+        return ResolvedTarget(settings.command, " ".join(settings.command))
     if word is None:
-        return await _only(terminal)
+        return await _only_entry(terminal)
+    return await resolve_word(terminal, word)
+
+
+async def resolve_word(terminal: Terminal, word: str) -> ResolvedTarget:
+    """Return the server that a word names; raises as `resolve_target` does."""
     if "://" in word.partition(" ")[0]:
-        return Aim(word, word, url=word)
-    return _script(word) or await _named(terminal, word)
+        return ResolvedTarget(word, word, url=word)
+    return _script(word) or await _named_entry(terminal, word)
 
 
-def _script(word: str) -> Aim | None:
-    path, name = split(word)
+def _script(word: str) -> ResolvedTarget | None:
+    path, name = split_target(word)
     is_script = path.suffix in _SCRIPTS
     if is_script and not path.is_file() and " " not in word:
-        raise refuse(f"There is no file {str(path)!r}.")
+        raise usage_error(f"There is no file {str(path)!r}.")
     if name is not None and path.suffix == ".py":
-        return Aim([sys.executable, "-P", "-m", "dragoman", "run", word], word, is_own=True)
+        return ResolvedTarget([sys.executable, "-P", "-m", "dragoman", "run", word], word, is_own=True)
     if (is_script or os.sep in word) and path.is_file():
-        return Aim(path.absolute(), word, is_own=True)
-    return Aim(word, word) if " " in word else None
+        return ResolvedTarget(path.absolute(), word, is_own=True)
+    return ResolvedTarget(word, word) if " " in word else None
 
 
-def configuration(settings: CommandSettings, word: str | None = None) -> tuple[FoundFile, list[ServerEntry]]:
-    """Return the configuration file that is meant, and its servers.
+def read_configuration(
+    settings: CommandSettings, word: str | None = None
+) -> tuple[ConfigurationFile, list[ServerEntry]]:
+    """Return the configuration file, and its entries.
 
     Raises:
         UsageError: there is none.
         ConfigError: it cannot be read.
     """
-    from dragoman.cli.trust import FoundFile
+    from dragoman.cli.configuration_file import ConfigurationFile
     from dragoman.client.group.config import FILES, find, parse, read
 
     path = Path(settings.config) if settings.config else find()
     if path is None:
         which = "Which server is meant?" if word is None else f"{word!r} is no URL and no script, and no file names it."
         files = f"{', '.join(FILES)} or --config FILE"
-        raise refuse(f"{which} Give a URL, a script, or a command after --; or name servers in {files}.")
+        raise usage_error(f"{which} Give a URL, a script, or a command after --; or name servers in {files}.")
     text = read(path)
     is_named = bool(settings.config) or bool(os.environ.get("DRAGOMAN_CONFIG"))
-    file = FoundFile(path, text, is_named=is_named or path not in map(Path, FILES))
+    file = ConfigurationFile(path, text, is_named=is_named or path not in map(Path, FILES))
     return file, parse(text, path, inputs=dict(settings.input) or None)
 
 
-async def _only(terminal: Terminal) -> Aim:
-    file, entries = configuration(terminal.settings)
+async def _only_entry(terminal: Terminal) -> ResolvedTarget:
+    file, entries = read_configuration(terminal.settings)
     usable = [entry for entry in entries if not entry.disabled]
     if len(usable) != 1:
         names = ", ".join(entry.name for entry in usable) or "none"
-        raise refuse(f"Which server of {file} is meant? Give its name as the target; there are: {names}.")
-    return await of_entry(terminal, usable[0], file)
+        raise usage_error(f"Which server of {file} is meant? Give its name as the target; there are: {names}.")
+    return await target_of_entry(terminal, usable[0], file)
 
 
-async def _named(terminal: Terminal, word: str) -> Aim:
-    file, entries = configuration(terminal.settings, word)
+async def _named_entry(terminal: Terminal, word: str) -> ResolvedTarget:
+    file, entries = read_configuration(terminal.settings, word)
     for entry in entries:
         if entry.name == word:
-            return await of_entry(terminal, entry, file)
+            return await target_of_entry(terminal, entry, file)
     names = ", ".join(entry.name for entry in entries) or "none"
-    raise refuse(f"There is no server {word!r} in {file}; there are: {names}.")
+    raise usage_error(f"There is no server {word!r} in {file}; there are: {names}.")
 
 
-async def of_entry(terminal: Terminal, entry: ServerEntry, file: FoundFile) -> Aim:
-    """Return what an entry of a configuration file stands for, if the file is trusted.
+async def target_of_entry(terminal: Terminal, entry: ServerEntry, file: ConfigurationFile) -> ResolvedTarget:
+    """Return the server of an entry, if its file is trusted.
 
     Raises:
         ConfigError: it cannot be used.
@@ -132,8 +140,8 @@ async def of_entry(terminal: Terminal, entry: ServerEntry, file: FoundFile) -> A
     named = {name.lower() for name in entry.target.get("headers") or ()}
     options = dict(entry.options)
     if entry.login is not None:
-        del options["auth"]  # the command itself logs nobody in
-    return Aim(
+        del options["auth"]  # only `dragoman auth login` logs in
+    return ResolvedTarget(
         entry.target,
         entry.name,
         options,
@@ -144,42 +152,53 @@ async def of_entry(terminal: Terminal, entry: ServerEntry, file: FoundFile) -> A
     )
 
 
-async def client_options(settings: CommandSettings, aim: Aim) -> dict[str, Any]:
-    """Return the options of a client: the command's own come before those of the configuration."""
-    options = {"server_name": aim.label, **aim.options, **settings.client_options()}
-    if aim.url is not None and not settings.is_authorized and not aim.is_authorized:
-        kept = await _kept_login(aim.url, aim.login)
-        if kept is not None:
-            options["auth"] = kept
+async def client_options(settings: CommandSettings, resolved: ResolvedTarget) -> dict[str, Any]:
+    """Return the options of a client; options of the command override those of the configuration."""
+    options = {"server_name": resolved.label, **resolved.options, **settings.client_options()}
+    if resolved.url is not None and not settings.is_authorized and not resolved.is_authorized:
+        stored = await _stored_login(resolved.url, resolved.login)
+        if stored is not None:
+            options["auth"] = stored
     return options
 
 
-async def _kept_login(url: str, said: dict[str, Any]) -> Any:
-    """Return what a login that was made earlier gives, None if there was none."""
-    from dragoman.cli.verbs.auth import authorizer
-    from dragoman.errors import AuthError
+def command_oauth(**options: Any) -> OAuth:
+    """Return the OAuth of the command; DRAGOMAN_CLIENT_ID and DRAGOMAN_CLIENT_SECRET give its client id and secret."""
+    from dragoman.auth.client.oauth import OAuth
 
-    login = authorizer(**said, redirect_handler=lambda _: _refuse_login(url))
+    own: dict[str, Any] = {
+        "client_id": os.environ.get("DRAGOMAN_CLIENT_ID"),
+        "client_secret": os.environ.get("DRAGOMAN_CLIENT_SECRET"),
+        "client_metadata": {"client_name": "dragoman"},
+    }
+    return OAuth(**{**own, **options})
+
+
+async def _stored_login(url: str, options: dict[str, Any]) -> OAuth | None:
+    def refuse_login(_: str) -> None:
+        raise AuthRequired(f"The login has expired; log in again: dragoman auth login {url}")
+
+    oauth = command_oauth(**options, redirect_handler=refuse_login)
     try:
-        tokens = await login.bind(url).tokens()
+        tokens = await oauth.bind(url).tokens()
     except AuthError:
         return None
-    return None if tokens is None else login
-
-
-def _refuse_login(url: str) -> None:
-    raise AuthRequired(f"The login has expired; log in again: dragoman auth login {url}")
+    return None if tokens is None else oauth
 
 
 @contextmanager
-def noting_wait(terminal: Terminal, aim: Aim) -> Iterator[None]:
-    """Tell a person at a terminal what is waited for, if the block takes long."""
+def announcing_wait(terminal: Terminal, resolved: ResolvedTarget) -> Iterator[None]:
+    """Report the wait to a person at a terminal, if the block takes long."""
     if not is_terminal(sys.stderr):
         yield
         return
-    what = f"{aim.label} to answer" if aim.url is not None else f"the server to start and answer: {aim.label}"
+    what = (
+        f"{resolved.label} to answer"
+        if resolved.url is not None
+        else f"the server to start and answer: {resolved.label}"
+    )
     note = f"dragoman: waiting for {what} (Ctrl-C ends it)"
-    pending = asyncio.get_running_loop().call_later(SILENT_SECONDS, terminal.tell, note, "dim")
+    pending = asyncio.get_running_loop().call_later(SILENT_SECONDS, terminal.report, note, "dim")
     try:
         yield
     finally:
@@ -187,40 +206,40 @@ def noting_wait(terminal: Terminal, aim: Aim) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def connected(terminal: Terminal, aim: Aim, **handlers: Any) -> AsyncIterator[AsyncClient]:
+async def connected(terminal: Terminal, resolved: ResolvedTarget, **handlers: Any) -> AsyncIterator[AsyncClient]:
     """Connect to a target for as long as the block lasts."""
     from dragoman.client.client import AsyncClient
 
-    listen_to_logs(terminal, aim.label)
-    client = make_client(AsyncClient, aim, {**await client_options(terminal.settings, aim), **handlers})
+    show_logs(terminal, resolved.label)
+    client = make_client(AsyncClient, resolved, {**await client_options(terminal.settings, resolved), **handlers})
     try:
         try:
-            with noting_wait(terminal, aim):
+            with announcing_wait(terminal, resolved):
                 await client.start()
         except AuthRequired as error:
-            raise with_remedy(error, aim) from error
+            raise with_remedy(error, resolved) from error
         yield client
     finally:
         await client.stop()
 
 
-def with_remedy(error: AuthRequired, aim: Aim) -> AuthRequired:
-    """Return the error of a server that wants credentials, with what to do about it."""
-    if aim.url is None or "dragoman auth login" in str(error):
+def with_remedy(error: AuthRequired, resolved: ResolvedTarget) -> AuthRequired:
+    """Return the error of a server that wants credentials, with the remedy."""
+    if resolved.url is None or "dragoman auth login" in str(error):
         return error
     text = str(error).rstrip(".")
     return AuthRequired(
-        f"{text}; log in with: dragoman auth login {aim.url}, or give --token", error.status, error.challenge
+        f"{text}; log in with: dragoman auth login {resolved.url}, or give --token", error.status, error.challenge
     )
 
 
-def make_client(kind: Any, aim: Aim, options: dict[str, Any]) -> Any:
-    """Return a client of some kind.
+def make_client(kind: Any, resolved: ResolvedTarget, options: dict[str, Any]) -> Any:
+    """Return a client of a class.
 
     Raises:
-        UsageError: an option makes no sense.
+        UsageError: an option is wrong.
     """
     try:
-        return kind(aim.target, **options)
+        return kind(resolved.target, **options)
     except (TypeError, ValueError) as error:
-        raise refuse(f"{error}.") from error
+        raise usage_error(f"{error}.") from error

@@ -1,7 +1,7 @@
-"""What the command writes and reads: results to stdout, everything else to stderr, answers from the terminal.
+"""Input and output of the command: results to stdout, reports and questions to stderr, answers from the terminal.
 
-All text is shown with `printable`, because most of it is a server's. Only one question is asked at a time. What is told
-while a question waits is shown after the answer, so that nothing gets between a question and its answer.
+All text is made printable, because most of it comes from servers. One dialog is open at a time. Reports are deferred
+until it ends, so that nothing is written between a question and its answer.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from dragoman.runtime.terminal import discard_input, is_terminal, read_line
 if TYPE_CHECKING:
     from rich.console import Console
 
-MOST_HELD = 1_000
+MAX_DEFERRED = 1_000
 TURN_SECONDS = 0.05
-LONGEST_SHOWN = 100_000
+MAX_SHOWN = 100_000
 YES = frozenset({"y", "yes"})
 
 
@@ -36,24 +36,24 @@ class Terminal:
 
     def __init__(self, settings: CommandSettings) -> None:
         self.settings = settings
-        self._turns = asyncio.Lock()
-        self.keyboard = threading.Lock()
-        """Held by whoever reads what is typed: keys that are meant for a prompt are no answer to a question."""
-        self._held: deque[tuple[str, str | None]] = deque(maxlen=MOST_HELD)
+        self._dialog_lock = asyncio.Lock()
+        self.keyboard_lock = threading.Lock()
+        """Held while a line is read, so that a line typed at a prompt does not answer a question."""
+        self._deferred: deque[tuple[str, str | None]] = deque(maxlen=MAX_DEFERRED)
         self.is_asking = False
-        """Whether a question waits for its answer."""
+        """Whether a dialog is open."""
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
 
     @cached_property
-    def output(self) -> Console:
-        """The terminal as results see it."""
+    def output_console(self) -> Console:
+        """The console of stdout."""
         return self._console(stderr=False)
 
     @cached_property
-    def aside(self) -> Console:
-        """The terminal as everything else sees it."""
+    def error_console(self) -> Console:
+        """The console of stderr."""
         return self._console(stderr=True)
 
     def _console(self, *, stderr: bool) -> Console:
@@ -64,30 +64,30 @@ class Terminal:
 
     @property
     def can_ask(self) -> bool:
-        """Whether somebody is there to answer."""
+        """Whether stdin is a terminal, so that questions can be answered."""
         return is_terminal(sys.stdin)
 
     def write(self, text: str, style: str | None = None) -> None:
         """Write a line of the result."""
         if is_terminal(sys.stdout):
-            self._print(self.output, text, style)
+            self._print(self.output_console, text, style)
         else:
             sys.stdout.write(printable(text) + "\n")
 
     def write_piece(self, text: str) -> None:
-        """Write a piece of the result at once, without a line end."""
+        """Write a part of the result at once, without a line end."""
         sys.stdout.write(printable(text))
         sys.stdout.flush()
 
     def write_content(self, text: str) -> None:
-        """Write what a server gave as the result; with --raw a file or a pipe gets it as it is."""
+        """Write content of a server; with --raw a file or a pipe gets it unescaped."""
         if self.settings.raw and not is_terminal(sys.stdout):
             sys.stdout.write(text + "\n")
         else:
             self.write(text)
 
     def write_json(self, value: Any) -> None:
-        """Write a value of JSON as the result."""
+        """Write the result as JSON."""
         text = printable_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
         if not is_terminal(sys.stdout):
             sys.stdout.write(text + "\n")
@@ -95,18 +95,19 @@ class Terminal:
         from rich.highlighter import JSONHighlighter
         from rich.text import Text
 
-        self.output.print(JSONHighlighter()(Text(text)), soft_wrap=True)
+        self.output_console.print(JSONHighlighter()(Text(text)), soft_wrap=True)
 
-    def tell(self, text: str, style: str | None = None) -> None:
-        """Write a line beside the result, after the answer if a question waits for one."""
+    def report(self, text: str, style: str | None = None) -> None:
+        """Write a line to stderr, after the dialog if one is open."""
         if self.is_asking:
-            self._held.append((text, style))
+            self._deferred.append((text, style))
         else:
-            self._tell(text, style)
+            self.write_error(text, style)
 
-    def _tell(self, text: str, style: str | None) -> None:
+    def write_error(self, text: str, style: str | None) -> None:
+        """Write a line to stderr now."""
         if is_terminal(sys.stderr):
-            self._print(self.aside, text, style)
+            self._print(self.error_console, text, style)
         else:
             sys.stderr.write(printable(text) + "\n")
             sys.stderr.flush()
@@ -117,34 +118,34 @@ class Terminal:
         console.print(Text(printable(text), style=style or ""), soft_wrap=True)
 
     @asynccontextmanager
-    async def questions(self) -> AsyncIterator[TerminalQuestions]:
-        """Ask when nobody else does, for as long as the block lasts."""
-        async with self._turns:
-            # A prompt waits in another thread, and ends when its line is typed.
-            while not self.keyboard.acquire(blocking=False):  # noqa: ASYNC110
+    async def dialog(self) -> AsyncIterator[TerminalDialog]:
+        """Open a dialog for the block, once no other is open."""
+        async with self._dialog_lock:
+            # A prompt is read in another thread, which ends when its line is typed.
+            while not self.keyboard_lock.acquire(blocking=False):  # noqa: ASYNC110
                 await asyncio.sleep(TURN_SECONDS)
             self.is_asking = True
             try:
-                yield TerminalQuestions(self)
+                yield TerminalDialog(self)
             finally:
                 self.is_asking = False
-                self.keyboard.release()
-                while self._held:
-                    self._tell(*self._held.popleft())
+                self.keyboard_lock.release()
+                while self._deferred:
+                    self.write_error(*self._deferred.popleft())
 
 
-class TerminalQuestions:
-    """Asks a person at the terminal."""
+class TerminalDialog:
+    """Questions to the person at the terminal."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
 
-    def say(self, text: str, style: str | None = None) -> None:
+    def write(self, text: str, style: str | None = None) -> None:
         """Write a line that belongs to the question."""
-        self._terminal._tell(text, style)
+        self._terminal.write_error(text, style)
 
     async def ask(self, question: str) -> str | None:
-        """Return the line that is typed after a question, None at the end of the input."""
+        """Return the line that is typed; None at the end of the input."""
         discard_input()
         sys.stderr.write(printable(question))
         sys.stderr.flush()
@@ -154,19 +155,19 @@ class TerminalQuestions:
             return None
         return line.rstrip("\r\n")
 
-    async def agrees(self, question: str) -> bool:
-        """Ask for a yes; everything else is a no."""
+    async def confirm(self, question: str) -> bool:
+        """Tell whether the answer is yes; every other answer is no."""
         answer = await self.ask(f"{question} [y/N] ")
         return answer is not None and answer.strip().lower() in YES
 
-    async def shows(self, text: str) -> bool:
-        """Show a text to its end, page by page; return False if it is too long, or was not read to its end."""
-        if len(text) > LONGEST_SHOWN:
-            self.say(f"This has {len(text):,} characters, which is too much to be read; nothing is done.")
+    async def show_pages(self, text: str) -> bool:
+        """Show a text page by page; return False if it is too long, or was not shown to its end."""
+        if len(text) > MAX_SHOWN:
+            self.write(f"This has {len(text):,} characters, which is too much to be read; nothing is done.")
             return False
-        pages = _pages(printable(text).expandtabs().split("\n"), *_screen())
+        pages = _pages(printable(text).expandtabs().split("\n"), *_screen_size())
         for number, page in enumerate(pages, 1):
-            self.say("\n".join(page))
+            self.write("\n".join(page))
             if number < len(pages):
                 more = await self.ask(f"-- page {number} of {len(pages)}; Enter shows the next, n stops -- ")
                 if more is None or more.strip():
@@ -174,8 +175,8 @@ class TerminalQuestions:
         return True
 
 
-def _screen() -> tuple[int, int]:
-    """Return how many columns and rows of a text are seen at once, with the question below it."""
+def _screen_size() -> tuple[int, int]:
+    """Return the columns and rows for a text, with a question below it."""
     try:
         width, height = os.get_terminal_size(sys.stdin.fileno())
     except OSError:
@@ -184,7 +185,7 @@ def _screen() -> tuple[int, int]:
 
 
 def _pages(lines: list[str], width: int, height: int) -> list[list[str]]:
-    """Return lines in pages that fit on the screen; a line that is longer than a page is split."""
+    """Return lines in pages that fit on the screen; a line longer than a page is split."""
     from rich.cells import chop_cells
 
     pages: list[list[str]] = [[]]

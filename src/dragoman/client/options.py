@@ -18,7 +18,7 @@ from dragoman.protocol.headers import HeaderPlan
 from dragoman.runtime.hints import did_you_mean, refuse_unknown
 
 if TYPE_CHECKING:
-    from dragoman.auth.contract import Authorization
+    from dragoman.auth.client.contract import Authorization
     from dragoman.client.answer.approval import ApprovalHandler
     from dragoman.client.answer.elicitation import Elicitation, ElicitationHandler
     from dragoman.client.answer.handlers import RequestHandlers

@@ -401,7 +401,7 @@ async def test_a_demand_that_could_not_be_met_is_met_again_after_a_while():
         with pytest.raises(AuthRequired, match="write"):
             await visit(auth, there.url)
         assert len(browser.urls) == 2
-        auth._stepped = dict.fromkeys(auth._stepped, 0.0)
+        auth._step_up_after = dict.fromkeys(auth._step_up_after, 0.0)
         assert (await visit(auth, there.url)).status == 200
 
 

@@ -18,8 +18,8 @@ from cryptography.x509.oid import NameOID
 
 from dragoman.auth import MemoryStorage, OAuth
 from dragoman.auth.client.discovery import discover
-from dragoman.auth.client.records import Authority, ClientInformation, Tokens
-from dragoman.auth.fetching import FetchedReply, Fetcher
+from dragoman.auth.client.stored_records import AuthorizationServer, ClientInformation, Tokens
+from dragoman.auth.fetcher import FetchedReply, Fetcher
 from dragoman.errors import AuthError, InsecureUrl
 from scenarios.http_peer import scenario
 
@@ -104,15 +104,15 @@ async def test_a_refresh_token_goes_inside_only_for_a_server_that_was_found_ther
     auth = OAuth(storage=own)
     async with listening() as (port, came):
         keeper = auth.bind(PUBLIC)
-        authority = Authority(
+        authority = AuthorizationServer(
             issuer="https://auth.example.com",
             resource=PUBLIC,
             token_endpoint=f"https://auth.example.com:{port}/token",
-            is_inside=was_inside,
+            in_private_network=was_inside,
         )
         await keeper.save_client(ClientInformation(client_id="c", issuer=authority.issuer))
         await keeper.save_tokens(
-            Tokens(access_token="old", refresh_token="r", expires_at=time.time() - 1, authority=authority)
+            Tokens(access_token="old", refresh_token="r", expires_at=time.time() - 1, authorization_server=authority)
         )
         with caplog.at_level(logging.WARNING):
             await auth.headers("POST", PUBLIC)
@@ -178,7 +178,7 @@ async def test_a_server_that_is_inside_itself_may_name_an_authorization_server_t
         with pytest.raises(InsecureUrl, match="leads inside"):
             await fetch.get(f"https://auth.internal:{port}/")
         assert (await fetch.get(f"https://mcp.internal:{port}/")).status == 200
-        assert fetch.is_inside
+        assert fetch.in_private_network
         assert (await fetch.get(f"https://auth.internal:{port}/")).status == 200
 
 
@@ -192,9 +192,9 @@ async def test_an_issuer_that_the_author_names_may_be_inside(is_named, names, tm
         served.update({"issuer": issuer, "token_endpoint": f"{issuer}/token"})
         fetch = Told({"resource": PUBLIC, "authorization_servers": [issuer]})
         async with fetch:
-            found = discover(fetch, PUBLIC, None, named=issuer if is_named else None)
+            found = discover(fetch, PUBLIC, None, allowed_issuer=issuer if is_named else None)
             if is_named:
-                assert (await found).is_inside
+                assert (await found).in_private_network
             else:
                 with pytest.raises(InsecureUrl, match="give it as issuer="):
                     await found

@@ -85,11 +85,11 @@ def test_arguments_are_found_where_the_schema_is_one_of_several():
 @pytest.mark.parametrize(
     ("words", "names", "rest"),
     [
-        (["tool"], ["tool"], []),
-        (["tool", "a=1"], ["tool"], ["a=1"]),
-        (["server", "tool", "a=1", "-"], ["server", "tool"], ["a=1", "-"]),
-        (["http://x/mcp?key=1", "tool"], ["http://x/mcp?key=1", "tool"], []),
-        (["tool", "@file", "a:=1"], ["tool"], ["@file", "a:=1"]),
+        (["tool"], (None, "tool"), []),
+        (["tool", "a=1"], (None, "tool"), ["a=1"]),
+        (["server", "tool", "a=1", "-"], ("server", "tool"), ["a=1", "-"]),
+        (["http://x/mcp?key=1", "tool"], ("http://x/mcp?key=1", "tool"), []),
+        (["tool", "@file", "a:=1"], (None, "tool"), ["@file", "a:=1"]),
     ],
 )
 def test_names_come_before_arguments(words, names, rest):

@@ -1,19 +1,23 @@
-"""What every way of getting tokens shares: sending them, renewing them in time, and meeting challenges.
+"""The machine behind every `auth=` object: it sends tokens, renews them in time, and answers challenges.
 
-Theory of operation: an authorizer belongs to the first address that it is asked about. It loads what its storage has
-once, and from then on answers from memory. Whatever changes tokens is a flight: one task at a time, which everybody
-who needs it joins, and which goes on when one of them is cancelled. A flight holds the lock of the storage and reads
-it again first, for another process may have done the work already.
+An authorizer belongs to the first URL that it is asked about. It loads its storage once, and then answers from memory.
 
-A challenge is measured by the token that the request was sent with, which is remembered per task: if there is another
-token by now, the request is simply sent again. The same record bounds what one request may cause: one renewal and one
-login for 401, and for 403 two logins with more scopes, never twice for the same demand; one that failed may be met
-again after a while.
+Tokens are changed by the token task: there is one at a time, every request that needs a new token waits for it, and it
+goes on when one of these requests is cancelled. It holds the lock of the storage and reads the storage again first,
+because another process may have changed the tokens already.
 
-Tokens, registrations and secrets belong to the issuer that they were used with first, or to the one that the author
-names. A server that points to another issuer gets none of them. Credentials that the author gave are refused then. A
-login of a person begins anew with the other issuer, if the server names it; if the server only stopped naming the old
-one, that is refused too, because it is what a server does that wants to take the issuer's place.
+A challenge is compared with the token that its request was sent with, which is remembered per task (`_Attempt`). If
+there is a newer token by now, the request is sent again. The attempt also bounds what one request may cause: one
+renewal and one login for 401, two logins with more scopes for 403. Scopes that were granted and are demanded again are
+an error; scopes whose login failed may be demanded again after a minute.
+
+Tokens, registrations and secrets belong to the issuer that they were first used with, or to the one that the author
+names. A server that points to another issuer gets none of them:
+
+    credentials of the author                       refused
+    login of a person, the server names the issuer  begins anew with the other issuer
+    login of a person, the server names no issuer   refused, because a server that wants to take the issuer's place
+                                                    would stop naming it
 """
 
 from __future__ import annotations
@@ -22,59 +26,66 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from math import inf
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from dragoman.auth.addresses import canonical, covers, require_secure
-from dragoman.auth.challenges import INSUFFICIENT_SCOPE, Challenge, asked, nonce_wanted, schemes, values
+from dragoman.auth.client.challenges import (
+    INSUFFICIENT_SCOPE,
+    Challenge,
+    header_values,
+    needs_dpop_nonce,
+    offered_schemes,
+    usable_challenge,
+)
+from dragoman.auth.client.contract import Drawers, TokenStorage
 from dragoman.auth.client.discovery import discover
-from dragoman.auth.client.records import Authority, Tokens
-from dragoman.auth.client.scopes import chosen, joined
 from dragoman.auth.client.signing import DPOP_ALGORITHM, ProofKey
-from dragoman.auth.client.storage import Keeper, MemoryStorage
-from dragoman.auth.contract import Drawers, TokenStorage
-from dragoman.auth.fetching import Fetcher
-from dragoman.auth.secrecy import Secrets
+from dragoman.auth.client.storage import MemoryStorage, RecordDrawer
+from dragoman.auth.client.stored_records import AuthorizationServer, Tokens
+from dragoman.auth.client.token_endpoint import chosen_scope, joined_scopes
+from dragoman.auth.fetcher import Fetcher
+from dragoman.auth.redaction import Secrets
+from dragoman.auth.urls import canonical_url, covers, require_secure
 from dragoman.errors import AuthError, AuthRequired, InsecureUrl, TokenRefused
 from dragoman.protocol.urls import redacted
 from dragoman.runtime.network import Network, SessionFactory
 from dragoman.runtime.tasks import end, is_being_cancelled, look_at, runs_here
 
 UNAUTHORIZED, FORBIDDEN = 401, 403
-MOST_STEPS = 2
-MOST_NONCES = 2
-MOST_CHALLENGES = 6
+MAX_STEP_UPS = 2
+MAX_NONCES = 2
+MAX_CHALLENGES = 6
 RENEWAL_PAUSE = 30.0
-STEP_PAUSE = 60.0
+STEP_UP_PAUSE = 60.0
 CLOSE_SECONDS = 5.0
-_STALE_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
+_UNKNOWN_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
 _logger = logging.getLogger("dragoman.auth")
 
 
-class _RequestAttempt(Struct):
+class _Attempt(Struct):
     """What was done for one request."""
 
-    sent: str | None = None
+    sent_token: str | None = None
     is_repeated: bool = False
     challenges: int = 0
     renewed: bool = False
     logged_in: bool = False
-    steps: int = 0
+    step_ups: int = 0
     nonces: int = 0
 
 
 class Authorizer(ABC):
-    """Authorizes the requests to one server; how tokens are had is up to its kinds."""
+    """Authorizes the requests to one server; subclasses obtain the tokens."""
 
-    _keeper: Keeper
-    """Where tokens are kept, once this belongs to a server."""
+    _drawer: RecordDrawer
+    """The storage of this server, once there is one."""
     _refreshes = True
-    """Whether renewing is another thing than getting tokens anew."""
+    """Whether renewing tokens differs from obtaining them."""
 
     def __init__(
         self,
@@ -90,25 +101,26 @@ class Authorizer(ABC):
         self._scope = scope
         self._issuer = None if issuer is None else require_secure(issuer, "The issuer")
         self._storage = MemoryStorage() if storage is None else storage
-        self._must_prove = dpop
-        self._proves = dpop
+        self._requires_dpop = self._uses_dpop = dpop
         self._key: ProofKey | None = None
         self._make_session = http_client_factory
         self.network: Network | None = None
-        """How authorization servers are reached; a client sets its own here if there is none."""
+        """How authorization servers are reached; a client sets its own network here if there is none."""
         self._secrets = Secrets()
         self._url = ""
-        """The address of the server, once this belongs to one."""
+        """The URL of the server as it was given, once there is one."""
         self._server = ""
+        """The canonical URL of the server."""
         self._tokens: Tokens | None = None
         self._is_loaded = False
         self._challenge: Challenge | None = None
-        self._flight: asyncio.Task[Any] | None = None
-        self._stepped: dict[frozenset[str], float] = {}
-        """Until when a demand is not met again."""
-        self._attempts: WeakKeyDictionary[asyncio.Task[Any], _RequestAttempt] = WeakKeyDictionary()
+        self._token_task: asyncio.Task[Any] | None = None
+        self._step_up_after: dict[frozenset[str], float] = {}
+        """When scopes that were demanded may be demanded again."""
+        self._attempts: WeakKeyDictionary[asyncio.Task[Any], _Attempt] = WeakKeyDictionary()
         self._renew_after = 0.0
         self._was_login = False
+        """Whether the last token task obtained tokens, rather than renewing or loading them."""
         self._is_renewing = False
 
     def __repr__(self) -> str:
@@ -116,374 +128,383 @@ class Authorizer(ABC):
 
     # The contract.
 
-    def bind(self, url: str) -> Keeper:
-        """Belong to a server from now on.
+    def bind(self, url: str) -> RecordDrawer:
+        """Belong to a server from now on, and return its storage.
 
         Raises:
-            InsecureUrl: the address is not safe, or the authorizer belongs to another server already.
+            InsecureUrl: the URL is not secure, or the authorizer belongs to another server already.
         """
         if url and url == self._url:
-            return self._keeper
+            return self._drawer
         require_secure(url, "The server's address")
-        spelled = canonical(url)
-        if self._url and spelled == self._server:
-            return self._keeper
+        canonical = canonical_url(url)
+        if self._url and canonical == self._server:
+            return self._drawer
         if self._url:
             raise InsecureUrl(
                 f"These credentials belong to {redacted(self._server)} and are not sent to {redacted(url)};"
                 " give each address an authorization of its own"
             )
-        self._url, self._server = url, spelled
-        self._keeper = Keeper(self._storage, f"{spelled}\0{self._identity}")
-        return self._keeper
+        self._url, self._server = url, canonical
+        self._drawer = RecordDrawer(self._storage, f"{canonical}\0{self._identity}")
+        return self._drawer
 
     async def headers(self, method: str, url: str) -> Mapping[str, str]:
-        """Return the headers of a request that is sent now; empty when nothing is known yet.
+        """Return the headers that authorize a request; empty while there is no token.
 
         Raises:
-            InsecureUrl: the address is not the one that these credentials are for, or not a safe one.
+            InsecureUrl: the credentials belong to another URL, or the URL is not secure.
         """
         self.bind(url)
         if not self._is_loaded:
-            await self._load()
+            self._use(await self._stored_tokens())
+            self._is_loaded = True
         tokens = self._tokens
         if tokens is not None and tokens.expires_soon:
             await self._renew_early(tokens)
             tokens = self._tokens
         attempt = self._known_attempt()
         if attempt is None or not attempt.is_repeated:
-            attempt = self._begin_attempt()
+            attempt = self._new_attempt()
         attempt.is_repeated = False
-        attempt.sent = None if tokens is None else tokens.access_token
-        return {} if tokens is None else self._shown_to_server(tokens, method, url)
+        if tokens is None:
+            attempt.sent_token = None
+            return {}
+        attempt.sent_token = tokens.access_token
+        headers = {"Authorization": f"{tokens.token_type} {tokens.access_token}"}
+        if tokens.is_dpop:
+            headers["DPoP"] = self._proof_key().proof(method, url, tokens.access_token)
+        return headers
 
     async def challenged(self, status: int, headers: Mapping[str, str], method: str, url: str) -> bool:  # noqa: ARG002
-        """Get what a 401 or 403 asks for, and tell whether the request should be sent again.
+        """Get what a 401 or 403 response asks for, and tell whether the request should be sent again.
 
         Raises:
             AuthError: what the server asks for cannot be had.
         """
         self.bind(url)
-        attempt = self._known_attempt() or self._begin_attempt()
+        attempt = self._known_attempt() or self._new_attempt()
         attempt.challenges += 1
-        again = attempt.challenges <= MOST_CHALLENGES and await self._meet(status, headers, url, attempt)
+        again = attempt.challenges <= MAX_CHALLENGES and await self._answer_challenge(status, headers, url, attempt)
         attempt.is_repeated = again
         return again
 
     async def close(self) -> None:
-        """End what is under way; tokens that were had are kept."""
-        flight, self._flight = self._flight, None
-        if not runs_here(flight):
+        """End what is under way; tokens that were obtained stay stored."""
+        task, self._token_task = self._token_task, None
+        if not runs_here(task):
             return
         if self._is_renewing:
-            # A refresh token may be used up by now, and the one that replaces it is on its way.
-            await asyncio.wait([flight], timeout=CLOSE_SECONDS)
-        await end(flight)
+            # The refresh token may be used up already, and the answer with the next one is on its way.
+            await asyncio.wait([task], timeout=CLOSE_SECONDS)
+        await end(task)
 
     # One request.
 
-    def _known_attempt(self) -> _RequestAttempt | None:
+    def _known_attempt(self) -> _Attempt | None:
         task = asyncio.current_task()
         return None if task is None else self._attempts.get(task)
 
-    def _begin_attempt(self) -> _RequestAttempt:
-        attempt = _RequestAttempt(sent=None if self._tokens is None else self._tokens.access_token)
+    def _new_attempt(self) -> _Attempt:
+        attempt = _Attempt(sent_token=None if self._tokens is None else self._tokens.access_token)
         task = asyncio.current_task()
         if task is not None:
             self._attempts[task] = attempt
         return attempt
 
-    def _shown_to_server(self, tokens: Tokens, method: str, url: str) -> dict[str, str]:
-        found = {"Authorization": f"{tokens.token_type} {tokens.access_token}"}
-        if tokens.token_type == "DPoP":  # noqa: S105
-            found["DPoP"] = self._proof_key().proof(method, url, tokens.access_token)
-        return found
-
-    def _has_news(self, attempt: _RequestAttempt) -> bool:
-        return self._tokens is not None and self._tokens.access_token != attempt.sent
-
-    async def _meet(self, status: int, headers: Mapping[str, str], url: str, attempt: _RequestAttempt) -> bool:
-        challenge = asked(headers)
+    async def _answer_challenge(self, status: int, headers: Mapping[str, str], url: str, attempt: _Attempt) -> bool:
+        challenge = usable_challenge(headers)
         if status == UNAUTHORIZED:
-            if self._takes_nonce(headers, url, attempt):
-                return True
-            if "dpop" in schemes(headers) and "bearer" not in schemes(headers):
-                self._proves = True
-            return await self._meet_unauthorized(challenge, attempt)
+            nonce = next(iter(header_values(headers, "dpop-nonce")), None)
+            if self._key is not None and self._key.remember_nonce(url, nonce) and needs_dpop_nonce(headers):
+                attempt.nonces += 1
+                if attempt.nonces <= MAX_NONCES:
+                    return True
+            schemes = offered_schemes(headers)
+            self._uses_dpop = self._uses_dpop or ("dpop" in schemes and "bearer" not in schemes)
+            return await self._answer_unauthorized(challenge, attempt)
         if status == FORBIDDEN and challenge is not None and challenge.error == INSUFFICIENT_SCOPE and challenge.scope:
-            return await self._step_up(challenge, attempt)
+            return await self._step_up(challenge, challenge.scope, attempt)
         return False
 
-    def _takes_nonce(self, headers: Mapping[str, str], url: str, attempt: _RequestAttempt) -> bool:
-        nonce = next(iter(values(headers, "dpop-nonce")), None)
-        if self._key is None or not self._key.remember_nonce(url, nonce) or not nonce_wanted(headers):
-            return False
-        attempt.nonces += 1
-        return attempt.nonces <= MOST_NONCES
+    async def _has_newer_token(self, attempt: _Attempt) -> bool:
+        """Tell whether there is another token than the request was sent with, after the token task if one runs."""
 
-    async def _meet_unauthorized(self, challenge: Challenge | None, attempt: _RequestAttempt) -> bool:
-        if runs_here(self._flight) and not self._has_news(attempt):
-            await self._join(None)
-        if self._has_news(attempt):
+        def is_newer() -> bool:
+            return self._tokens is not None and self._tokens.access_token != attempt.sent_token
+
+        if not is_newer() and runs_here(self._token_task):
+            await self._wait_for(self._token_task)
+        return is_newer()
+
+    async def _answer_unauthorized(self, challenge: Challenge | None, attempt: _Attempt) -> bool:
+        if await self._has_newer_token(attempt):
             attempt.renewed, attempt.logged_in = True, attempt.logged_in or self._was_login
             return True
         if attempt.logged_in:
-            said = "" if challenge is None or not challenge.description else self._secrets.quoted(challenge.description)
+            text = "" if challenge is None or not challenge.description else self._secrets.quoted(challenge.description)
             raise AuthRequired(
                 f"{redacted(self._server)} refuses the token that was just given out for it"
-                f"{': ' + said.rstrip('.') if said else ''}; is it the right server?",
+                f"{': ' + text.rstrip('.') if text else ''}; is it the right server?",
                 UNAUTHORIZED,
             )
         self._challenge = challenge
-        sent, may_renew = attempt.sent, not attempt.renewed
+        sent_token, may_renew = attempt.sent_token, not attempt.renewed
         attempt.renewed = True
-        await self._join(lambda: self._reauthorize(challenge, sent, may_renew=may_renew))
+        await self._run(lambda: self._reauthorize(challenge, sent_token, may_renew=may_renew))
         attempt.logged_in = self._was_login
         return True
 
-    async def _step_up(self, challenge: Challenge, attempt: _RequestAttempt) -> bool:
-        if runs_here(self._flight) and not self._has_news(attempt):
-            await self._join(None)
-        if self._has_news(attempt):
+    async def _step_up(self, challenge: Challenge, scope: str, attempt: _Attempt) -> bool:
+        if await self._has_newer_token(attempt):
             return True
-        demanded = frozenset((challenge.scope or "").split())
-        if attempt.steps >= MOST_STEPS or self._stepped.get(demanded, 0.0) > time.monotonic():
+        demanded = frozenset(scope.split())
+        if attempt.step_ups >= MAX_STEP_UPS or self._step_up_after.get(demanded, 0.0) > time.monotonic():
             raise AuthRequired(
                 f"{redacted(self._server)} wants a scope that it was not satisfied with before:"
-                f" {self._secrets.quoted(challenge.scope or '')}",
+                f" {self._secrets.quoted(scope)}",
                 FORBIDDEN,
             )
-        attempt.steps += 1
-        self._stepped[demanded] = time.monotonic() + STEP_PAUSE
-        sent = attempt.sent
-        await self._join(lambda: self._widen(challenge, demanded, sent))
-        self._stepped[demanded] = inf
+        attempt.step_ups += 1
+        self._step_up_after[demanded] = time.monotonic() + STEP_UP_PAUSE
+        sent_token = attempt.sent_token
+        await self._run(lambda: self._obtain_scopes(challenge, scope, sent_token))
+        self._step_up_after[demanded] = inf
         return True
 
-    # Flights.
+    # The token task.
 
-    async def _join(self, begin: Callable[[], Coroutine[Any, Any, Any]] | None) -> Any:
-        """Wait for the flight that is under way, or for a new one."""
-        if not runs_here(self._flight):
-            if begin is None:
-                return None
-            self._flight = asyncio.get_running_loop().create_task(begin())
-            self._flight.add_done_callback(look_at)
-        assert self._flight is not None
-        flight = self._flight
+    async def _run(self, begin: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Wait for the token task, which is begun if none runs."""
+        if not runs_here(self._token_task):
+            self._token_task = asyncio.get_running_loop().create_task(begin())
+            self._token_task.add_done_callback(look_at)
+        assert self._token_task is not None
+        await self._wait_for(self._token_task)
+
+    async def _wait_for(self, task: asyncio.Task[Any]) -> None:
         try:
-            return await asyncio.shield(flight)
+            await asyncio.shield(task)
         except asyncio.CancelledError:
-            if flight.cancelled() and not is_being_cancelled():
+            if task.cancelled() and not is_being_cancelled():
                 raise AuthError(f"Getting into {redacted(self._server)} was given up") from None
             raise
 
-    async def _load(self) -> None:
-        self._adopt(await self._kept())
-        self._is_loaded = True
-
-    async def _kept(self) -> Tokens | None:
-        """Return the tokens that are kept, unless they are for another server, or the author names another issuer."""
-        kept = await self._keeper.tokens()
-        if kept is None or self._issuer not in (None, kept.issuer):
+    async def _stored_tokens(self) -> Tokens | None:
+        """Return the stored tokens, unless they are for another server, or the author names another issuer."""
+        stored = await self._drawer.tokens()
+        if stored is None or self._issuer not in (None, stored.issuer):
             return None
-        # A storage of the author may be used for several servers by mistake.
-        return kept if kept.authority is None or covers(kept.authority.resource, self._url) else None
+        # By mistake, an author may use one storage for several servers.
+        known = stored.authorization_server
+        return stored if known is None or covers(known.resource, self._url) else None
 
-    def _adopt(self, tokens: Tokens | None) -> None:
+    def _use(self, tokens: Tokens | None) -> None:
         self._tokens = tokens
-        if tokens is not None:
-            self._secrets.add(tokens.access_token, tokens.refresh_token)
-        if tokens is not None and tokens.dpop_key is not None and tokens.token_type == "DPoP":  # noqa: S105
-            if self._key is None or self._key.plain() != tokens.dpop_key:
-                self._key = ProofKey(tokens.dpop_key)
-            self._proves = True
+        if tokens is None:
+            return
+        self._secrets.add(tokens.access_token, tokens.refresh_token)
+        if tokens.dpop_key is not None and tokens.is_dpop:
+            self._use_key(tokens.dpop_key)
+            self._uses_dpop = True
 
-    async def _keep(self, tokens: Tokens | None) -> None:
-        self._adopt(tokens)
+    async def _store(self, tokens: Tokens | None) -> None:
+        self._use(tokens)
         self._is_loaded = True
-        await self._keeper.save_tokens(tokens)
+        await self._drawer.save_tokens(tokens)
 
     async def _renew_early(self, tokens: Tokens) -> None:
-        """Renew before it is too late; when that fails, the server says what is needed."""
-        if tokens.authority is None or not self._is_renewable(tokens) or time.monotonic() < self._renew_after:
+        """Renew tokens that expire soon; when that fails, the server says what is needed."""
+        known = tokens.authorization_server
+        if known is None or not self._is_renewable(tokens) or time.monotonic() < self._renew_after:
             return
-        if runs_here(self._flight) and not tokens.is_expired:
+        if runs_here(self._token_task) and not tokens.is_expired:
             return
         with suppress(AuthError):
-            await self._join(lambda: self._renew_under_lock(tokens.access_token))
+            await self._run(lambda: self._renew_under_lock(tokens.access_token))
 
-    async def _renew_under_lock(self, sent: str) -> None:
+    async def _renew_under_lock(self, sent_token: str) -> None:
         try:
-            async with self._keeper.lock():
-                kept = await self._kept()
-                if kept is None or kept.access_token != sent or kept.authority is None:
-                    self._adopt(kept)
+            async with self._drawer.lock():
+                stored = await self._stored_tokens()
+                if stored is None or stored.access_token != sent_token or stored.authorization_server is None:
+                    self._use(stored)
                     return
-                async with self._fetcher(kept.authority) as fetch:
-                    await self._renewed(fetch, kept, kept.authority)
+                async with self._fetcher(stored.authorization_server) as fetch:
+                    await self._renew_and_store(fetch, stored, stored.authorization_server)
         except AuthError as error:
             self._renew_after = time.monotonic() + RENEWAL_PAUSE
             _logger.warning(
                 "The token for %s could not be renewed before it expires: %s", redacted(self._server), error
             )
 
-    async def _reauthorize(self, challenge: Challenge | None, sent: str | None, *, may_renew: bool) -> None:
-        """Get a token that the server takes."""
-        async with self._keeper.lock():
-            kept = await self._kept()
-            self._adopt(kept)
+    @asynccontextmanager
+    async def _locked(self) -> AsyncIterator[Tokens | None]:
+        """Hold the lock of the storage, and use the tokens that it has now."""
+        async with self._drawer.lock():
+            stored = await self._stored_tokens()
+            self._use(stored)
             self._was_login = False
-            if kept is not None and kept.access_token != sent and not kept.is_expired:
+            yield stored
+
+    async def _reauthorize(self, challenge: Challenge | None, sent_token: str | None, *, may_renew: bool) -> None:
+        """Get a token that the server accepts."""
+        async with self._locked() as stored:
+            if stored is not None and stored.access_token != sent_token and not stored.is_expired:
                 return
             async with self._fetcher() as fetch:
-                authority = await self._discover(fetch, challenge, kept)
-                if kept is not None and kept.issuer != authority.issuer:
+                authorization_server = await self._discover(fetch, challenge, stored)
+                if stored is not None and stored.issuer != authorization_server.issuer:
                     _logger.info("The tokens for %s are not of its authorization server", redacted(self._server))
-                    await self._keep(None)
-                    kept = None
-                if kept is not None and may_renew and await self._try_to_renew(fetch, kept, authority):
+                    await self._store(None)
+                    stored = None
+                if stored is not None and may_renew and await self._try_to_renew(fetch, stored, authorization_server):
                     return
-                self._stepped.clear()
-                await self._keep(await self._obtain(fetch, authority, chosen(challenge, authority, self._scope)))
+                self._step_up_after.clear()
+                scope = chosen_scope(challenge, authorization_server, self._scope)
+                await self._store(await self._obtain(fetch, authorization_server, scope))
                 self._was_login = True
 
-    async def _widen(self, challenge: Challenge, demanded: frozenset[str], sent: str | None) -> None:
+    async def _obtain_scopes(self, challenge: Challenge, scope: str, sent_token: str | None) -> None:
         """Get a token with more scopes."""
-        async with self._keeper.lock():
-            kept = await self._kept()
-            self._adopt(kept)
-            self._was_login = False
-            scopes = [] if kept is None else kept.scopes
-            if kept is not None and kept.access_token != sent and demanded <= set(scopes):
+        async with self._locked() as stored:
+            scopes = [] if stored is None else stored.scopes
+            if stored is not None and stored.access_token != sent_token and set(scope.split()) <= set(scopes):
                 return
             async with self._fetcher() as fetch:
-                authority = await self._discover(fetch, challenge, kept)
-                scope = joined([*scopes, *(challenge.scope or "").split()])
-                await self._keep(await self._obtain(fetch, authority, scope))
+                authorization_server = await self._discover(fetch, challenge, stored)
+                wider = joined_scopes([*scopes, *scope.split()])
+                await self._store(await self._obtain(fetch, authorization_server, wider))
                 self._was_login = True
 
-    async def _try_to_renew(self, fetch: Fetcher, kept: Tokens, authority: Authority) -> bool:
-        if not self._refreshes or not self._is_renewable(kept):
+    async def _try_to_renew(self, fetch: Fetcher, stored: Tokens, authorization_server: AuthorizationServer) -> bool:
+        if not self._refreshes or not self._is_renewable(stored):
             return False
         try:
-            return await self._renewed(fetch, kept, authority)
+            return await self._renew_and_store(fetch, stored, authorization_server)
         except AuthError as error:
             _logger.warning("The token for %s could not be renewed: %s", redacted(self._server), error)
             return False
 
-    async def _renewed(self, fetch: Fetcher, kept: Tokens, authority: Authority) -> bool:
-        """Renew tokens without a person, and tell whether that worked; what is refused for good is forgotten.
+    async def _renew_and_store(self, fetch: Fetcher, stored: Tokens, authorization_server: AuthorizationServer) -> bool:
+        """Renew tokens, and tell whether that worked; what is refused for good is deleted.
 
         Raises:
             AuthError: it may work another time.
         """
         self._is_renewing = True
         try:
-            await self._keep(await self._renew(fetch, kept, authority))
+            await self._store(await self._renew(fetch, stored, authorization_server))
         except TokenRefused as refused:
-            if refused.error in _STALE_CLIENT and await self._forget_client():
-                await self._keep(None)
-                return False
-            if refused.error != "invalid_grant":
+            is_unknown = refused.error in _UNKNOWN_CLIENT and await self._forget_client()
+            if not is_unknown and refused.error != "invalid_grant":
                 raise
-            await self._keep(None)
+            await self._store(None)
             return False
         finally:
             self._is_renewing = False
         return True
 
-    def _fetcher(self, known: Authority | None = None) -> Fetcher:
-        """Return what asks an authorization server that is known, or finds out which one it is."""
-        is_inside = known is not None and known.is_inside
+    def _fetcher(self, known: AuthorizationServer | None = None) -> Fetcher:
+        """Return a fetcher for an authorization server that is known, or that has to be discovered."""
         return Fetcher(
-            self._make_session, server=self._url, is_inside=is_inside, secrets=self._secrets, network=self.network
+            self._make_session,
+            server=self._url,
+            in_private_network=known is not None and known.in_private_network,
+            secrets=self._secrets,
+            network=self.network,
         )
 
-    # Whose tokens these are.
+    # The issuer.
 
-    async def _discover(self, fetch: Fetcher, challenge: Challenge | None, kept: Tokens | None) -> Authority:
-        """Return who gives out tokens, if what is known here belongs to that issuer or may be had from it anew.
+    async def _discover(
+        self, fetch: Fetcher, challenge: Challenge | None, stored: Tokens | None
+    ) -> AuthorizationServer:
+        """Return the authorization server, if the tokens and credentials belong to it or can be obtained from it.
 
         Raises:
-            AuthError: it belongs to another issuer, or the authorization server cannot be found.
+            AuthError: they belong to another issuer, or there is no authorization server.
         """
-        known = None if kept is None else kept.authority
-        authority = await discover(fetch, self._url, challenge, known, self._issuer)
+        known = None if stored is None else stored.authorization_server
+        found = await discover(fetch, self._url, challenge, known, self._issuer)
         if self._issuer is not None:
-            return authority
-        client = await self._keeper.client()
-        for owner in (None if kept is None else kept.issuer, None if client is None else client.issuer):
-            if owner not in (None, authority.issuer) and (self._has_given_credentials or authority.is_assumed):
+            return found
+        client = await self._drawer.client()
+        for owner in (None if stored is None else stored.issuer, None if client is None else client.issuer):
+            if owner not in (None, found.issuer) and (self._has_given_credentials or found.is_assumed):
                 raise AuthError(
                     f"The credentials belong to {redacted(owner or '')}, and {redacted(self._server)} now wants tokens"
-                    f" of {redacted(authority.issuer)}, which gets none of them. If the server has moved there, give"
+                    f" of {redacted(found.issuer)}, which gets none of them. If the server has moved there, give"
                     " issuer= with the new one, or forget the old login (dragoman auth logout) and log in again"
                 )
-        return authority
+        return found
 
     @property
     def _has_given_credentials(self) -> bool:
-        """Whether the author gave what the client is known by, for one authorization server."""
+        """Whether the author gave credentials, which are for one authorization server."""
         return True
 
-    # Proofs of possession.
+    # DPoP.
 
     def _proof_key(self) -> ProofKey:
         if self._key is None:
             self._key = ProofKey()
         return self._key
 
-    def _key_for(self, authority: Authority) -> ProofKey | None:
-        """Return the key that tokens of an authorization server are to be bound to, if they are.
+    def _use_key(self, private_jwk: dict[str, Any]) -> None:
+        """Use a stored key; one that is in use already keeps its nonces."""
+        if self._key is None or self._key.private_jwk != private_jwk:
+            self._key = ProofKey(private_jwk)
+
+    def _key_for(self, authorization_server: AuthorizationServer) -> ProofKey | None:
+        """Return the key to bind tokens to, if DPoP is used.
 
         Raises:
-            AuthError: they must be, and the server knows none of our algorithms.
+            AuthError: the authorization server does not support the algorithm.
         """
-        if not self._proves:
+        if not self._uses_dpop:
             return None
-        known = authority.dpop_algorithms
-        if known is not None and DPOP_ALGORITHM not in known:
-            raise AuthError(f"{redacted(authority.issuer)} does not take DPoP proofs with {DPOP_ALGORITHM}")
+        supported = authorization_server.dpop_algorithms
+        if supported is not None and DPOP_ALGORITHM not in supported:
+            raise AuthError(f"{redacted(authorization_server.issuer)} does not take DPoP proofs with {DPOP_ALGORITHM}")
         return self._proof_key()
 
     def _require_bound(self, tokens: Tokens) -> Tokens:
-        """Return tokens, unless they are to be bound to a key and are not.
+        """Return tokens if they are bound to a key, or need not be.
 
         Raises:
             AuthError: they are not.
         """
-        if self._must_prove and tokens.token_type != "DPoP":  # noqa: S105
-            where = "" if tokens.authority is None else redacted(tokens.authority.issuer)
-            raise AuthError(f"{where} does not bind tokens to a key; leave out dpop=True")
+        if self._requires_dpop and not tokens.is_dpop:
+            raise AuthError(f"{redacted(tokens.issuer or '')} does not bind tokens to a key; leave out dpop=True")
         return tokens
 
-    # What the kinds do.
+    # What subclasses do.
 
     @abstractmethod
     def _is_renewable(self, tokens: Tokens) -> bool:
         """Tell whether tokens can be renewed without a person."""
 
     @abstractmethod
-    async def _renew(self, fetch: Fetcher, tokens: Tokens, authority: Authority) -> Tokens:
-        """Return new tokens for old ones."""
+    async def _renew(self, fetch: Fetcher, tokens: Tokens, authorization_server: AuthorizationServer) -> Tokens:
+        """Return new tokens in place of old ones."""
 
     @abstractmethod
-    async def _obtain(self, fetch: Fetcher, authority: Authority, scope: str | None) -> Tokens:
-        """Return tokens, by whatever it takes."""
+    async def _obtain(self, fetch: Fetcher, authorization_server: AuthorizationServer, scope: str | None) -> Tokens:
+        """Return the first tokens, or tokens with another scope."""
 
     async def _forget_client(self) -> bool:
-        """Forget a registration that the authorization server does not know any more, if it can be had anew."""
+        """Delete a registration that the authorization server no longer knows, if the client can register again."""
         return False
 
 
 def required_text(name: str, value: str | None, error: type[AuthError]) -> str:
-    """Return a text that must be there."""
+    """Return a text that must not be missing or blank."""
     if not isinstance(value, str) or not value.strip():
         raise error(f"{name} is missing or blank")
     return value
 
 
-def spelled_scope(scope: str | Iterable[str] | None) -> str | None:
-    """Return a scope as one text, of a text or of several."""
-    return joined(scope.split() if isinstance(scope, str) else scope or ())
+def scope_text(scope: str | Iterable[str] | None) -> str | None:
+    """Return a scope, given as a text or as a list, as one text."""
+    return joined_scopes(scope.split() if isinstance(scope, str) else scope or ())

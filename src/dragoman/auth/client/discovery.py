@@ -1,8 +1,8 @@
-"""Who gives out tokens for a server: its own metadata, then that of its authorization server.
+"""Discovery of the authorization server of an MCP server: metadata of the resource, then of the authorization server.
 
-A server that publishes no metadata is taken for one of 2025-03-26, which was its own authorization server. Metadata are
-used only if they name the issuer that their address was made from (RFC 8414, section 3.3): a server cannot speak for
-another issuer and put its own endpoints in place of that issuer's.
+A server without metadata is taken for one of 2025-03-26, which is its own authorization server. Metadata of an
+authorization server is used only if it names the issuer whose URL it was fetched from (RFC 8414, section 3.3).
+Otherwise a server could put its own endpoints in place of another issuer's.
 """
 
 from __future__ import annotations
@@ -11,98 +11,98 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dragoman.auth.addresses import (
-    authorization_server_urls,
+from dragoman.auth.client.challenges import Challenge
+from dragoman.auth.client.stored_records import AuthorizationServer
+from dragoman.auth.fetcher import OK, Fetcher, text_list_member, text_member
+from dragoman.auth.urls import (
+    authorization_server_metadata_urls,
     covers,
-    protected_resource_urls,
+    protected_resource_metadata_urls,
     require_reachable,
-    resource_of,
+    resource_indicator,
 )
-from dragoman.auth.challenges import Challenge
-from dragoman.auth.client.records import Authority
-from dragoman.auth.fetching import OK, Fetcher, text, texts
 from dragoman.errors import AuthError, InsecureUrl
 from dragoman.protocol.urls import origin_of, redacted
 
-SERVER_FAILED = 500
+SERVER_ERROR = 500
 _logger = logging.getLogger("dragoman.auth")
 
 
-class _OutOfOrderError(AuthError):
-    """Metadata may be there, and cannot be had now."""
+class _MetadataUnavailableError(AuthError):
+    """Metadata may exist, and cannot be fetched now."""
 
 
 async def discover(
     fetch: Fetcher,
     server: str,
     challenge: Challenge | None,
-    known: Authority | None = None,
-    named: str | None = None,
-) -> Authority:
-    """Return who gives out tokens for a server that answered with a challenge, or that is asked for the first time.
+    known: AuthorizationServer | None = None,
+    allowed_issuer: str | None = None,
+) -> AuthorizationServer:
+    """Return the authorization server of an MCP server; `challenge` is that of its refusal, if there was one.
 
-    While the metadata are out of order, what is `known` from before holds. `named` is the only issuer that the author
-    allows; nothing is asked of any other.
+    While metadata cannot be fetched, `known` from an earlier discovery is returned. `allowed_issuer` is the only issuer
+    that the author allows; no request is sent to another.
 
     Raises:
-        AuthError: the metadata contradict each other, lead to unsafe places, or cannot be had.
+        AuthError: the metadata is contradictory, names URLs that are not safe, or cannot be fetched.
     """
     try:
-        found = await _protected_resource(fetch, server, challenge)
-    except _OutOfOrderError:
+        resource_metadata = await _protected_resource_metadata(fetch, server, challenge)
+    except _MetadataUnavailableError:
         if known is not None:
-            return _held(fetch, known)
-        found = None
-    if found is None:
-        return await _of_2025_03_26(fetch, server, named)
-    resource = text(found, "resource") or resource_of(server)
+            return _reused(fetch, known)
+        resource_metadata = None
+    if resource_metadata is None:
+        return await _discover_2025_03_26(fetch, server, allowed_issuer)
+    resource = text_member(resource_metadata, "resource") or resource_indicator(server)
     if not covers(resource, server):
         raise AuthError(
             f"The metadata of {redacted(server)} are for another resource, {redacted(resource)}; they are not used"
         )
-    issuers = found.get("authorization_servers")
+    issuers = resource_metadata.get("authorization_servers")
     if not isinstance(issuers, list) or not issuers or not all(isinstance(one, str) and one for one in issuers):
         raise AuthError(f"The metadata of {redacted(server)} name no authorization server")
-    issuer: str = named if named is not None and named in issuers else issuers[0]
-    require_named(named, issuer, server)
-    if named is not None:
-        # The author vouches for this issuer, wherever it is.
-        fetch.is_inside = True
-    require_reachable(issuer, "The authorization server", server, is_inside=fetch.is_inside)
+    issuer: str = allowed_issuer if allowed_issuer is not None and allowed_issuer in issuers else issuers[0]
+    require_allowed_issuer(allowed_issuer, issuer, server)
+    if allowed_issuer is not None:
+        # The author vouches for this issuer, also in a private network.
+        fetch.in_private_network = True
+    require_reachable(issuer, "The authorization server", server, in_private_network=fetch.in_private_network)
     try:
-        metadata = await _first(fetch, authorization_server_urls(issuer))
-    except _OutOfOrderError as error:
+        metadata = await _first_document(fetch, authorization_server_metadata_urls(issuer))
+    except _MetadataUnavailableError as error:
         if known is not None and known.issuer == issuer:
-            return _held(fetch, known)
+            return _reused(fetch, known)
         raise AuthError(f"The metadata of {redacted(issuer)} cannot be had: {error}") from None
     if metadata is None:
         raise AuthError(f"The authorization server {redacted(issuer)} publishes no metadata")
     _require_issuer(metadata, issuer)
-    authority = _authority(fetch, metadata, resource, server)
-    authority.resource_scopes = texts(found, "scopes_supported")
-    return authority
+    found = _authorization_server(fetch, metadata, resource, server)
+    found.resource_scopes = text_list_member(resource_metadata, "scopes_supported")
+    return found
 
 
-def require_named(named: str | None, issuer: str, server: str) -> None:
-    """Check an issuer that a server names.
+def require_allowed_issuer(allowed_issuer: str | None, issuer: str, server: str) -> None:
+    """Check the issuer that a server names.
 
     Raises:
-        AuthError: the author names another one.
+        AuthError: the author allows another one.
     """
-    if named not in (None, issuer):
+    if allowed_issuer not in (None, issuer):
         raise AuthError(
-            f"{redacted(server)} wants tokens of {redacted(issuer)}, and issuer= allows {redacted(named or '')} alone."
-            " If the server has moved there, change issuer="
+            f"{redacted(server)} wants tokens of {redacted(issuer)}, and issuer= allows"
+            f" {redacted(allowed_issuer or '')} alone. If the server has moved there, change issuer="
         )
 
 
-def _held(fetch: Fetcher, known: Authority) -> Authority:
-    fetch.is_inside = fetch.is_inside or known.is_inside
+def _reused(fetch: Fetcher, known: AuthorizationServer) -> AuthorizationServer:
+    fetch.in_private_network = fetch.in_private_network or known.in_private_network
     return known
 
 
 def _require_issuer(metadata: Mapping[str, Any], *issuers: str) -> None:
-    # MUST (2026-07-28): identical to the issuer that the address was made from, and not used otherwise.
+    # MUST (2026-07-28): identical to the issuer whose URL it was fetched from, and not used otherwise.
     if metadata.get("issuer") not in issuers:
         raise AuthError(
             f"The metadata of {redacted(issuers[0])} are of another issuer; they are not used. Its operator must make"
@@ -110,98 +110,107 @@ def _require_issuer(metadata: Mapping[str, Any], *issuers: str) -> None:
         )
 
 
-async def _protected_resource(fetch: Fetcher, server: str, challenge: Challenge | None) -> dict[str, Any] | None:
-    urls = protected_resource_urls(server)
+async def _protected_resource_metadata(
+    fetch: Fetcher, server: str, challenge: Challenge | None
+) -> dict[str, Any] | None:
+    urls = protected_resource_metadata_urls(server)
     named = None if challenge is None else challenge.resource_metadata
     if named is not None:
-        if _is_at_home(named, server):
+        if _has_same_origin(named, server):
             urls.insert(0, named)
         else:
             _logger.warning(
                 "%s names metadata of another origin, %s, which are not read", redacted(server), redacted(named)
             )
-    return await _first(fetch, urls, lambda body: "resource" in body or "authorization_servers" in body)
+    return await _first_document(fetch, urls, lambda body: "resource" in body or "authorization_servers" in body)
 
 
-def _is_at_home(url: str, server: str) -> bool:
+def _has_same_origin(url: str, server: str) -> bool:
     try:
         return origin_of(url) == origin_of(server)
     except InsecureUrl:
         return False
 
 
-async def _first(
+async def _first_document(
     fetch: Fetcher, urls: list[str], fits: Callable[[Mapping[str, Any]], bool] = bool
 ) -> dict[str, Any] | None:
-    """Return the first document that is there."""
-    trouble: str | None = None
+    """Return the first document that is found and fits; None if there is none.
+
+    Raises:
+        _MetadataUnavailableError: none is found, and a URL cannot be fetched.
+    """
+    failure: str | None = None
     for url in dict.fromkeys(urls):
         try:
             reply = await fetch.get(url)
         except InsecureUrl:
             raise
         except AuthError as error:
-            trouble = str(error)
+            failure = str(error)
             continue
         if reply.status == OK and reply.body is not None and fits(reply.body):
             return reply.body
-        if reply.status >= SERVER_FAILED:
-            trouble = f"{redacted(url)} answered with status {reply.status}"
-    if trouble is not None:
-        raise _OutOfOrderError(trouble)
+        if reply.status >= SERVER_ERROR:
+            failure = f"{redacted(url)} answered with status {reply.status}"
+    if failure is not None:
+        raise _MetadataUnavailableError(failure)
     return None
 
 
-async def _of_2025_03_26(fetch: Fetcher, server: str, named: str | None) -> Authority:
-    home = origin_of(server)
+async def _discover_2025_03_26(fetch: Fetcher, server: str, allowed_issuer: str | None) -> AuthorizationServer:
+    origin, resource = origin_of(server), resource_indicator(server)
     try:
-        metadata = await _first(fetch, authorization_server_urls(home), lambda body: bool(text(body, "token_endpoint")))
-    except _OutOfOrderError as error:
+        metadata = await _first_document(
+            fetch, authorization_server_metadata_urls(origin), lambda body: bool(text_member(body, "token_endpoint"))
+        )
+    except _MetadataUnavailableError as error:
         raise AuthError(f"Who gives out tokens for {redacted(server)} cannot be found out: {error}") from None
     if metadata is not None:
-        # Either spelling of the origin leads to the address that was asked.
-        _require_issuer(metadata, home, f"{home}/")
-        authority = _authority(fetch, metadata, resource_of(server), server)
-        authority.is_assumed = True
-        require_named(named, authority.issuer, server)
-        return authority
-    require_named(named, home, server)
-    return Authority(
-        issuer=home,
-        resource=resource_of(server),
-        token_endpoint=f"{home}/token",
-        authorization_endpoint=f"{home}/authorize",
-        registration_endpoint=f"{home}/register",
-        is_assumed=True,
-        is_guessed=True,
-        is_inside=fetch.is_inside,
-        has_pkce=True,
-    )
+        # The metadata URL of the origin is the same with and without a slash at its end.
+        _require_issuer(metadata, origin, f"{origin}/")
+        found = _authorization_server(fetch, metadata, resource, server)
+    else:
+        found = AuthorizationServer(
+            issuer=origin,
+            resource=resource,
+            token_endpoint=f"{origin}/token",
+            authorization_endpoint=f"{origin}/authorize",
+            registration_endpoint=f"{origin}/register",
+            is_guessed=True,
+            in_private_network=fetch.in_private_network,
+            has_pkce=True,
+        )
+    found.is_assumed = True
+    require_allowed_issuer(allowed_issuer, found.issuer, server)
+    return found
 
 
-def _authority(fetch: Fetcher, metadata: Mapping[str, Any], resource: str, server: str) -> Authority:
+def _authorization_server(
+    fetch: Fetcher, metadata: Mapping[str, Any], resource: str, server: str
+) -> AuthorizationServer:
     issuer: str = metadata["issuer"]
+    inside = fetch.in_private_network
 
     def endpoint(name: str) -> str | None:
-        found = text(metadata, name)
-        if found is None:
-            return None
-        return require_reachable(found, f"The {name} of {redacted(issuer)}", server, is_inside=fetch.is_inside)
+        url = text_member(metadata, name)
+        what = f"The {name} of {redacted(issuer)}"
+        return url and require_reachable(url, what, server, in_private_network=inside)
 
     token_endpoint = endpoint("token_endpoint")
     if token_endpoint is None:
         raise AuthError(f"The metadata of {redacted(issuer)} have no token_endpoint")
-    return Authority(
+    return AuthorizationServer(
         issuer=issuer,
         resource=resource,
         token_endpoint=token_endpoint,
         authorization_endpoint=endpoint("authorization_endpoint"),
         registration_endpoint=endpoint("registration_endpoint"),
-        scopes_supported=texts(metadata, "scopes_supported"),
-        auth_methods=texts(metadata, "token_endpoint_auth_methods_supported"),
-        dpop_algorithms=texts(metadata, "dpop_signing_alg_values_supported"),
+        scopes_supported=text_list_member(metadata, "scopes_supported"),
+        auth_methods=text_list_member(metadata, "token_endpoint_auth_methods_supported"),
+        dpop_algorithms=text_list_member(metadata, "dpop_signing_alg_values_supported"),
         takes_metadata_documents=metadata.get("client_id_metadata_document_supported") is True,
         sends_issuer=metadata.get("authorization_response_iss_parameter_supported") is True,
-        has_pkce="S256" in (texts(metadata, "code_challenge_methods_supported") or ()),
-        is_inside=fetch.is_inside,
+        has_pkce="S256" in (text_list_member(metadata, "code_challenge_methods_supported") or ()),
+        in_private_network=inside,
     )

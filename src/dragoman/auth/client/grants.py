@@ -1,4 +1,4 @@
-"""Programs that are let in without a person: by their own credentials, or because somebody vouches for them."""
+"""Grants without a person: client credentials, cross-app access, and workload identity (RFC 6749, 7523, 8693)."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, TypedDict
 
-from dragoman.auth.addresses import require_secure
-from dragoman.auth.client.authorizer import Authorizer, required_text, spelled_scope
-from dragoman.auth.client.records import Authority, Tokens
+from dragoman.auth.client.authorizer import Authorizer, required_text, scope_text
+from dragoman.auth.client.contract import Drawers, TokenStorage
 from dragoman.auth.client.registration import bind_to_issuer
-from dragoman.auth.client.scopes import with_offline
 from dragoman.auth.client.signing import AssertionSigner
-from dragoman.auth.client.storage import BindingStorage
+from dragoman.auth.client.storage import IssuerStorage
+from dragoman.auth.client.stored_records import AuthorizationServer, Tokens
 from dragoman.auth.client.token_endpoint import (
     BASIC,
     JWT_BEARER,
     NONE,
     POST,
-    SIGNED,
+    PRIVATE_KEY_JWT,
     Credential,
-    accepted,
-    identified,
+    accepted_body,
+    authenticated,
     request_tokens,
+    with_offline_access,
 )
-from dragoman.auth.contract import Drawers, TokenStorage
-from dragoman.auth.fetching import Fetcher, text
+from dragoman.auth.fetcher import Fetcher, text_member
+from dragoman.auth.urls import require_secure
 from dragoman.errors import AuthError, InvalidCredentials, TokenRefused
 from dragoman.protocol.urls import redacted
 from dragoman.runtime.callables import invoke
@@ -45,53 +45,53 @@ TokenProvider = str | Callable[[], str | Awaitable[str]]
 
 
 class GrantOptions(TypedDict, total=False):
-    """What every way to tokens without a person can be told."""
+    """The options of every grant without a person."""
 
     scope: str | Iterable[str] | None
-    """What to ask for."""
+    """The scopes to request."""
     storage: TokenStorage | Drawers | None
-    """Where it is kept which authorization server the credentials belong to; a file of the user's by default."""
+    """Stores which authorization server the credentials belong to; by default a file of the user."""
     issuer: str | None
     """The only authorization server that gets the credentials."""
     dpop: bool
     """Bind the tokens to a key of this client."""
     http_client_factory: SessionFactory | None
-    """Makes the sessions by which authorization servers are reached."""
+    """Makes the HTTP sessions for authorization servers."""
 
 
 class _Grant(Authorizer):
-    """A way to tokens that can be gone again at any time: it needs no refresh token."""
+    """A grant that can be repeated at any time, so that it needs no refresh token."""
 
     _refreshes = False
 
-    def __init__(self, identity: str, who: Credential, options: GrantOptions) -> None:
+    def __init__(self, identity: str, credential: Credential, options: GrantOptions) -> None:
         super().__init__(
             identity,
-            scope=spelled_scope(options.get("scope")),
-            storage=BindingStorage() if options.get("storage") is None else options["storage"],
+            scope=scope_text(options.get("scope")),
+            storage=IssuerStorage() if options.get("storage") is None else options["storage"],
             issuer=options.get("issuer"),
             dpop=options.get("dpop", False),
             http_client_factory=options.get("http_client_factory"),
         )
-        self._who = who
+        self._credential = credential
 
     def _is_renewable(self, tokens: Tokens) -> bool:  # noqa: ARG002
         return True
 
-    async def _renew(self, fetch: Fetcher, tokens: Tokens, authority: Authority) -> Tokens:
-        return await self._obtain(fetch, authority, tokens.requested_scope)
+    async def _renew(self, fetch: Fetcher, tokens: Tokens, authorization_server: AuthorizationServer) -> Tokens:
+        return await self._obtain(fetch, authorization_server, tokens.requested_scope)
 
-    async def _obtain(self, fetch: Fetcher, authority: Authority, scope: str | None) -> Tokens:
+    async def _obtain(self, fetch: Fetcher, authorization_server: AuthorizationServer, scope: str | None) -> Tokens:
         if self._issuer is None:
-            await bind_to_issuer(authority, self._keeper, self._who.client_id)
-        scope = with_offline(scope, authority, may_refresh=False)
-        form = {**await self._form(fetch, authority), "scope": scope}
-        tokens = await request_tokens(fetch, authority, form, self._who, self._key_for(authority))
-        return self._require_bound(tokens)
+            await bind_to_issuer(authorization_server.issuer, self._drawer, self._credential.client_id)
+        scope = with_offline_access(scope, authorization_server, may_refresh=False)
+        form = {**await self._form(authorization_server), "scope": scope}
+        key = self._key_for(authorization_server)
+        return self._require_bound(await request_tokens(fetch, authorization_server, form, self._credential, key))
 
     @abstractmethod
-    async def _form(self, fetch: Fetcher, authority: Authority) -> dict[str, str | None]:
-        """Return what is sent to be let in."""
+    async def _form(self, authorization_server: AuthorizationServer) -> dict[str, str | None]:
+        """Return the fields of the grant."""
 
 
 class ClientCredentials(_Grant):
@@ -123,26 +123,26 @@ class ClientCredentials(_Grant):
     ) -> None:
         refuse_unknown(type(self).__name__, options, GrantOptions.__annotations__)
         required_text("client_id", client_id, InvalidCredentials)
-        who = _credential(client_id, client_secret, token_endpoint_auth_method, private_key, signing_algorithm)
-        super().__init__(f"ClientCredentials {client_id}", who, options)
+        credential = _credential(client_id, client_secret, token_endpoint_auth_method, private_key, signing_algorithm)
+        super().__init__(f"ClientCredentials {client_id}", credential, options)
 
-    async def _form(self, fetch: Fetcher, authority: Authority) -> dict[str, str | None]:  # noqa: ARG002
+    async def _form(self, authorization_server: AuthorizationServer) -> dict[str, str | None]:  # noqa: ARG002
         return {"grant_type": "client_credentials"}
 
 
 def _credential(
     client_id: str, secret: str | None, method: str, private_key: object, algorithm: str | None
 ) -> Credential:
-    if method == SIGNED:
+    if method == PRIVATE_KEY_JWT:
         if secret is not None:
             raise InvalidCredentials("With private_key_jwt there is no client_secret; leave it out")
         if private_key is None:
             raise InvalidCredentials("private_key_jwt needs private_key= and signing_algorithm=")
         return Credential(client_id, None, method, AssertionSigner(client_id, private_key, algorithm))
     if method not in (BASIC, POST):
-        raise InvalidCredentials(f"token_endpoint_auth_method must be {BASIC}, {POST} or {SIGNED}")
+        raise InvalidCredentials(f"token_endpoint_auth_method must be {BASIC}, {POST} or {PRIVATE_KEY_JWT}")
     if private_key is not None or algorithm is not None:
-        raise InvalidCredentials(f"A private key is used with token_endpoint_auth_method={SIGNED!r}")
+        raise InvalidCredentials(f"A private key is used with token_endpoint_auth_method={PRIVATE_KEY_JWT!r}")
     return Credential(client_id, required_text("client_secret", secret, InvalidCredentials), method)
 
 
@@ -182,8 +182,8 @@ class CrossAppAccess(_Grant):
             options,
         )
 
-    async def _form(self, fetch: Fetcher, authority: Authority) -> dict[str, str | None]:  # noqa: ARG002
-        assertion = await invoke(self._provider, authority.issuer, authority.resource)
+    async def _form(self, authorization_server: AuthorizationServer) -> dict[str, str | None]:
+        assertion = await invoke(self._provider, authorization_server.issuer, authorization_server.resource)
         return {"grant_type": JWT_BEARER, "assertion": required_text("The assertion", assertion, AuthError)}
 
 
@@ -214,8 +214,8 @@ class TokenExchange:
         self._url = require_secure(token_endpoint, "The identity provider's token endpoint")
         self._id_token = id_token
         required_text("client_id", client_id, InvalidCredentials)
-        self._who = Credential(client_id, client_secret, NONE if client_secret is None else BASIC)
-        self._scope = spelled_scope(scope)
+        self._credential = Credential(client_id, client_secret, NONE if client_secret is None else BASIC)
+        self._scope = scope_text(scope)
         self._subject_token_type = subject_token_type
         self._make_session = http_client_factory
 
@@ -238,12 +238,12 @@ class TokenExchange:
             "subject_token_type": self._subject_token_type,
             **({} if self._scope is None else {"scope": self._scope}),
         }
-        fields, headers = identified(form, self._who, self._url)
+        fields, headers = authenticated(form, self._credential, self._url)
         async with Fetcher(self._make_session) as fetch:
-            fetch.secrets.add(self._who.secret)
+            fetch.secrets.add(self._credential.secret)
             reply = await fetch.post_form(self._url, fields, headers)
-        body = accepted(reply, self._url, fetch.secrets)
-        assertion = text(body, "access_token")
+        body = accepted_body(reply, self._url, fetch.secrets)
+        assertion = text_member(body, "access_token")
         if body.get("issued_token_type") != ID_JAG or assertion is None:
             raise AuthError(f"{redacted(self._url)} gave something else than an assertion of the type id-jag")
         return assertion
@@ -272,16 +272,17 @@ class WorkloadIdentity(_Grant):
         self._refused: bytes | None = None
         super().__init__("WorkloadIdentity", Credential(), options)
 
-    async def _form(self, fetch: Fetcher, authority: Authority) -> dict[str, str | None]:  # noqa: ARG002
+    async def _form(self, authorization_server: AuthorizationServer) -> dict[str, str | None]:
         token = await _given(self._token, "The workload's token")
         if self._refused == _digest(token):
-            raise AuthError(f"{redacted(authority.issuer)} refused this workload's token before; it is not sent again")
+            issuer = redacted(authorization_server.issuer)
+            raise AuthError(f"{issuer} refused this workload's token before; it is not sent again")
         self._presented = _digest(token)
         return {"grant_type": JWT_BEARER, "assertion": token}
 
-    async def _obtain(self, fetch: Fetcher, authority: Authority, scope: str | None) -> Tokens:
+    async def _obtain(self, fetch: Fetcher, authorization_server: AuthorizationServer, scope: str | None) -> Tokens:
         try:
-            return await super()._obtain(fetch, authority, scope)
+            return await super()._obtain(fetch, authorization_server, scope)
         except TokenRefused as refused:
             if refused.error is not None:
                 self._refused = self._presented

@@ -1,4 +1,4 @@
-"""A person lets a client in: authorization code with PKCE (OAuth 2.1)."""
+"""Logins of a person: the authorization code grant with PKCE (OAuth 2.1)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from dragoman.auth.addresses import require_client_metadata_url, require_redirect_uri
-from dragoman.auth.client.authorizer import Authorizer, spelled_scope
-from dragoman.auth.client.discovery import require_named
-from dragoman.auth.client.interaction import CallbackHandler, RedirectHandler, interact
-from dragoman.auth.client.listener import PATH, LoginPages
-from dragoman.auth.client.records import Authority, ClientInformation, Pending, Tokens
-from dragoman.auth.client.redirects import AuthorizationResponse, checked_code, is_for
-from dragoman.auth.client.registration import Applicant, checked_metadata, identify
-from dragoman.auth.client.scopes import chosen, with_offline
-from dragoman.auth.client.signing import ProofKey, unpadded
-from dragoman.auth.client.storage import FileStorage
-from dragoman.auth.client.token_endpoint import credential, request_tokens
-from dragoman.auth.contract import Drawers, TokenStorage
-from dragoman.auth.fetching import Fetcher
+from dragoman.auth.client.authorization_response import AuthorizationResponse, has_state, validated_code
+from dragoman.auth.client.authorizer import Authorizer, scope_text
+from dragoman.auth.client.browser_login import CallbackHandler, RedirectHandler, prepare_login
+from dragoman.auth.client.contract import Drawers, TokenStorage
+from dragoman.auth.client.discovery import require_allowed_issuer
+from dragoman.auth.client.loopback_listener import PATH, LoginPages
+from dragoman.auth.client.registration import ClientDeclaration, checked_metadata, registered_client
+from dragoman.auth.client.signing import ProofKey
+from dragoman.auth.client.storage import FileStorage, RecordDrawer
+from dragoman.auth.client.stored_records import AuthorizationServer, ClientInformation, PendingLogin, Tokens
+from dragoman.auth.client.token_endpoint import chosen_scope, client_credential, request_tokens, with_offline_access
+from dragoman.auth.fetcher import Fetcher
+from dragoman.auth.jose import base64url
+from dragoman.auth.urls import require_client_metadata_url, require_redirect_uri
 from dragoman.errors import AuthError, TokenRefused, UnregisteredRedirectUri
 from dragoman.protocol.urls import redacted
 from dragoman.runtime.blocking import begun, blocking
@@ -31,7 +31,7 @@ from dragoman.runtime.portal import portal
 
 VERIFIER_BYTES, STATE_BYTES = 64, 32
 PENDING_SECONDS = 600.0
-MOST_PENDING = 16
+MAX_PENDING = 16
 T = TypeVar("T")
 
 
@@ -82,16 +82,15 @@ class OAuth(Authorizer):
             raise ValueError("A callback_handler needs to know where the login ends: give redirect_uri=")
         if client_id_metadata_document_url is not None:
             require_client_metadata_url(client_id_metadata_document_url)
-        self._applicant = Applicant(
+        self._declaration = ClientDeclaration(
             metadata, _present(client_id), _present(client_secret), client_id_metadata_document_url
         )
         self._redirect_handler = redirect_handler
         self._callback_handler = callback_handler
         self._pages = LoginPages(success_page, error_page)
-        known_by = self._applicant.client_id or client_id_metadata_document_url or ""
         super().__init__(
-            f"OAuth {known_by}",
-            scope=spelled_scope(scope),
+            f"OAuth {self._declaration.client_id or client_id_metadata_document_url or ''}",
+            scope=scope_text(scope),
             storage=FileStorage() if storage is None else storage,
             issuer=issuer,
             dpop=dpop,
@@ -111,7 +110,7 @@ class OAuth(Authorizer):
         return BlockingLogin(self)
 
     async def start(self, url: str | None = None) -> str:
-        """Begin a login, and return the address to send the person to; `finish` is called with what comes back.
+        """Begin a login, and return the URL to send the person to; `finish` is called with what comes back.
 
         Example:
             return RedirectResponse(await oauth.start("https://mcp.example.com/mcp"))
@@ -122,19 +121,18 @@ class OAuth(Authorizer):
             AuthError: the authorization server cannot be found, or does not take this client.
             ValueError: there is no URL, or no redirect URI.
         """
-        keeper = self.bind(self._known_url(url))
+        drawer = self._bind_known(url)
         if self._redirect_uri is None:
             raise ValueError("A web application needs to say where the login ends: give redirect_uri=")
-        async with keeper.lock(), self._fetcher() as fetch:
-            authority = await self._discover(fetch, self._challenge, await self._kept())
-            scope = self._asked_scope(authority, chosen(self._challenge, authority, self._scope))
-            client = await self._identify(fetch, authority, self._redirect_uri, scope)
-            pending = self._pending(authority, client, self._redirect_uri, scope)
-            kept = await keeper.client() or ClientInformation()
-            fresh = sorted(kept.pending.values(), key=lambda one: one.begun_at)[-MOST_PENDING + 1 :]
-            kept.pending = {one.state: one for one in [*fresh, pending] if not _is_stale(one)}
-            await keeper.save_client(kept)
-        return self._authorization_url(pending)
+        async with drawer.lock(), self._fetcher() as fetch:
+            authorization_server = await self._discover(fetch, self._challenge, await self._stored_tokens())
+            scope = chosen_scope(self._challenge, authorization_server, self._scope)
+            login, _ = await self._begin_login(fetch, authorization_server, self._redirect_uri, scope)
+            stored = await drawer.client() or ClientInformation()
+            newest = sorted(stored.pending.values(), key=lambda one: one.begun_at)[-MAX_PENDING + 1 :]
+            stored.pending = {one.state: one for one in [*newest, login] if not _has_expired(one)}
+            await drawer.save_client(stored)
+        return self._authorization_url(login)
 
     async def finish(self, code: str, state: str, iss: str | None = None, *, url: str | None = None) -> None:
         """End a login that `start` began, in this process or in another one.
@@ -146,152 +144,144 @@ class OAuth(Authorizer):
             AuthError: the answer belongs to no login that waits, comes from elsewhere, or gives no tokens.
             ValueError: there is no URL.
         """
-        keeper = self.bind(self._known_url(url))
-        async with keeper.lock():
-            kept = await keeper.client() or ClientInformation()
-            pending = next((one for one in kept.pending.values() if is_for(one, state) and not _is_stale(one)), None)
-            if pending is None or pending.server != self._server:
+        drawer = self._bind_known(url)
+        async with drawer.lock():
+            stored = await drawer.client() or ClientInformation()
+            pending = (one for one in stored.pending.values() if has_state(one, state) and not _has_expired(one))
+            login = next(pending, None)
+            if login is None or login.server != self._server:
                 raise AuthError("No login waits for this answer; log in again")
-            del kept.pending[pending.state]
-            await keeper.save_client(kept)
-            response = AuthorizationResponse(code, state, iss)
-            client = self._client_of(kept, pending)
-            async with self._fetcher(pending.authority) as fetch:
-                await self._keep(await self._redeem(fetch, pending, client, response))
+            del stored.pending[login.state]
+            await drawer.save_client(stored)
+            client = self._client_of_login(stored, login)
+            async with self._fetcher(login.authorization_server) as fetch:
+                response = AuthorizationResponse(code, state, iss)
+                await self._store(await self._redeem(fetch, login, client, response))
 
-    def _known_url(self, url: str | None) -> str:
-        found = url or self._url
-        if not found:
+    def _bind_known(self, url: str | None) -> RecordDrawer:
+        known = url or self._url
+        if not known:
             raise ValueError("Which server is it? Give its URL")
-        return found
+        return self.bind(known)
 
-    def _client_of(self, kept: ClientInformation, pending: Pending) -> ClientInformation:
-        """Return what the client is known by where a login began.
+    def _client_of_login(self, stored: ClientInformation, login: PendingLogin) -> ClientInformation:
+        """Return the client that a login began with.
 
         Raises:
             AuthError: the client belongs to another authorization server by now.
         """
-        require_named(self._issuer, pending.authority.issuer, self._server)
-        own = self._applicant
-        is_kept, known = kept.client_id == pending.client_id, own.client_id == pending.client_id
-        if (is_kept or known) and kept.issuer not in (None, pending.authority.issuer):
-            raise AuthError(f"The client belongs to {redacted(kept.issuer or '')} by now; log in again")
-        if is_kept and own.client_id is None:
-            return kept
-        return ClientInformation(
-            client_id=pending.client_id,
-            client_secret=own.client_secret if known else None,
-            token_endpoint_auth_method=own.metadata.get("token_endpoint_auth_method") if known else None,
-            issuer=pending.authority.issuer,
-        )
+        issuer, own_id = login.authorization_server.issuer, self._declaration.client_id
+        require_allowed_issuer(self._issuer, issuer, self._server)
+        if login.client_id in (stored.client_id, own_id) and stored.issuer not in (None, issuer):
+            raise AuthError(f"The client belongs to {redacted(stored.issuer or '')} by now; log in again")
+        if own_id == login.client_id:
+            return self._declaration.information(issuer)
+        if own_id is None and stored.client_id == login.client_id:
+            return stored
+        return ClientInformation(client_id=login.client_id, issuer=issuer)
 
     # Logging in.
 
     @property
     def _has_given_credentials(self) -> bool:
-        return self._applicant.client_id is not None
+        return self._declaration.client_id is not None
 
-    async def _obtain(self, fetch: Fetcher, authority: Authority, scope: str | None) -> Tokens:
-        _require_code_flow(authority)
-        scope = self._asked_scope(authority, scope)
-        interaction = await interact(
+    async def _obtain(self, fetch: Fetcher, authorization_server: AuthorizationServer, scope: str | None) -> Tokens:
+        _require_code_grant(authorization_server)
+        browser = await prepare_login(
             self._redirect_uri,
-            _registered_uri(await self._keeper.client(), authority),
+            _registered_uri(await self._drawer.client(), authorization_server),
             self._redirect_handler,
             self._callback_handler,
-            path=self._callback_path(authority),
+            path=self._callback_path(authorization_server),
             pages=self._pages,
         )
         try:
-            client = await self._identify(fetch, authority, interaction.redirect_uri, scope)
-            pending = self._pending(authority, client, interaction.redirect_uri, scope)
-            response = await interaction.log_in(
-                self._authorization_url(pending), lambda response: is_for(pending, response.state)
+            login, client = await self._begin_login(fetch, authorization_server, browser.redirect_uri, scope)
+            response = await browser.log_in(
+                self._authorization_url(login), lambda response: has_state(login, response.state)
             )
         finally:
-            await interaction.close()
-        return await self._redeem(fetch, pending, client, response)
+            await browser.close()
+        return await self._redeem(fetch, login, client, response)
 
-    def _callback_path(self, authority: Authority) -> str:
-        """Return where logins end on this machine: for a client that registers itself, at a path of each issuer.
+    def _callback_path(self, authorization_server: AuthorizationServer) -> str:
+        """Return the path of the redirect URI on this machine: of a client that registers itself, one for each issuer.
 
-        An issuer that sends people to the login of another one gets no code from there: the other one knows no client
-        with this redirect URI (RFC 9700, section 4.4.2.2).
+        An issuer that sends people to the login of another issuer gets no code from there: the other issuer knows no
+        client with this redirect URI (RFC 9700, section 4.4.2.2).
         """
-        own = self._applicant
-        if own.client_id is not None or (own.metadata_url is not None and authority.takes_metadata_documents):
+        if self._has_given_credentials or self._declaration.uses_metadata_url(authorization_server):
             return PATH
-        return f"{PATH}/{hashlib.sha256(authority.issuer.encode()).hexdigest()[:16]}"
+        return f"{PATH}/{hashlib.sha256(authorization_server.issuer.encode()).hexdigest()[:16]}"
 
-    def _asked_scope(self, authority: Authority, scope: str | None) -> str | None:
-        return with_offline(scope, authority, may_refresh=self._applicant.may_refresh)
-
-    async def _identify(
-        self, fetch: Fetcher, authority: Authority, redirect_uri: str, scope: str | None
-    ) -> ClientInformation:
-        return await identify(fetch, authority, self._keeper, self._applicant, redirect_uri, scope, dpop=self._proves)
-
-    def _pending(
-        self, authority: Authority, client: ClientInformation, redirect_uri: str, scope: str | None
-    ) -> Pending:
-        _require_code_flow(authority)
+    async def _begin_login(
+        self, fetch: Fetcher, authorization_server: AuthorizationServer, redirect_uri: str, scope: str | None
+    ) -> tuple[PendingLogin, ClientInformation]:
+        scope = with_offline_access(scope, authorization_server, may_refresh=self._declaration.may_refresh)
+        client = await registered_client(
+            fetch, authorization_server, self._drawer, self._declaration, redirect_uri, scope, dpop=self._uses_dpop
+        )
+        _require_code_grant(authorization_server)
         assert client.client_id is not None
-        key = self._key_for(authority)
-        return Pending(
+        key = self._key_for(authorization_server)
+        login = PendingLogin(
             state=secrets.token_urlsafe(STATE_BYTES),
             verifier=secrets.token_urlsafe(VERIFIER_BYTES),
             redirect_uri=redirect_uri,
             client_id=client.client_id,
             server=self._server,
-            authority=authority,
+            authorization_server=authorization_server,
             begun_at=time.time(),
             scope=scope,
-            dpop_key=None if key is None else key.plain(),
+            dpop_key=None if key is None else key.private_jwk,
         )
+        return login, client
 
-    def _authorization_url(self, pending: Pending) -> str:
-        endpoint = pending.authority.authorization_endpoint
+    def _authorization_url(self, login: PendingLogin) -> str:
+        endpoint = login.authorization_server.authorization_endpoint
         assert endpoint is not None
         parts = urlsplit(endpoint)
-        asked = {
+        query = {
             "response_type": "code",
-            "client_id": pending.client_id,
-            "redirect_uri": pending.redirect_uri,
-            "state": pending.state,
-            "code_challenge": unpadded(hashlib.sha256(pending.verifier.encode("ascii")).digest()),
+            "client_id": login.client_id,
+            "redirect_uri": login.redirect_uri,
+            "state": login.state,
+            "code_challenge": base64url(hashlib.sha256(login.verifier.encode("ascii")).digest()),
             "code_challenge_method": "S256",
-            "resource": pending.authority.resource,
+            "resource": login.authorization_server.resource,
         }
-        if pending.scope is not None:
-            asked["scope"] = pending.scope
-            if "offline_access" in pending.scope.split():
-                asked["prompt"] = "consent"
-        if pending.dpop_key is not None:
-            asked["dpop_jkt"] = ProofKey(pending.dpop_key).thumbprint
-        kept = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in asked]
-        return urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode([*kept, *asked.items()]), ""))
+        if login.scope is not None:
+            query["scope"] = login.scope
+            if "offline_access" in login.scope.split():
+                query["prompt"] = "consent"
+        if login.dpop_key is not None:
+            query["dpop_jkt"] = ProofKey(login.dpop_key).thumbprint
+        own = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in query]
+        return urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode([*own, *query.items()]), ""))
 
     async def _redeem(
-        self, fetch: Fetcher, pending: Pending, client: ClientInformation, response: AuthorizationResponse
+        self, fetch: Fetcher, login: PendingLogin, client: ClientInformation, response: AuthorizationResponse
     ) -> Tokens:
-        code = checked_code(pending, response, self._secrets)
+        """Exchange the code of an authorization response for tokens."""
         form = {
             "grant_type": "authorization_code",
-            "code": code,
-            "redirect_uri": pending.redirect_uri,
-            "code_verifier": pending.verifier,
+            "code": validated_code(login, response, self._secrets),
+            "redirect_uri": login.redirect_uri,
+            "code_verifier": login.verifier,
         }
-        if pending.dpop_key is not None and (self._key is None or self._key.plain() != pending.dpop_key):
-            self._key = ProofKey(pending.dpop_key)
-        key = None if pending.dpop_key is None else self._key
+        if login.dpop_key is not None:
+            self._use_key(login.dpop_key)
+        key = None if login.dpop_key is None else self._key
+        credential = client_credential(client, login.authorization_server)
         try:
-            tokens = await request_tokens(fetch, pending.authority, form, credential(client, pending.authority), key)
+            tokens = await request_tokens(fetch, login.authorization_server, form, credential, key)
         except TokenRefused as refused:
             if refused.error == "invalid_client":
                 await self._forget_client()
             raise
-        tokens.requested_scope = pending.scope
-        tokens.scope = tokens.scope or pending.scope
+        tokens.requested_scope = login.scope
+        tokens.scope = tokens.scope or login.scope
         return self._require_bound(tokens)
 
     # Renewing.
@@ -299,41 +289,32 @@ class OAuth(Authorizer):
     def _is_renewable(self, tokens: Tokens) -> bool:
         return tokens.refresh_token is not None
 
-    async def _renew(self, fetch: Fetcher, tokens: Tokens, authority: Authority) -> Tokens:
-        kept = await self._keeper.client()
-        client = self._client_for_renewal(kept, authority)
+    async def _renew(self, fetch: Fetcher, tokens: Tokens, authorization_server: AuthorizationServer) -> Tokens:
+        client = self._client_for_renewal(await self._drawer.client(), authorization_server)
         form = {"grant_type": "refresh_token", "refresh_token": tokens.refresh_token}
-        return await request_tokens(
-            fetch,
-            authority,
-            form,
-            credential(client, authority),
-            None if tokens.dpop_key is None else self._key,
-            known=tokens,
-        )
+        credential = client_credential(client, authorization_server)
+        key = None if tokens.dpop_key is None else self._key
+        return await request_tokens(fetch, authorization_server, form, credential, key, renewed=tokens)
 
-    def _client_for_renewal(self, kept: ClientInformation | None, authority: Authority) -> ClientInformation:
-        own = self._applicant
-        if kept is not None and kept.issuer not in (None, authority.issuer):
-            raise AuthError(
-                f"The client is registered with {redacted(kept.issuer or '')}, not {redacted(authority.issuer)}"
-            )
-        if own.client_id is not None:
-            method = own.metadata.get("token_endpoint_auth_method")
-            return ClientInformation(
-                client_id=own.client_id, client_secret=own.client_secret, token_endpoint_auth_method=method
-            )
-        if kept is not None and kept.is_usable:
-            return kept
-        if own.metadata_url is not None and authority.takes_metadata_documents:
-            return ClientInformation(client_id=own.metadata_url)
+    def _client_for_renewal(
+        self, stored: ClientInformation | None, authorization_server: AuthorizationServer
+    ) -> ClientInformation:
+        issuer = authorization_server.issuer
+        if stored is not None and stored.issuer not in (None, issuer):
+            raise AuthError(f"The client is registered with {redacted(stored.issuer or '')}, not {redacted(issuer)}")
+        if self._has_given_credentials:
+            return self._declaration.information(issuer)
+        if stored is not None and stored.is_usable:
+            return stored
+        if self._declaration.uses_metadata_url(authorization_server):
+            return ClientInformation(client_id=self._declaration.metadata_url)
         raise AuthError("What the client is known by was not kept")
 
     async def _forget_client(self) -> bool:
-        kept = await self._keeper.client()
-        if kept is None or not kept.is_dynamic:
+        stored = await self._drawer.client()
+        if stored is None or not stored.is_dynamic:
             return False
-        await self._keeper.save_client(None)
+        await self._drawer.save_client(None)
         return True
 
 
@@ -365,22 +346,21 @@ def _redirect_uri(given: str | None, metadata: dict[str, Any]) -> str | None:
     return str(uri)
 
 
-def _registered_uri(kept: ClientInformation | None, authority: Authority) -> str | None:
-    """Return the address that the client was registered with, so that the registration can be used again."""
-    if kept is None or not kept.is_dynamic or kept.issuer != authority.issuer or not kept.redirect_uris:
+def _registered_uri(stored: ClientInformation | None, authorization_server: AuthorizationServer) -> str | None:
+    """Return the redirect URI of a dynamic registration, so that the registration can be used again."""
+    if stored is None or not stored.is_dynamic or stored.issuer != authorization_server.issuer:
         return None
-    return kept.redirect_uris[0]
+    return stored.redirect_uris[0] if stored.redirect_uris else None
 
 
-def _require_code_flow(authority: Authority) -> None:
-    if authority.authorization_endpoint is None:
-        raise AuthError(f"{redacted(authority.issuer)} has no authorization_endpoint: nobody can log in there")
-    # MUST (2025-11-25, 2026-07-28): refuse to go on unless the metadata promise S256.
-    if not authority.has_pkce:
-        raise AuthError(
-            f"{redacted(authority.issuer)} does not say that it supports PKCE with S256; no login is safe there"
-        )
+def _require_code_grant(authorization_server: AuthorizationServer) -> None:
+    issuer = redacted(authorization_server.issuer)
+    if authorization_server.authorization_endpoint is None:
+        raise AuthError(f"{issuer} has no authorization_endpoint: nobody can log in there")
+    # MUST (2025-11-25, 2026-07-28): refuse to go on unless the metadata promises S256.
+    if not authorization_server.has_pkce:
+        raise AuthError(f"{issuer} does not say that it supports PKCE with S256; no login is safe there")
 
 
-def _is_stale(pending: Pending) -> bool:
-    return pending.begun_at + PENDING_SECONDS < time.time()
+def _has_expired(login: PendingLogin) -> bool:
+    return login.begun_at + PENDING_SECONDS < time.time()

@@ -1,4 +1,4 @@
-"""What an authorization server knows a client by: an id given beforehand, a metadata document, or a registration."""
+"""Client registration: an id from the author, the URL of a metadata document, or dynamic registration (RFC 7591)."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from dragoman.auth.client.records import Authority, ClientInformation
-from dragoman.auth.client.storage import Keeper
-from dragoman.auth.client.token_endpoint import BASIC, NONE, POST, accepted
-from dragoman.auth.fetching import Fetcher, text, texts
+from dragoman.auth.client.storage import RecordDrawer
+from dragoman.auth.client.stored_records import AuthorizationServer, ClientInformation
+from dragoman.auth.client.token_endpoint import BASIC, NONE, POST, accepted_body
+from dragoman.auth.fetcher import Fetcher, text_list_member, text_member
 from dragoman.errors import AuthError
 from dragoman.protocol.urls import host_of, is_http_url, is_loopback, redacted
 
 GRANT_TYPES = ("authorization_code", "refresh_token")
 
 
-class Applicant(Struct):
-    """What the author says of the client."""
+class ClientDeclaration(Struct):
+    """What the author declares about the client."""
 
     metadata: dict[str, Any]
     client_id: str | None = None
@@ -30,131 +30,127 @@ class Applicant(Struct):
         """Whether the client uses refresh tokens."""
         return "refresh_token" in self.metadata.get("grant_types", GRANT_TYPES)
 
+    def uses_metadata_url(self, authorization_server: AuthorizationServer) -> bool:
+        """Tell whether the client's id is the URL of its metadata document."""
+        return self.metadata_url is not None and authorization_server.takes_metadata_documents
+
+    def information(self, issuer: str) -> ClientInformation:
+        """Return the registration that the author's id and secret stand for."""
+        return ClientInformation(
+            client_id=self.client_id,
+            client_secret=self.client_secret,
+            token_endpoint_auth_method=self.metadata.get("token_endpoint_auth_method"),
+            issuer=issuer,
+        )
+
     def __repr__(self) -> str:
-        return "Applicant(...)"
+        return "ClientDeclaration(...)"
 
 
-async def identify(
+async def registered_client(
     fetch: Fetcher,
-    authority: Authority,
-    keeper: Keeper,
-    applicant: Applicant,
+    authorization_server: AuthorizationServer,
+    drawer: RecordDrawer,
+    declaration: ClientDeclaration,
     redirect_uri: str,
     scope: str | None,
     *,
     dpop: bool = False,
 ) -> ClientInformation:
-    """Return what the client is known by at an authorization server, and keep it.
+    """Return the client's registration at an authorization server, and store it.
 
     Raises:
-        AuthError: the server knows no way, or refuses.
+        AuthError: the server supports no way of registration, or refuses.
     """
-    kept = await keeper.client() or ClientInformation()
-    if applicant.client_id is not None:
-        return await _given(authority, keeper, applicant, kept)
-    if kept.is_usable and _fits(kept, authority, redirect_uri):
-        if kept.issuer is None:
-            kept.issuer = authority.issuer
-            await keeper.save_client(kept)
-        return kept
-    if applicant.metadata_url is not None and authority.takes_metadata_documents:
-        # An id that is a URL is the same everywhere, and is decided on anew each time: it is not kept.
-        return ClientInformation(
-            client_id=applicant.metadata_url,
-            issuer=authority.issuer,
-            token_endpoint_auth_method=NONE,
-            pending=kept.pending,
-        )
-    if authority.registration_endpoint is None:
+    stored = await drawer.client() or ClientInformation()
+    issuer = authorization_server.issuer
+    if declaration.client_id is not None:
+        await bind_to_issuer(issuer, drawer, declaration.client_id)
+        return declaration.information(issuer)
+    if stored.is_usable and _fits(stored, issuer, redirect_uri):
+        if stored.issuer is None:
+            stored.issuer = issuer
+            await drawer.save_client(stored)
+        return stored
+    if declaration.uses_metadata_url(authorization_server):
+        # This id is the same at every issuer, so it is not stored.
+        return ClientInformation(client_id=declaration.metadata_url, issuer=issuer, token_endpoint_auth_method=NONE)
+    if authorization_server.registration_endpoint is None:
         raise AuthError(
-            f"{redacted(authority.issuer)} registers no clients by itself; give client_id= (and client_secret=) from it"
+            f"{redacted(issuer)} registers no clients by itself; give client_id= (and client_secret=) from it"
         )
-    found = await _register(fetch, authority, applicant, redirect_uri, scope, dpop=dpop)
-    found.pending = kept.pending
-    await keeper.save_client(found)
-    return found
+    registered = await _register(fetch, authorization_server, declaration, redirect_uri, scope, dpop=dpop)
+    registered.pending = stored.pending
+    await drawer.save_client(registered)
+    return registered
 
 
-async def _given(
-    authority: Authority, keeper: Keeper, applicant: Applicant, kept: ClientInformation
-) -> ClientInformation:
-    await bind_to_issuer(authority, keeper, applicant.client_id)
-    return ClientInformation(
-        client_id=applicant.client_id,
-        client_secret=applicant.client_secret,
-        token_endpoint_auth_method=applicant.metadata.get("token_endpoint_auth_method"),
-        issuer=authority.issuer,
-        pending=kept.pending,
-    )
+async def bind_to_issuer(issuer: str, drawer: RecordDrawer, client_id: str | None) -> None:
+    """Remember that credentials of the author belong to an issuer."""
+    stored = await drawer.client()
+    if stored is None or stored.issuer != issuer:
+        pending = {} if stored is None else stored.pending
+        await drawer.save_client(ClientInformation(client_id=client_id, issuer=issuer, pending=pending))
 
 
-async def bind_to_issuer(authority: Authority, keeper: Keeper, client_id: str | None) -> None:
-    """Remember that credentials which the author gave belong to an authorization server."""
-    kept = await keeper.client()
-    if kept is None or kept.issuer != authority.issuer:
-        pending = {} if kept is None else kept.pending
-        await keeper.save_client(ClientInformation(client_id=client_id, issuer=authority.issuer, pending=pending))
-
-
-def _fits(kept: ClientInformation, authority: Authority, redirect_uri: str) -> bool:
-    if kept.issuer not in (None, authority.issuer):
+def _fits(stored: ClientInformation, issuer: str, redirect_uri: str) -> bool:
+    if stored.issuer not in (None, issuer):
         return False
-    return not kept.is_dynamic or kept.redirect_uris is None or redirect_uri in kept.redirect_uris
+    return not stored.is_dynamic or stored.redirect_uris is None or redirect_uri in stored.redirect_uris
 
 
 async def _register(
-    fetch: Fetcher, authority: Authority, applicant: Applicant, redirect_uri: str, scope: str | None, *, dpop: bool
+    fetch: Fetcher,
+    authorization_server: AuthorizationServer,
+    declaration: ClientDeclaration,
+    redirect_uri: str,
+    scope: str | None,
+    *,
+    dpop: bool,
 ) -> ClientInformation:
-    endpoint = authority.registration_endpoint
+    endpoint = authorization_server.registration_endpoint
     assert endpoint is not None
-    asked: dict[str, Any] = {
+    supported = authorization_server.auth_methods or ()
+    request: dict[str, Any] = {
         "client_name": "Dragoman",
         "redirect_uris": [redirect_uri],
         "grant_types": list(GRANT_TYPES),
         "response_types": ["code"],
-        "token_endpoint_auth_method": _preferred_method(authority),
+        "token_endpoint_auth_method": next((one for one in (NONE, BASIC, POST) if one in supported), NONE),
         **({} if scope is None else {"scope": scope}),
         **({"dpop_bound_access_tokens": True} if dpop else {}),
-        **applicant.metadata,
+        **declaration.metadata,
     }
-    asked.setdefault("application_type", application_type(asked["redirect_uris"]))
-    fetch.secrets.add(text(asked, "software_statement"))
-    body = accepted(await fetch.post_json(endpoint, asked), endpoint, fetch.secrets)
-    fetch.secrets.add(text(body, "client_secret"))
-    client_id = text(body, "client_id")
+    request.setdefault("application_type", application_type(request["redirect_uris"]))
+    fetch.secrets.add(text_member(request, "software_statement"))
+    body = accepted_body(await fetch.post_json(endpoint, request), endpoint, fetch.secrets)
+    secret, client_id = text_member(body, "client_secret"), text_member(body, "client_id")
+    fetch.secrets.add(secret)
     if client_id is None:
         raise AuthError(f"{redacted(endpoint)} registered the client without an id")
     expires = body.get("client_secret_expires_at")
     return ClientInformation(
         client_id=client_id,
-        client_secret=text(body, "client_secret"),
+        client_secret=secret,
         client_secret_expires_at=expires if isinstance(expires, int | float) else None,
-        token_endpoint_auth_method=text(body, "token_endpoint_auth_method"),
-        redirect_uris=texts(body, "redirect_uris") or list(asked["redirect_uris"]),
-        issuer=authority.issuer,
+        token_endpoint_auth_method=text_member(body, "token_endpoint_auth_method"),
+        redirect_uris=text_list_member(body, "redirect_uris") or list(request["redirect_uris"]),
+        issuer=authorization_server.issuer,
         is_dynamic=True,
     )
 
 
-def _preferred_method(authority: Authority) -> str:
-    taken = authority.auth_methods
-    return NONE if taken is None else next((one for one in (NONE, BASIC, POST) if one in taken), NONE)
-
-
 def application_type(redirect_uris: list[str]) -> str:
-    """Return `native` for a program on the user's machine, and `web` for one that is reached over the network."""
-    return "native" if all(_is_native(uri) for uri in redirect_uris) else "web"
-
-
-def _is_native(uri: str) -> bool:
-    return not is_http_url(uri) or is_loopback(host_of(uri))
+    """Return `native` if every redirect URI leads to the user's machine, else `web`."""
+    return "native" if all(not is_http_url(uri) or is_loopback(host_of(uri)) for uri in redirect_uris) else "web"
 
 
 def checked_metadata(metadata: Any) -> dict[str, Any]:
     """Return a copy of client metadata that can be sent as JSON.
 
     Raises:
-        ValueError: it is no JSON object.
+        ValueError: it is not JSON.
+        TypeError: it is no JSON object.
     """
     try:
         copied = msgspec.json.decode(msgspec.json.encode({} if metadata is None else metadata))

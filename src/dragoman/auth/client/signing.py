@@ -1,4 +1,4 @@
-"""Signatures: assertions that prove who a client is (RFC 7523), and proofs that it holds its key (RFC 9449).
+"""Signatures of clients: assertions that prove who the client is (RFC 7523), and DPoP proofs (RFC 9449).
 
 They need the package joserfc, which the extra `jwt` installs.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Any
 
-from dragoman.errors import AuthError, InvalidCredentials
+from dragoman.auth.jose import base64url, require_joserfc
+from dragoman.errors import InvalidCredentials
 from dragoman.protocol.urls import origin_of, redacted
 
 if TYPE_CHECKING:
@@ -19,24 +19,7 @@ if TYPE_CHECKING:
 
 ASSERTION_SECONDS = 300
 DPOP_ALGORITHM = "ES256"
-ALGORITHMS = {"ES256": "EC", "RS256": "RSA"}
-
-
-def unpadded(data: bytes) -> str:
-    """Return bytes as base64 for URLs, without padding."""
-    return urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
-
-
-def require_joserfc(what: str) -> None:
-    """Check that there is what signs and verifies.
-
-    Raises:
-        AuthError: there is not.
-    """
-    try:
-        import joserfc  # noqa: F401
-    except ImportError:
-        raise AuthError(f"{what} needs the package joserfc: install dragoman[jwt]") from None
+ASSERTION_ALGORITHMS = {"ES256": "EC", "RS256": "RSA"}
 
 
 class AssertionSigner:
@@ -48,16 +31,16 @@ class AssertionSigner:
     """
 
     def __init__(self, client_id: str, private_key: object, algorithm: str | None) -> None:
-        if algorithm not in ALGORITHMS:
-            raise InvalidCredentials(f"signing_algorithm must be one of {', '.join(ALGORITHMS)}")
+        if algorithm not in ASSERTION_ALGORITHMS:
+            raise InvalidCredentials(f"signing_algorithm must be one of {', '.join(ASSERTION_ALGORITHMS)}")
         require_joserfc("Signing")
         self._client_id = client_id
         self._algorithm = algorithm
         try:
-            self._key = _imported(private_key, ALGORITHMS[algorithm])
+            self._key = _imported(private_key, ASSERTION_ALGORITHMS[algorithm])
             self.sign("https://example.com")
         except Exception as error:
-            # What went wrong may quote the key.
+            # The text of the error may quote the key.
             raise InvalidCredentials(
                 f"The private key cannot sign with {algorithm} ({type(error).__name__}); give a PEM of the right kind"
             ) from None
@@ -87,29 +70,30 @@ def _imported(key: Any, kind: str) -> ECKey | RSAKey:
         key = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-    made = ECKey.import_key(key) if kind == "EC" else RSAKey.import_key(key)
-    if not made.is_private:
+    imported = ECKey.import_key(key) if kind == "EC" else RSAKey.import_key(key)
+    if not imported.is_private:
         raise ValueError("a public key signs nothing")
-    return made
+    return imported
 
 
 class ProofKey:
-    """The key that DPoP tokens are bound to, and the nonces that servers want to see in proofs."""
+    """The key that DPoP tokens are bound to, and the nonces that servers demand in proofs."""
 
-    def __init__(self, kept: dict[str, Any] | None = None) -> None:
+    def __init__(self, private_jwk: dict[str, Any] | None = None) -> None:
         require_joserfc("Signing")
         from joserfc.jwk import ECKey
 
-        self._key = ECKey.generate_key("P-256") if kept is None else ECKey.import_key(kept)
+        self._key = ECKey.generate_key("P-256") if private_jwk is None else ECKey.import_key(private_jwk)
         self._nonces: dict[str, str] = {}
 
-    def plain(self) -> dict[str, Any]:
-        """Return the private key as JSON, to be kept."""
+    @property
+    def private_jwk(self) -> dict[str, Any]:
+        """The private key as JSON, to be stored."""
         return dict(self._key.as_dict(private=True))
 
     @property
     def thumbprint(self) -> str:
-        """What tokens name the key by."""
+        """The thumbprint by which tokens name the key."""
         return self._key.thumbprint()
 
     def remember_nonce(self, url: str, nonce: str | None) -> bool:
@@ -119,7 +103,7 @@ class ProofKey:
         return bool(nonce)
 
     def proof(self, method: str, url: str, access_token: str | None = None) -> str:
-        """Return a proof for one request, with the hash of the token that it is sent with."""
+        """Return a proof for one request, with the hash of the access token that the request carries."""
         from joserfc import jwt
 
         claims: dict[str, Any] = {
@@ -129,7 +113,7 @@ class ProofKey:
             "iat": int(time.time()),
         }
         if access_token is not None:
-            claims["ath"] = unpadded(hashlib.sha256(access_token.encode("ascii")).digest())
+            claims["ath"] = base64url(hashlib.sha256(access_token.encode("ascii")).digest())
         nonce = self._nonces.get(origin_of(url))
         if nonce is not None:
             claims["nonce"] = nonce

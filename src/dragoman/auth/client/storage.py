@@ -1,10 +1,11 @@
-"""Where tokens and registrations are kept, so that one login lasts.
+"""Token storages: in memory, in files, and in files without secrets.
 
-Theory of operation: a keeper is the drawer of one server and one client in somebody's storage. Of a file storage it is
-one file, readable by its user alone and replaced as a whole. A folder that others can write, a link, and a file that
-others own or can read are refused: what lies there may be theirs, and what is put there would be. Whoever is about to
-change tokens first takes the lock of the drawer and reads again: a refresh token that is used twice can cost the whole
-login, and another process may just have used it.
+A drawer is what one storage holds for one server and one client. The drawer of a `FileStorage` is one file, readable by
+its user alone and replaced as a whole. A folder that others can write, a link, and a file that others own or can read
+are refused: their content may be planted, and what is written there may be read.
+
+An authorizer takes the lock of the drawer before it changes tokens, and reads them again. Another process may have used
+the refresh token just now, and a refresh token that is used twice can revoke the whole login.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ import asyncio
 import hashlib
 import logging
 import os
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from dragoman.auth.client.records import ClientInformation, Tokens
-from dragoman.auth.contract import Drawers, TokenStorage
+from dragoman.auth.client.contract import Drawers, TokenStorage
+from dragoman.auth.client.stored_records import ClientInformation, Tokens
 from dragoman.errors import AuthError, NotPrivate
 from dragoman.runtime.backoff import backoff
 from dragoman.runtime.callables import resolved
@@ -34,50 +35,32 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.2
 _logger = logging.getLogger("dragoman.auth")
 
 
-class Keeper:
+class RecordDrawer:
     """The drawer of one server in a storage, with records in place of plain JSON."""
 
     def __init__(self, storage: TokenStorage | Drawers, key: str) -> None:
         self._storage: TokenStorage = storage.drawer(key) if isinstance(storage, Drawers) else storage
 
     async def tokens(self) -> Tokens | None:
-        """Return the tokens that are kept."""
-        return Tokens.of(await resolved(self._storage.tokens()))
+        """Return the stored tokens."""
+        return Tokens.from_json(await resolved(self._storage.tokens()))
 
     async def save_tokens(self, tokens: Tokens | None) -> None:
-        """Keep tokens, or forget them."""
-        await resolved(self._storage.save_tokens(None if tokens is None else tokens.plain()))
+        """Save tokens; None deletes them."""
+        await resolved(self._storage.save_tokens(None if tokens is None else tokens.to_json()))
 
     async def client(self) -> ClientInformation | None:
-        """Return what is known of the client's registration."""
-        return ClientInformation.of(await resolved(self._storage.client_information()))
+        """Return the stored client registration."""
+        return ClientInformation.from_json(await resolved(self._storage.client_information()))
 
     async def save_client(self, information: ClientInformation | None) -> None:
-        """Keep a registration, or forget it."""
-        await resolved(self._storage.save_client_information(None if information is None else information.plain()))
+        """Save a client registration; None deletes it."""
+        await resolved(self._storage.save_client_information(None if information is None else information.to_json()))
 
     def lock(self) -> AbstractAsyncContextManager[Any]:
-        """Keep everybody else from renewing tokens."""
+        """Keep everybody else from renewing the tokens."""
         lock = getattr(self._storage, "lock", None)
         return nullcontext() if lock is None else lock()
-
-
-class MemoryStorage:
-    """Keeps tokens as long as the process lives.
-
-    Example:
-        Client(url, auth=OAuth(storage=MemoryStorage()))
-    """
-
-    def __init__(self) -> None:
-        self._drawers: dict[str, _MemoryDrawer] = {}
-
-    def __repr__(self) -> str:
-        return f"<MemoryStorage of {len(self._drawers)} logins>"
-
-    def drawer(self, key: str) -> _MemoryDrawer:
-        """Return what is kept for one server and client."""
-        return self._drawers.setdefault(key, _MemoryDrawer())
 
 
 class _MemoryDrawer:
@@ -96,6 +79,24 @@ class _MemoryDrawer:
 
     def save_client_information(self, information: dict[str, Any] | None) -> None:
         self._client = information
+
+
+class MemoryStorage:
+    """Keeps tokens as long as the process lives.
+
+    Example:
+        Client(url, auth=OAuth(storage=MemoryStorage()))
+    """
+
+    def __init__(self) -> None:
+        self._drawers: dict[str, _MemoryDrawer] = {}
+
+    def __repr__(self) -> str:
+        return f"<MemoryStorage of {len(self._drawers)} logins>"
+
+    def drawer(self, key: str) -> _MemoryDrawer:
+        """Return the storage of one server and client."""
+        return self._drawers.setdefault(key, _MemoryDrawer())
 
 
 class FileStorage:
@@ -117,24 +118,9 @@ class FileStorage:
         return f"<FileStorage in {self._folder or state_folder() / 'auth'}>"
 
     def drawer(self, key: str) -> FileDrawer:
-        """Return what is kept for one server and client."""
+        """Return the storage of one server and client."""
         name = hashlib.sha256(f"{key}\0{self._account}".encode()).hexdigest()[:32]
         return FileDrawer((self._folder or state_folder() / "auth") / f"{name}.json")
-
-
-class BindingStorage:
-    """Keeps tokens as long as the process lives, and in a file which authorization server credentials belong to.
-
-    This is what programs use that get new tokens whenever they want: nothing secret is written, and a server that
-    points to another authorization server is found out after a restart too.
-    """
-
-    def __init__(self) -> None:
-        self._drawers: dict[str, _MemoryDrawer] = {}
-
-    def drawer(self, key: str) -> _MemoryDrawer:
-        """Return what is kept for one server and client."""
-        return self._drawers.setdefault(key, _binding_drawer(key))
 
 
 class FileDrawer:
@@ -143,21 +129,22 @@ class FileDrawer:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._unwritten: dict[str, Any] | None = None
+        """The content, once the file cannot be written."""
 
     def tokens(self) -> dict[str, Any] | None:
-        """Return what was last saved as tokens."""
+        """Return the tokens that were saved last."""
         return self._member("tokens")
 
     def save_tokens(self, tokens: dict[str, Any] | None) -> None:
-        """Keep the tokens."""
+        """Save the tokens; None deletes them."""
         self._save("tokens", tokens)
 
     def client_information(self) -> dict[str, Any] | None:
-        """Return what was last saved about the client's registration."""
+        """Return the client registration that was saved last."""
         return self._member("client")
 
     def save_client_information(self, information: dict[str, Any] | None) -> None:
-        """Keep what the authorization server knows the client by."""
+        """Save the client registration; None deletes it."""
         self._save("client", information)
 
     def _member(self, name: str) -> dict[str, Any] | None:
@@ -168,37 +155,34 @@ class FileDrawer:
         if self._unwritten is not None:
             return self._unwritten
         try:
-            require_private(self._path.parent, WRITTEN_BY_OTHERS)
-            with os.fdopen(open_private(self._path, os.O_RDONLY), "rb") as file:
-                found = msgspec.json.decode(file.read())
+            with _refusing_unsafe():
+                require_private(self._path.parent, WRITTEN_BY_OTHERS)
+                with os.fdopen(open_private(self._path, os.O_RDONLY), "rb") as file:
+                    return msgspec.json.decode(file.read(), type=dict[str, Any])
         except FileNotFoundError:
-            return {}
-        except NotPrivate as error:
-            raise AuthError(f"The tokens are not safe from others: {error}") from None
+            pass
         except (OSError, ValueError) as error:
             _logger.warning("The tokens in %s cannot be read (%s) and are left out", self._path, type(error).__name__)
-            return {}
-        return found if isinstance(found, dict) else {}
+        return {}
 
     def _save(self, name: str, value: dict[str, Any] | None) -> None:
-        kept = {**self._read(), name: value}
+        content = {**self._read(), name: value}
         try:
-            private_folder(self._path.parent, WRITTEN_BY_OTHERS)
-            content = msgspec.json.encode({name: value for name, value in kept.items() if value is not None})
-            with written_beside(self._path, content, lasting=True) as fresh:
-                fresh.replace(self._path)
-        except NotPrivate as error:
-            raise AuthError(f"The tokens are not safe from others: {error}") from None
+            with _refusing_unsafe():
+                private_folder(self._path.parent, WRITTEN_BY_OTHERS)
+                encoded = msgspec.json.encode({name: value for name, value in content.items() if value is not None})
+                with written_beside(self._path, encoded, lasting=True) as fresh:
+                    fresh.replace(self._path)
         except OSError as error:
             if self._unwritten is None:
                 _logger.warning(
                     "%s cannot be written (%s): what it holds lasts until the process ends", self._path, error
                 )
-            self._unwritten = kept
+            self._unwritten = content
 
     @asynccontextmanager
     async def lock(self) -> AsyncIterator[None]:
-        """Keep other processes, and others in this one, from renewing the same tokens.
+        """Keep other processes, and other clients of this one, from renewing the same tokens.
 
         Raises:
             AuthError: somebody else holds the lock for longer than any login takes.
@@ -208,7 +192,7 @@ class FileDrawer:
             yield
             return
         try:
-            await _take(descriptor, self._path)
+            await _acquire(descriptor, self._path)
             yield
         finally:
             os.close(descriptor)
@@ -217,35 +201,22 @@ class FileDrawer:
         try:
             import fcntl  # noqa: F401
 
-            private_folder(self._path.parent, WRITTEN_BY_OTHERS)
-            return open_private(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
-        except NotPrivate as error:
-            raise AuthError(f"The tokens are not safe from others: {error}") from None
+            with _refusing_unsafe():
+                private_folder(self._path.parent, WRITTEN_BY_OTHERS)
+                return open_private(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
         except (ImportError, OSError):
             return None
 
 
-def _binding_drawer(key: str) -> _MemoryDrawer:
+@contextmanager
+def _refusing_unsafe() -> Iterator[None]:
     try:
-        return _BindingDrawer(FileStorage().drawer(key))
-    except RuntimeError as error:
-        _logger.warning("A restart forgets which issuer the credentials belong to (%s); give issuer=", error)
-        return _MemoryDrawer()
+        yield
+    except NotPrivate as error:
+        raise AuthError(f"The tokens are not safe from others: {error}") from None
 
 
-class _BindingDrawer(_MemoryDrawer):
-    def __init__(self, file: FileDrawer) -> None:
-        super().__init__()
-        self._file = file
-
-    def client_information(self) -> dict[str, Any] | None:
-        return self._file.client_information()
-
-    def save_client_information(self, information: dict[str, Any] | None) -> None:
-        self._file.save_client_information(information)
-
-
-async def _take(descriptor: int, path: Path) -> None:
+async def _acquire(descriptor: int, path: Path) -> None:
     import fcntl
 
     try:
@@ -257,3 +228,38 @@ async def _take(descriptor: int, path: Path) -> None:
                     await asyncio.sleep(backoff(attempt, _FIRST_PAUSE, _LONGEST_PAUSE))
     except TimeoutError:
         raise AuthError(f"Another process has been renewing the tokens in {path} for too long; end it") from None
+
+
+class IssuerStorage:
+    """Keeps tokens in memory, and in a file only which authorization server the credentials belong to.
+
+    Programs use it that can get new tokens at any time: no secret is written, and a server that points to another
+    authorization server is detected after a restart too.
+    """
+
+    def __init__(self) -> None:
+        self._drawers: dict[str, _MemoryDrawer] = {}
+
+    def drawer(self, key: str) -> _MemoryDrawer:
+        """Return the storage of one server and client."""
+        return self._drawers.setdefault(key, _issuer_drawer(key))
+
+
+def _issuer_drawer(key: str) -> _MemoryDrawer:
+    try:
+        return _IssuerDrawer(FileStorage().drawer(key))
+    except RuntimeError as error:
+        _logger.warning("A restart forgets which issuer the credentials belong to (%s); give issuer=", error)
+        return _MemoryDrawer()
+
+
+class _IssuerDrawer(_MemoryDrawer):
+    def __init__(self, file: FileDrawer) -> None:
+        super().__init__()
+        self._file = file
+
+    def client_information(self) -> dict[str, Any] | None:
+        return self._file.client_information()
+
+    def save_client_information(self, information: dict[str, Any] | None) -> None:
+        self._file.save_client_information(information)

@@ -1,8 +1,7 @@
-"""A server's door: bearer tokens are verified, and who has none is told where to get one (RFC 6750, RFC 9728).
+"""Bearer authorization of a server: admission by token, challenges, and protected resource metadata (RFC 6750, 9728).
 
-A verifier tells whom a token belongs to. The door adds what the protocol wants around it: the challenge of a refusal,
-and the metadata document that names the authorization servers. Nothing of it is taken from what a client sends, so it
-is the same behind any proxy.
+A verifier tells whom a token belongs to. `Bearer` adds the challenge of a refusal, and the metadata document that names
+the authorization servers. Neither is made of what a client sends, so both are the same behind any proxy.
 """
 
 from __future__ import annotations
@@ -14,26 +13,26 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from dragoman.auth.addresses import protected_resource_urls, require_secure
 from dragoman.auth.server.identity import BadToken, Denial, Identity
+from dragoman.auth.urls import protected_resource_metadata_urls, require_secure
 from dragoman.errors import InsecureUrl
 from dragoman.protocol.urls import is_http_url, origin_of, split
 from dragoman.runtime.callables import invoke
 
 BAD_REQUEST, UNAUTHORIZED, FORBIDDEN = 400, 401, 403
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
-_LONGEST_TOKEN = 16 * 1024
+_MAX_TOKEN = 16 * 1024
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _TOKEN = re.compile(r"[\x21-\x2b\x2d-\x7e]+")
 _INVALID = BadToken("The token is not valid here")
-_UNSAID = re.compile(r"[^\x20-\x7e]")
+_UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 
 class Verifier(Protocol):
-    """Whoever can tell whom a token belongs to.
+    """An object that tells whom a token belongs to.
 
-    One that also has `async def judge(token, audience) -> Identity | BadToken` is asked by that method, so that clients
-    and the log are told why a token is refused.
+    A verifier that also has `async def judge(token, audience) -> Identity | BadToken` is asked by that method, so that
+    the client and the log are told why a token is refused.
     """
 
     async def verify(self, token: str, audience: str) -> Identity | None:
@@ -76,13 +75,15 @@ class Bearer:
     ) -> None:
         self.resource = _resource(resource)
         self._verifier = verifier
-        self._required = frozenset(_asked_for(required_scopes, "required_scopes"))
+        self._required = frozenset(_public_scopes(required_scopes, "required_scopes"))
         self._implied = {scope: _scopes(implied, "implied_scopes") for scope, implied in (implied_scopes or {}).items()}
         self._metadata_url = None if metadata_url is None else _resource(metadata_url, "metadata_url")
         self.metadata = _metadata(
             resource,
             _issuers(authorization_servers, verifier),
-            sorted(self._required) if scopes_supported is None else _asked_for(scopes_supported, "scopes_supported"),
+            sorted(self._required)
+            if scopes_supported is None
+            else _public_scopes(scopes_supported, "scopes_supported"),
             resource_name,
         )
 
@@ -91,24 +92,24 @@ class Bearer:
 
     @property
     def metadata_path(self) -> str:
-        """Where RFC 9728 wants the metadata to be served, on the host of the resource."""
-        return unquote(urlsplit(protected_resource_urls(self.resource)[0]).path)
+        """The path of the metadata on the host of the resource (RFC 9728)."""
+        return unquote(urlsplit(protected_resource_metadata_urls(self.resource)[0]).path)
 
     def metadata_address(self, root_path: str = "", path: str = "") -> str:
-        """Return where the metadata is: below a mount it is there, else where RFC 9728 wants it."""
+        """Return the URL of the metadata: below the mount if the server is mounted, else as RFC 9728 says."""
         if self._metadata_url is not None:
             return self._metadata_url
         if root_path.strip("/"):
-            # A mount may have taken this from the path that the client sent.
+            # A framework may take the root path from the path that the client sent.
             below = quote(f"/{root_path.strip('/')}")
             return f"{origin_of(self.resource)}{below}{WELL_KNOWN}{quote(path)}"
-        return protected_resource_urls(self.resource)[0]
+        return protected_resource_metadata_urls(self.resource)[0]
 
     async def admit(self, headers: Mapping[str, str], metadata_address: str) -> Identity | Denial:
         """Return who sends a request, or why it is refused.
 
         Raises:
-            Exception: the token cannot be verified.
+            Exception: the token cannot be verified now.
         """
         scheme, _, token = headers.get("authorization", "").strip().partition(" ")
         token = token.strip()
@@ -117,35 +118,34 @@ class Bearer:
         if not _TOKEN.fullmatch(token):
             reason = "The header Authorization must hold one token"
             return self._denied(BAD_REQUEST, reason, metadata_address, error="invalid_request")
-        too_long = BadToken(_INVALID.reason, f"it has more than {_LONGEST_TOKEN} characters")
-        found = too_long if len(token) > _LONGEST_TOKEN else await self._verify(token)
+        too_long = BadToken(_INVALID.reason, f"it has more than {_MAX_TOKEN} characters")
+        found = too_long if len(token) > _MAX_TOKEN else await self._verify(token)
         if isinstance(found, BadToken):
             denial = self._denied(UNAUTHORIZED, found.reason, metadata_address, error="invalid_token")
             return msgspec.structs.replace(denial, detail=found.detail)
-        lacking = self._required - found.scopes
-        if lacking:
+        missing = self._required - found.scopes
+        if missing:
             denial = self.insufficient((), metadata_address)
-            return msgspec.structs.replace(denial, detail=f"the token lacks {' '.join(sorted(lacking))}")
+            return msgspec.structs.replace(denial, detail=f"the token lacks {' '.join(sorted(missing))}")
         return found
 
     def insufficient(self, scopes: Iterable[str], metadata_address: str) -> Denial:
-        """Return the refusal of somebody who may not do what takes these scopes, beside those that are required."""
-        # SHOULD (2026-07-28): all scopes that the operation takes are in one challenge.
-        wanted = " ".join(sorted(self._required.union(scopes)))
-        reason = f"This takes the scopes: {wanted}"
-        return self._denied(FORBIDDEN, reason, metadata_address, error="insufficient_scope", scope=wanted)
+        """Return the refusal of a request that needs these scopes, beside the required ones."""
+        # SHOULD (2026-07-28): one challenge has all scopes that the operation needs.
+        scope = " ".join(sorted(self._required.union(scopes)))
+        reason = f"This takes the scopes: {scope}"
+        return self._denied(FORBIDDEN, reason, metadata_address, error="insufficient_scope", scope=scope)
 
     def _denied(
         self, status: int, reason: str, metadata_address: str, *, error: str | None = None, scope: str | None = None
     ) -> Denial:
-        wanted = scope or " ".join(sorted(self._required))
-        said = challenge(
+        header = challenge(
             error=error,
             error_description=reason if error else None,
-            scope=wanted or None,
+            scope=scope or " ".join(sorted(self._required)) or None,
             resource_metadata=metadata_address,
         )
-        return Denial(status, reason, said)
+        return Denial(status, reason, header)
 
     async def _verify(self, token: str) -> Identity | BadToken:
         verifier: Any = self._verifier
@@ -164,7 +164,7 @@ class Bearer:
         return self._widened(identity) if self._implied else identity
 
     def _widened(self, identity: Identity) -> Identity:
-        """Return an identity with the scopes that its own include."""
+        """Return an identity with the scopes that its own scopes imply."""
         known, new = set(identity.scopes), set(identity.scopes)
         while new:
             new = {implied for scope in new for implied in self._implied.get(scope, ())} - known
@@ -173,7 +173,7 @@ class Bearer:
 
 
 def identity_of(found: Any) -> Identity | None:
-    """Return whom an author's function found; nobody has no name.
+    """Return the identity that an author's function returned, as an identity, a name or None.
 
     Raises:
         TypeError: it returned something else.
@@ -186,20 +186,19 @@ def identity_of(found: Any) -> Identity | None:
 
 
 def challenge(**parts: str | None) -> str:
-    """Return a `WWW-Authenticate` header with the parts that are there, whatever is in them."""
-    said = ", ".join(f'{name}="{_quoted(value)}"' for name, value in parts.items() if value is not None)
-    return f"Bearer {said}"
+    """Return a `WWW-Authenticate` header with the parts that are not None, quoted."""
 
+    def quoted(value: str) -> str:
+        return _UNPRINTABLE.sub("?", value).replace("\\", "\\\\").replace('"', '\\"')
 
-def _quoted(value: str) -> str:
-    return _UNSAID.sub("?", value).replace("\\", "\\\\").replace('"', '\\"')
+    return "Bearer " + ", ".join(f'{name}="{quoted(value)}"' for name, value in parts.items() if value is not None)
 
 
 def check_scopes(scopes: Iterable[str]) -> None:
-    """Refuse what cannot be scopes (RFC 6749).
+    """Check that texts can be scopes (RFC 6749).
 
     Raises:
-        ValueError: it cannot.
+        ValueError: one cannot.
     """
     _scopes(scopes, "scopes")
 
@@ -219,10 +218,10 @@ def _scopes(scopes: Iterable[str], what: str) -> list[str]:
     return given
 
 
-def _asked_for(scopes: Iterable[str], what: str) -> list[str]:
+def _public_scopes(scopes: Iterable[str], what: str) -> list[str]:
     given = _scopes(scopes, what)
     if "offline_access" in given:
-        # SHOULD NOT (2026-07-28): it is between a client and its authorization server.
+        # SHOULD NOT (2026-07-28): it concerns a client and its authorization server alone.
         raise ValueError(f"{what} must not have offline_access, which is no concern of a server that takes tokens")
     return given
 

@@ -1,4 +1,4 @@
-"""Who sends a request to a server, and what a server answers to those that it does not let in."""
+"""Identities of callers, and refusals of tokens and requests."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Identity(Struct, frozen=True):
     principal: str
     scopes: frozenset[str] = frozenset()
     claims: dict[str, Any] = field(default_factory=dict)
-    """What else the token says."""
+    """All claims of the token."""
 
     def __repr__(self) -> str:
-        # Not the claims, which say more of a person than a log should.
+        # Without the claims, which may hold personal data.
         return f"<Identity {self.principal!r}: {' '.join(sorted(self.scopes)) or 'no scopes'}>"
 
     def __post_init__(self) -> None:
@@ -40,17 +40,17 @@ class BadToken(Struct, frozen=True):
     """
 
     reason: str
-    """For the client: which check failed, without anything that the token says."""
+    """For the client: which check failed, without the content of the token."""
     detail: str = ""
-    """For the server's log: what was found and what was expected."""
+    """For the server's log: the value that was found, and the expected one."""
 
 
 class Denial(Struct, frozen=True):
-    """Why a request is not let in: a status, a reason, and how to do better."""
+    """The refusal of a request: its status, reason and challenge."""
 
     status: int
     reason: str
     challenge: str
     """The `WWW-Authenticate` header."""
     detail: str = ""
-    """What the server's log says beside the reason."""
+    """For the server's log, beside the reason."""

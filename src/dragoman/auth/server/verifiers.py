@@ -1,9 +1,10 @@
-"""Tokens that a server verifies: signed ones by their issuer's keys, opaque ones by asking who issued them.
+"""Verifiers of bearer tokens: `Jwt` by the keys of the issuer, `Introspection` by asking the issuer.
 
-What an issuer said of an opaque token is kept for a moment. All who come with one token wait for one answer, and only
-so many tokens are asked about at once; others wait for their turn. A token is refused only if it was looked at and is
-no good; if that cannot be found out, because the issuer cannot be asked, it is an error: a client must not be told to
-throw a token away that may be good.
+A verdict is an `Identity` or a `BadToken`. A token that cannot be checked, because the issuer cannot be asked, is an
+error and no verdict: a client must not be told to throw away a token that may be good.
+
+What the issuer answered about an opaque token is kept for 30 seconds. Requests with the same token wait for one answer.
+At most 100 tokens are asked about at once; the others wait for their turn.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 import hashlib
 import logging
 import time
+from abc import ABC, abstractmethod
 from base64 import urlsafe_b64decode
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -20,27 +22,79 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from dragoman.auth.addresses import require_secure
-from dragoman.auth.client.signing import require_joserfc
-from dragoman.auth.fetching import OK, Fetcher, client_authorization
+from dragoman.auth.fetcher import OK, Fetcher, basic_client_authorization
+from dragoman.auth.jose import require_joserfc
 from dragoman.auth.server.identity import BadToken, Identity
 from dragoman.auth.server.issuer_keys import IssuerKeys
+from dragoman.auth.urls import require_secure
 from dragoman.errors import AuthError
 from dragoman.protocol.urls import redacted
 from dragoman.runtime.tasks import look_at
 
 LEEWAY_SECONDS = 60
 ANSWER_SECONDS = 30.0
-MOST_ANSWERS = 10_000
-MOST_ASKED = 100
-MOST_WAITING = 1000
+MAX_ANSWERS = 10_000
+MAX_ASKED = 100
+MAX_WAITING = 1000
 TURN_SECONDS = 10.0
-LONGEST_DETAIL = 200
+MAX_DETAIL = 200
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
 _logger = logging.getLogger("dragoman.auth")
 
 
-class Jwt:
+class _ClaimsVerifier(ABC):
+    """Checks the claims that both kinds of verifiers check."""
+
+    issuer: str | None
+    _clock: Callable[[], float]
+
+    async def verify(self, token: str, audience: str) -> Identity | None:
+        """Return whom a token belongs to; None if it is no good.
+
+        Raises:
+            AuthError: that cannot be found out now.
+        """
+        verdict = await self.judge(token, audience)
+        return None if isinstance(verdict, BadToken) else verdict
+
+    @abstractmethod
+    async def judge(self, token: str, audience: str) -> Identity | BadToken:
+        """Return whom a token belongs to, or why it is no good.
+
+        Raises:
+            AuthError: that cannot be found out now.
+        """
+
+    def _mismatch(self, claims: Mapping[str, Any], audience: str) -> BadToken | None:
+        """Return why a token of these claims is not for this server, or not yet."""
+        if self.issuer is not None and claims.get("iss") != self.issuer:
+            return BadToken("The token is of another issuer", f"{_shown('iss', claims)}, not {self.issuer!r}")
+        audiences = claims.get("aud")
+        if audience not in audiences if isinstance(audiences, list) else audience != audiences:
+            return BadToken("The token is for another audience", f"{_shown('aud', claims)}, not {audience!r}")
+        begins = claims.get("nbf", 0)
+        if not _is_number(begins) or self._clock() < begins - LEEWAY_SECONDS:
+            return BadToken("The token is not valid yet", "its nbf is in the future; are the clocks right?")
+        return None
+
+
+def _shown(name: str, holder: Mapping[str, Any]) -> str:
+    """Return a claim or a header of a token, for a log."""
+    return f"its {name} is {repr(holder.get(name))[:MAX_DETAIL]}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def scopes_of(claims: Mapping[str, Any]) -> frozenset[str]:
+    """Return the scopes of claims, which are a text with spaces or a list."""
+    found = claims.get("scope", claims.get("scp"))
+    parts = found.split() if isinstance(found, str) else found
+    return frozenset(part for part in parts if isinstance(part, str)) if isinstance(parts, list) else frozenset()
+
+
+class Jwt(_ClaimsVerifier):
     """Verifies signed tokens (RFC 9068) by the keys of their issuer.
 
     Example:
@@ -80,14 +134,6 @@ class Jwt:
     def __repr__(self) -> str:
         return f"<Jwt of {self.issuer}>"
 
-    async def verify(self, token: str, audience: str) -> Identity | None:
-        """Return whom a token belongs to; None if it is no good.
-
-        Raises:
-            AuthError: the issuer's keys cannot be had.
-        """
-        return _good(await self.judge(token, audience))
-
     async def judge(self, token: str, audience: str) -> Identity | BadToken:
         """Return whom a token belongs to, or why it is no good.
 
@@ -98,115 +144,66 @@ class Jwt:
         if header is None:
             return BadToken("The token is not a signed token (JWT)")
         if header.get("alg") not in self._algorithms:
-            return BadToken("The token is signed by an algorithm that is not accepted", _found("alg", header))
+            return BadToken("The token is signed by an algorithm that is not accepted", _shown("alg", header))
         for key in await self._keys.find(header.get("kid")):
             claims = self._claims(token, key)
             if claims is not None:
-                return self._judged(claims, audience)
-        return BadToken("The token is not signed by a key of its issuer", _found("kid", header))
+                return self._mismatch(claims, self._audience or audience) or self._verdict(claims)
+        return BadToken("The token is not signed by a key of its issuer", _shown("kid", header))
 
     def _claims(self, token: str, key: Any) -> dict[str, Any] | None:
-        """Return what a token says if this key signed it."""
+        """Return the claims of a token if this key signed it."""
         from joserfc import jwt
 
         try:
             return jwt.decode(token, key, algorithms=self._algorithms).claims
         except Exception as error:
-            # Whatever a stranger's token makes of the decoder, it is refused.
+            # A token of a stranger may make the decoder raise anything; it is refused.
             _logger.debug("A token was refused: %s", type(error).__name__)
             return None
 
-    def _judged(self, claims: Mapping[str, Any], audience: str) -> Identity | BadToken:
+    def _verdict(self, claims: Mapping[str, Any]) -> Identity | BadToken:
         expires: Any = claims.get("exp")
-        principal = claims.get(self._principal_claim)
-        now = self._clock()
-        if claims.get("iss") != self.issuer:
-            return _of_another_issuer(claims, self.issuer)
-        if not _is_meant_for(self._audience or audience, claims):
-            return _for_another_audience(claims, self._audience or audience)
+        now, principal = self._clock(), claims.get(self._principal_claim)
         if not _is_number(expires):
             return BadToken("The token does not say when it expires")
         if now >= expires + LEEWAY_SECONDS:
             return BadToken("The token has expired", f"{now - expires:.0f} seconds ago")
-        if not _has_begun(claims, now):
-            return _NOT_YET
         if not isinstance(principal, str) or not principal:
             return BadToken("The token does not say whom it belongs to", f"there is no claim {self._principal_claim}")
         return Identity(principal, scopes_of(claims), dict(claims))
 
 
-_NOT_YET = BadToken("The token is not valid yet", "its nbf is in the future; are the clocks right?")
-
-
-def _good(verdict: Identity | BadToken) -> Identity | None:
-    return None if isinstance(verdict, BadToken) else verdict
-
-
-def _found(name: str, holder: Mapping[str, Any]) -> str:
-    """Return what a token says under a name, for a log."""
-    return f"its {name} is {repr(holder.get(name))[:LONGEST_DETAIL]}"
-
-
-def _of_another_issuer(claims: Mapping[str, Any], issuer: str) -> BadToken:
-    return BadToken("The token is of another issuer", f"{_found('iss', claims)}, not {issuer!r}")
-
-
-def _for_another_audience(claims: Mapping[str, Any], audience: str) -> BadToken:
-    return BadToken("The token is for another audience", f"{_found('aud', claims)}, not {audience!r}")
-
-
 def _header(token: str) -> dict[str, Any] | None:
     encoded = token.partition(".")[0]
     try:
-        found = msgspec.json.decode(urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
+        return msgspec.json.decode(urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)), type=dict[str, Any])
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_meant_for(audience: str, claims: Mapping[str, Any]) -> bool:
-    named = claims.get("aud")
-    return audience in named if isinstance(named, list) else named == audience
-
-
-def _has_begun(claims: Mapping[str, Any], now: float) -> bool:
-    begins = claims.get("nbf", 0)
-    return _is_number(begins) and bool(now >= begins - LEEWAY_SECONDS)
-
-
-def scopes_of(claims: Mapping[str, Any]) -> frozenset[str]:
-    """Return the scopes that claims name: as text with spaces, or as a list."""
-    found = claims.get("scope", claims.get("scp"))
-    parts = found.split() if isinstance(found, str) else found
-    return frozenset(part for part in parts if isinstance(part, str)) if isinstance(parts, list) else frozenset()
 
 
 class _Inquiries:
-    """The questions of one loop that are not answered yet: one for each token, and only so many at once."""
+    """The unanswered inquiries of one event loop: one for each token, and a bounded number at once."""
 
     def __init__(self) -> None:
         self._tasks: dict[bytes, asyncio.Task[Identity | BadToken]] = {}
-        self._turns = asyncio.Semaphore(MOST_ASKED)
+        self._turns = asyncio.Semaphore(MAX_ASKED)
 
     async def join(
         self, key: bytes, ask: Callable[[], Coroutine[Any, Any, Identity | BadToken]]
     ) -> Identity | BadToken:
-        """Return the answer to a question, which is asked once however many want to know.
+        """Return the answer to an inquiry, which is made once however many wait for it.
 
         Raises:
-            AuthError: it cannot be had, or too many wait.
+            AuthError: there is no answer, or too many wait.
         """
         task = self._tasks.get(key)
         if task is None:
-            if len(self._tasks) >= MOST_WAITING:
+            if len(self._tasks) >= MAX_WAITING:
                 raise AuthError("Tokens cannot be verified: too many wait to be asked about; try again")
             task = self._tasks[key] = asyncio.create_task(self._in_turn(ask))
             task.add_done_callback(lambda done: self._end(key, done))
-        # Whoever began it may go away while others wait for it.
+        # Whoever began it may be cancelled while others wait for it.
         return await asyncio.shield(task)
 
     async def _in_turn(self, ask: Callable[[], Coroutine[Any, Any, Identity | BadToken]]) -> Identity | BadToken:
@@ -225,7 +222,7 @@ class _Inquiries:
         look_at(task)
 
 
-class Introspection:
+class Introspection(_ClaimsVerifier):
     """Verifies tokens by asking who issued them (RFC 7662).
 
     Example:
@@ -253,20 +250,12 @@ class Introspection:
         self._url = require_secure(url, "The address that is asked about tokens")
         self._audience = audience
         self._clock = clock
-        self._authorization = client_authorization(client_id, client_secret)
+        self._authorization = basic_client_authorization(client_id, client_secret)
         self._answers: OrderedDict[bytes, tuple[float, Identity | BadToken]] = OrderedDict()
         self._inquiries: WeakKeyDictionary[asyncio.AbstractEventLoop, _Inquiries] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
         return f"<Introspection at {self._url}>"
-
-    async def verify(self, token: str, audience: str) -> Identity | None:
-        """Return whom a token belongs to; None if it is no good.
-
-        Raises:
-            AuthError: the issuer cannot be asked, or too many tokens wait.
-        """
-        return _good(await self.judge(token, audience))
 
     async def judge(self, token: str, audience: str) -> Identity | BadToken:
         """Return whom a token belongs to, or why it is no good.
@@ -275,7 +264,7 @@ class Introspection:
             AuthError: the issuer cannot be asked, or too many tokens wait.
         """
         audience = self._audience or audience
-        # What is kept must not be of use to whoever reads memory, and holds for one audience alone.
+        # A hash, so that no token is kept in memory; of both, because a verdict holds for one audience.
         key = hashlib.sha256(f"{audience} {token}".encode(errors="surrogatepass")).digest()
         known = self._answers.get(key)
         if known is not None and time.monotonic() < known[0]:
@@ -285,10 +274,11 @@ class Introspection:
 
     async def _inquire(self, key: bytes, token: str, audience: str) -> Identity | BadToken:
         claims = await self._ask(token)
-        verdict = self._judged(claims, audience)
-        self._answers[key] = time.monotonic() + self._lasts(verdict, claims), verdict
+        verdict = self._verdict(claims, audience)
+        kept = ANSWER_SECONDS if isinstance(verdict, BadToken) else min(self._seconds_left(claims), ANSWER_SECONDS)
+        self._answers[key] = time.monotonic() + kept, verdict
         self._answers.move_to_end(key)
-        if len(self._answers) > MOST_ANSWERS:
+        if len(self._answers) > MAX_ANSWERS:
             self._answers.popitem(last=False)
         return verdict
 
@@ -300,28 +290,21 @@ class Introspection:
             raise AuthError(f"{redacted(self._url)} cannot be asked about tokens: status {reply.status}")
         return reply.body
 
-    def _judged(self, claims: Mapping[str, Any], audience: str) -> Identity | BadToken:
-        principal = claims.get("sub") or claims.get("username") or claims.get("client_id")
+    def _verdict(self, claims: Mapping[str, Any], audience: str) -> Identity | BadToken:
         if claims.get("active") is not True:
             return BadToken("The token is not active", "its issuer says that it expired, was revoked, or is unknown")
-        if not _is_meant_for(audience, claims):
-            return _for_another_audience(claims, audience)
-        if self.issuer is not None and claims.get("iss", self.issuer) != self.issuer:
-            return _of_another_issuer(claims, self.issuer)
-        if self._left(claims) <= 0:
-            return BadToken("The token has expired", _found("exp", claims))
-        if not _has_begun(claims, self._clock()):
-            return _NOT_YET
+        mismatch = self._mismatch({"iss": self.issuer, **claims}, audience)
+        if mismatch is not None:
+            return mismatch
+        if self._seconds_left(claims) <= 0:
+            return BadToken("The token has expired", _shown("exp", claims))
+        principal = claims.get("sub") or claims.get("username") or claims.get("client_id")
         if not isinstance(principal, str):
             return BadToken("The token does not say whom it belongs to", "there is no sub, username or client_id")
         return Identity(principal, scopes_of(claims), dict(claims))
 
-    def _lasts(self, verdict: Identity | BadToken, claims: Mapping[str, Any]) -> float:
-        """Return for how many seconds a verdict holds."""
-        return ANSWER_SECONDS if isinstance(verdict, BadToken) else min(self._left(claims), ANSWER_SECONDS)
-
-    def _left(self, claims: Mapping[str, Any]) -> float:
-        """Return for how many seconds a token is still good; as long as an answer counts if it does not say."""
+    def _seconds_left(self, claims: Mapping[str, Any]) -> float:
+        """Return for how many seconds a token is still good; as long as an answer is kept if it does not say."""
         expires: Any = claims.get("exp")
         if expires is None:
             return ANSWER_SECONDS

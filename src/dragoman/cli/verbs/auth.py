@@ -1,49 +1,33 @@
-"""`dragoman auth login|status|logout URL`: logging in to a server once, for all commands to come."""
+"""`dragoman auth login|status|logout URL`: one login to a server for all later commands."""
 
 from __future__ import annotations
 
-import asyncio
-import os
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.command import listen_to_logs, refuse, reporting
-from dragoman.cli.exits import FAILED, OK
-from dragoman.cli.settings import CommandSettings
+from dragoman.cli.command import in_event_loop, reporting, show_logs, usage_error
+from dragoman.cli.exit_codes import FAILED, OK
+from dragoman.cli.targets import ResolvedTarget, command_oauth, make_client
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import InsecureUrl
 from dragoman.runtime.printable import printable_line
 
 if TYPE_CHECKING:
     from dragoman.auth.client.oauth import OAuth
-    from dragoman.auth.client.records import Tokens
-    from dragoman.auth.client.storage import Keeper
+    from dragoman.auth.client.storage import RecordDrawer
+    from dragoman.auth.client.stored_records import Tokens
 
 
-def authorizer(**given: Any) -> OAuth:
-    """Return what lets the command in; DRAGOMAN_CLIENT_ID and DRAGOMAN_CLIENT_SECRET say what it is known by."""
-    from dragoman.auth.client.oauth import OAuth
-    from dragoman.auth.client.storage import FileStorage
-
-    own: dict[str, Any] = {
-        "storage": FileStorage(),
-        "client_id": os.environ.get("DRAGOMAN_CLIENT_ID"),
-        "client_secret": os.environ.get("DRAGOMAN_CLIENT_SECRET"),
-        "client_metadata": {"client_name": "dragoman"},
-    }
-    return OAuth(**{**own, **given})
-
-
-def _login_of(url: str, scope: str | None = None) -> tuple[OAuth, Keeper]:
-    """Return what lets the command in to a server, and where that is kept."""
-    login = authorizer(scope=scope)
+def _oauth_of(url: str, scope: str | None = None) -> tuple[OAuth, RecordDrawer]:
+    """Return the OAuth of the command for a server, and its storage."""
+    oauth = command_oauth(scope=scope)
     try:
-        return login, login.bind(url)
+        return oauth, oauth.bind(url)
     except InsecureUrl as error:
-        raise refuse(f"{error}.") from None
+        raise usage_error(f"{error}.") from None
 
 
 @click.group("auth", short_help="Log in to a server, once.")
@@ -59,21 +43,16 @@ def command() -> None:
 @click.option("--scope", multiple=True, help="What to ask for; may be given again.")
 @reporting
 @click.pass_obj
-def login(settings: CommandSettings, url: str, scope: tuple[str, ...]) -> None:
+@in_event_loop
+async def login(terminal: Terminal, url: str, scope: tuple[str, ...]) -> None:
     """Log in with a browser, or by pasting an address where there is none."""
-    asyncio.run(_login(settings, url, " ".join(scope) or None))
-
-
-async def _login(settings: CommandSettings, url: str, scope: str | None) -> None:
-    from dragoman.cli.targets import Aim, make_client
     from dragoman.client.client import AsyncClient
 
-    terminal = Terminal(settings)
-    listen_to_logs(terminal)
-    oauth, keeper = _login_of(url, scope)
-    async with make_client(AsyncClient, Aim(url, url), {"auth": oauth, "connect_timeout": 600.0}):
-        tokens = await keeper.tokens()
-    if settings.json:
+    show_logs(terminal)
+    oauth, drawer = _oauth_of(url, " ".join(scope) or None)
+    async with make_client(AsyncClient, ResolvedTarget(url, url), {"auth": oauth, "connect_timeout": 600.0}):
+        tokens = await drawer.tokens()
+    if terminal.settings.json:
         terminal.write_json(_facts(url, tokens))
     elif tokens is None:
         terminal.write(f"{url} lets everybody in; nobody has to log in.")
@@ -85,22 +64,18 @@ async def _login(settings: CommandSettings, url: str, scope: str | None) -> None
 @click.argument("url")
 @reporting
 @click.pass_obj
-def status(settings: CommandSettings, url: str) -> int:
+@in_event_loop
+async def status(terminal: Terminal, url: str) -> int:
     """Show whether there is a login, from whom and until when; without one the exit code is 1."""
-    tokens = asyncio.run(_tokens(url))
-    terminal = Terminal(settings)
+    tokens = await _oauth_of(url)[1].tokens()
     facts = _facts(url, tokens)
-    if settings.json:
+    if terminal.settings.json:
         terminal.write_json(facts)
     elif tokens is None:
         terminal.write(f"Not logged in to {url}; log in with: dragoman auth login {url}")
     else:
         terminal.write(_line(url, tokens))
     return OK if facts["loggedIn"] else FAILED
-
-
-async def _tokens(url: str) -> Tokens | None:
-    return await _login_of(url)[1].tokens()
 
 
 def _facts(url: str, tokens: Tokens | None) -> dict[str, Any]:
@@ -134,20 +109,15 @@ def _line(url: str, tokens: Tokens) -> str:
 @click.argument("url")
 @reporting
 @click.pass_obj
-def logout(settings: CommandSettings, url: str) -> None:
+@in_event_loop
+async def logout(terminal: Terminal, url: str) -> None:
     """Forget the login, and what the authorization server knows the command by."""
-    was_there = asyncio.run(_forget(url))
-    terminal = Terminal(settings)
-    if settings.json:
+    _, drawer = _oauth_of(url)
+    async with drawer.lock():
+        was_there = await drawer.tokens() is not None
+        await drawer.save_tokens(None)
+        await drawer.save_client(None)
+    if terminal.settings.json:
         terminal.write_json({"url": url, "loggedIn": False, "forgotten": was_there})
     else:
         terminal.write(f"Logged out of {url}." if was_there else f"There was no login to {url}.")
-
-
-async def _forget(url: str) -> bool:
-    _, keeper = _login_of(url)
-    async with keeper.lock():
-        was_there = await keeper.tokens() is not None
-        await keeper.save_tokens(None)
-        await keeper.save_client(None)
-    return was_there

@@ -1,20 +1,27 @@
-"""`dragoman call [TARGET] TOOL key=value ...`: call a tool."""
+"""`dragoman call [TARGET] TOOL key=value ...`: call a tool, and show its progress."""
 
 from __future__ import annotations
 
-import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dragoman.cli.arguments import Arguments, split_words
-from dragoman.cli.command import connecting, raw_option, said_by
-from dragoman.cli.exits import FAILED, OK
-from dragoman.cli.settings import CommandSettings
-from dragoman.cli.targets import aim_at, connected
+from dragoman.cli.command import connecting, in_event_loop, raw_option, server_line
+from dragoman.cli.exit_codes import FAILED, OK
+from dragoman.cli.targets import connected, resolve_target
 from dragoman.cli.terminal import Terminal
+from dragoman.runtime.printable import printable_line
+from dragoman.runtime.terminal import is_terminal
 
-CRASHED = "Internal error occurred"
-"""What servers say of an error that they keep to themselves."""
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from dragoman.client.hear.notifications import LogMessage
+
+INTERNAL_ERROR = "Internal error occurred"
+"""What servers answer instead of the text of an unexpected exception."""
 
 
 @click.command("call", short_help="Call a tool.")
@@ -24,49 +31,79 @@ CRASHED = "Internal error occurred"
 @raw_option
 @connecting
 @click.pass_obj
-def command(settings: CommandSettings, words: tuple[str, ...], json_args: str | None, save_to: str | None) -> int:
+@in_event_loop
+async def command(terminal: Terminal, words: tuple[str, ...], json_args: str | None, save_to: str | None) -> int:
     """Call a tool, with values typed by its schema.
 
     KEY=VALUE is read as the tool's schema says, KEY:=JSON as JSON; @FILE and - (stdin) give a JSON object.
     """
-    names, rest = split_words(words)
+    from dragoman.cli.display import Display
+    from dragoman.cli.elicitation import TerminalElicitation
+
+    (target, name), rest = split_words(words)
     arguments = Arguments(rest, json_args)
-    target = names[0] if len(names) > 1 else None
-    return asyncio.run(_call(settings, target, names[-1], arguments, save_to))
-
-
-async def _call(
-    settings: CommandSettings, target: str | None, name: str, arguments: Arguments, folder: str | None
-) -> int:
-    from dragoman.cli.content import Display
-    from dragoman.cli.progress import ProgressView
-    from dragoman.cli.questions import Questions
-    from dragoman.client.hear.notifications import LogMessage
-
-    terminal = Terminal(settings)
-    progress = ProgressView(terminal, name)
+    settings, progress = terminal.settings, ProgressView(terminal, name)
 
     def show_log(message: LogMessage) -> None:
         source = f" {' '.join(message.logger.split())}" if message.logger else ""
-        terminal.tell(said_by(aim.label, f"{message.level}{source}: {message.data}"), "dim")
+        terminal.report(server_line(resolved.label, f"{message.level}{source}: {message.data}"), "dim")
 
     handlers = {
-        "on_elicitation": Questions(terminal, progress.close),
+        "on_elicitation": TerminalElicitation(terminal, progress.close),
         "on_log": show_log,
         "log_level": "debug" if settings.verbose else "info",
     }
-    aim = await aim_at(terminal, target)
-    async with connected(terminal, aim, **handlers) as client:
+    resolved = await resolve_target(terminal, target)
+    async with connected(terminal, resolved, **handlers) as client:
         tool = await client.tool(name)
-        given = arguments.typed(tool.input_schema)
+        typed = arguments.typed(tool.input_schema)
         try:
-            result = await tool.call(given, on_progress=progress.report, raise_on_error=False)
+            result = await tool.call(typed, on_progress=progress.report, raise_on_error=False)
         finally:
             progress.close()
     if result.is_error and not settings.json:
-        said = " ".join(result.text.split()) or "it did not say why"
-        where = "; the server's log says why, and --verbose shows that of a program" if said == CRASHED else ""
-        terminal.tell(f"dragoman: the tool failed: {said}{where}")
+        text = " ".join(result.text.split()) or "it did not say why"
+        hint = "; the server's log says why, and --verbose shows that of a program" if text == INTERNAL_ERROR else ""
+        terminal.report(f"dragoman: the tool failed: {text}{hint}")
         return FAILED
-    Display(terminal, name, folder).result(result)
+    Display(terminal, name, save_to).result(result)
     return FAILED if result.is_error else OK
+
+
+class ProgressView:
+    """Shows the progress of one call: a bar on a terminal, lines elsewhere."""
+
+    def __init__(self, terminal: Terminal, name: str) -> None:
+        self._terminal = terminal
+        self._name = name
+        self._bar: Progress | None = None
+        self._task: TaskID
+
+    def report(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Show progress."""
+        text = printable_line(" ".join((message or "").split()))
+        if not is_terminal(sys.stderr):
+            done = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
+            self._terminal.report(f"progress: {done} {text}".rstrip())
+            return
+        if self._terminal.is_asking:
+            return
+        shown: dict[str, Any] = {"completed": progress, "total": total, "description": text or self._name}
+        if self._bar is None:
+            self._open(shown)
+        else:
+            self._bar.update(self._task, **shown)
+
+    def _open(self, shown: dict[str, Any]) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns: list[Any] = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()]
+        self._bar = Progress(*columns, TimeElapsedColumn(), console=self._terminal.error_console, transient=True)
+        self._task = self._bar.add_task(**shown)
+        self._bar.start()
+
+    def close(self) -> None:
+        """Remove the bar."""
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            bar.stop()

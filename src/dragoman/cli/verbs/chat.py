@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import sys
 from collections.abc import Sequence
@@ -12,10 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.command import connecting, listen_to_logs, refuse
-from dragoman.cli.exits import in_one_line
-from dragoman.cli.settings import CommandSettings
-from dragoman.cli.targets import Aim, aim_at, client_options, configuration, make_client, of_entry, with_remedy
+from dragoman.cli.command import connecting, show_logs, usage_error
+from dragoman.cli.exit_codes import one_line
+from dragoman.cli.targets import (
+    ResolvedTarget,
+    client_options,
+    make_client,
+    read_configuration,
+    resolve_target,
+    resolve_word,
+    target_of_entry,
+    with_remedy,
+)
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import AuthRequired, DragomanError
 from dragoman.runtime.printable import printable_json, printable_line
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
     from dragoman.client.answer.approval import Approval
     from dragoman.client.blocking import Client
 
-LONGEST_MENTION = 300
+MAX_EXCERPT = 300
 
 
 @click.command("chat", short_help="Talk to a model that uses the tools of servers.")
@@ -41,74 +48,68 @@ LONGEST_MENTION = 300
 )
 @connecting
 @click.pass_obj
-def command(settings: CommandSettings, /, model: str, targets: tuple[str, ...], **options: Any) -> None:
+def command(terminal: Terminal, /, model: str, targets: tuple[str, ...], **options: Any) -> None:
     """Talk to a model, as in openai:gpt-4.1, that may use the tools of servers.
 
     /tools shows the tools, /quit ends. Without a terminal, one question is read from stdin and answered.
     """
-    terminal = Terminal(settings)
-    listen_to_logs(terminal)
+    show_logs(terminal)
     question = None
     if not terminal.can_ask:
         question = sys.stdin.read().strip()
         if not question:
-            raise refuse("There is no question: write one to stdin, or start this in a terminal.")
+            raise usage_error("There is no question: write one to stdin, or start this in a terminal.")
     with ExitStack() as stack:
-        aims = asyncio.run(_aims(terminal, targets))
-        _mark_trusted(aims, options["trusted"])
-        clients = [_open(terminal, aim, stack) for aim in aims]
+        servers = asyncio.run(_servers(terminal, targets))
+        _mark_trusted(servers, options["trusted"])
+        clients = [_open(terminal, server, stack) for server in servers]
         chat = stack.enter_context(_chat(terminal, model, options)).with_tools(*clients)
         if question is None:
-            _converse(terminal, chat, clients)
+            _chat_at_terminal(terminal, chat, clients)
         else:
             _answer_once(terminal, chat, question)
 
 
-async def _aims(terminal: Terminal, words: Sequence[str]) -> list[Aim]:
+async def _servers(terminal: Terminal, words: Sequence[str]) -> list[ResolvedTarget]:
+    from dragoman.client.group.config import find
+
     settings = terminal.settings
-    plain = Terminal(dataclasses.replace(settings, command=None))
-    aims = [await aim_at(plain, word) for word in words]
+    servers = [await resolve_word(terminal, word) for word in words]
     if settings.command is not None:
-        aims.append(await aim_at(terminal, None))
-    if aims or (settings.config is None and not _is_configured()):
-        return aims
-    file, entries = configuration(settings)
-    return [await of_entry(terminal, entry, file) for entry in entries if not entry.disabled]
+        servers.append(await resolve_target(terminal, None))
+    if servers or (settings.config is None and find() is None):
+        return servers
+    file, entries = read_configuration(settings)
+    return [await target_of_entry(terminal, entry, file) for entry in entries if not entry.disabled]
 
 
-def _mark_trusted(aims: Sequence[Aim], names: Sequence[str]) -> None:
+def _mark_trusted(targets: Sequence[ResolvedTarget], names: Sequence[str]) -> None:
     """Mark the servers that the user trusts.
 
     Raises:
         UsageError: one of the names is that of no server here.
     """
     for name in names:
-        meant = [aim for aim in aims if aim.label == name]
+        meant = [resolved for resolved in targets if resolved.label == name]
         if not meant:
-            there = ", ".join(aim.label for aim in aims) or "none"
-            raise refuse(f"--trusted {name!r} names no server that is used here; there are: {there}.")
-        for aim in meant:
-            aim.options["trusted"] = True
+            there = ", ".join(resolved.label for resolved in targets) or "none"
+            raise usage_error(f"--trusted {name!r} names no server that is used here; there are: {there}.")
+        for resolved in meant:
+            resolved.options["trusted"] = True
 
 
-def _is_configured() -> bool:
-    from dragoman.client.group.config import find
-
-    return find() is not None
-
-
-def _open(terminal: Terminal, aim: Aim, stack: ExitStack) -> Client:
-    from dragoman.cli.questions import Questions
+def _open(terminal: Terminal, resolved: ResolvedTarget, stack: ExitStack) -> Client:
+    from dragoman.cli.elicitation import TerminalElicitation
     from dragoman.client.blocking import Client
 
-    options = asyncio.run(client_options(terminal.settings, aim))
-    options["on_elicitation"] = Questions(terminal, lambda: None)
-    client: Client = make_client(Client, aim, options)
+    options = asyncio.run(client_options(terminal.settings, resolved))
+    options["on_elicitation"] = TerminalElicitation(terminal)
+    client: Client = make_client(Client, resolved, options)
     stack.callback(client.stop)
     try:
         client.start()
     except AuthRequired as error:
-        raise with_remedy(error, aim) from error
+        raise with_remedy(error, resolved) from error
     return client
 
 
@@ -124,18 +125,18 @@ def _chat(terminal: Terminal, model: str, options: dict[str, Any]) -> Chat:
             on_approval=TerminalApproval(terminal).decide,
         )
     except ValueError as error:
-        raise refuse(f"{error}.") from error
+        raise usage_error(f"{error}.") from error
     return chat.with_instructions(options["instructions"]) if options["instructions"] else chat
 
 
 def may_destroy(tool: Any, arguments: dict[str, Any]) -> bool:  # noqa: ARG001
-    """Tell whether a tool may destroy something: it may, unless a server that is trusted says otherwise."""
+    """Tell whether a tool may be destructive: yes, unless a trusted server says otherwise."""
     hints = tool.annotations
     return not (tool.is_trusted and (hints.read_only_hint or hints.destructive_hint is False))
 
 
 class TerminalApproval:
-    """Asks about tool calls, one after the other, and shows all that would be sent."""
+    """Asks for approval of tool calls, one after the other, and shows all arguments."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
@@ -147,43 +148,43 @@ class TerminalApproval:
             return False
         name = printable_line(approval.tool.name if approval.tool is not None else approval.name)
         server = printable_line(approval.server or "the server")
-        async with self._terminal.questions() as asking:
-            asking.say(f"The model wants to call {name} of {server} with:", "bold")
-            if not await asking.shows(_document(approval.arguments)):
+        async with self._terminal.dialog() as dialog:
+            dialog.write(f"The model wants to call {name} of {server} with:", "bold")
+            if not await dialog.show_pages(_document(approval.arguments)):
                 approval.deny("its arguments were not read to their end")
                 return False
-            return await asking.agrees(f"Call {name}?")
+            return await dialog.confirm(f"Call {name}?")
 
 
 def _document(arguments: dict[str, Any]) -> str:
-    """Return arguments as JSON in lines, in which every text is unmistakable."""
+    """Return arguments as indented JSON, with every unprintable character escaped."""
     return printable_json(json.dumps(arguments, indent=2, ensure_ascii=False))
 
 
-def _mention(text: str) -> str:
-    """Return the beginning of a text in one line."""
-    plain = " ".join(text[: 2 * LONGEST_MENTION].split())
-    is_whole = len(text) <= 2 * LONGEST_MENTION and len(plain) <= LONGEST_MENTION
-    return plain if is_whole else f"{plain[:LONGEST_MENTION]}… ({len(text):,} characters)"
+def _excerpt(text: str) -> str:
+    """Return the beginning of a text as one line."""
+    plain = " ".join(text[: 2 * MAX_EXCERPT].split())
+    is_whole = len(text) <= 2 * MAX_EXCERPT and len(plain) <= MAX_EXCERPT
+    return plain if is_whole else f"{plain[:MAX_EXCERPT]}… ({len(text):,} characters)"
 
 
-def _converse(terminal: Terminal, chat: Chat, clients: Sequence[Client]) -> None:
+def _chat_at_terminal(terminal: Terminal, chat: Chat, clients: Sequence[Client]) -> None:
     with suppress(ImportError):
         import readline  # noqa: F401
-    terminal.tell("/tools shows the tools, /quit ends.", "dim")
-    while (line := _question(terminal)) is not None and line != "/quit":
+    terminal.report("/tools shows the tools, /quit ends.", "dim")
+    while (line := _read_prompt(terminal)) is not None and line != "/quit":
         if line == "/tools":
             _show_tools(terminal, clients)
         elif line.startswith("/"):
-            terminal.tell(f"There is no {line}; there are /tools and /quit.")
+            terminal.report(f"There is no {line}; there are /tools and /quit.")
         elif line:
             _answer(terminal, chat, line)
 
 
-def _question(terminal: Terminal) -> str | None:
-    """Return what the user types at the prompt; servers may ask their questions after that, or before."""
+def _read_prompt(terminal: Terminal) -> str | None:
+    """Return the line that the user types at the prompt; None at the end of the input."""
     prompt = "> "
-    with terminal.keyboard:
+    with terminal.keyboard_lock:
         if not is_terminal(sys.stdout):
             sys.stderr.write(prompt)
             sys.stderr.flush()
@@ -201,7 +202,7 @@ def _show_tools(terminal: Terminal, clients: Sequence[Client]) -> None:
         for tool in client.tools():
             about = " ".join((tool.description or "").split())
             line = f"  {tool.name}({', '.join(tool_arguments(tool.definition))})  {about}".rstrip()
-            terminal.tell(printable_line(line))
+            terminal.report(printable_line(line))
 
 
 def _answer(terminal: Terminal, chat: Chat, question: str) -> None:
@@ -211,18 +212,18 @@ def _answer(terminal: Terminal, chat: Chat, question: str) -> None:
             if chunk.text:
                 terminal.write_piece(chunk.text)
     except KeyboardInterrupt:
-        terminal.tell("\n(interrupted)", "dim")
+        terminal.report("\n(interrupted)", "dim")
     except DragomanError as error:
-        terminal.tell(f"dragoman: {in_one_line(error)}")
+        terminal.report(f"dragoman: {one_line(error)}")
     sys.stdout.write("\n")
     sys.stdout.flush()
 
 
 def _show(terminal: Terminal, chunk: Chunk) -> None:
     for call in chunk.tool_calls:
-        terminal.tell(f"  {_mention(f'{call.name} {call.arguments}')}", "dim")
+        terminal.report(f"  {_excerpt(f'{call.name} {call.arguments}')}", "dim")
     for result in chunk.tool_results:
-        terminal.tell(f"  {'✗' if result.is_error else '='} {_mention(result.text)}", "dim")
+        terminal.report(f"  {'✗' if result.is_error else '='} {_excerpt(result.text)}", "dim")
 
 
 def _answer_once(terminal: Terminal, chat: Chat, question: str) -> None:

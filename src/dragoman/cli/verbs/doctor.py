@@ -1,8 +1,7 @@
-"""`dragoman doctor [TARGET]`: what is wrong with a server, or with the way to it, and what to do about it."""
+"""`dragoman doctor [TARGET]`: examine a server and the way to it, step by step, with a remedy for each failure."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import statistics
 import time
@@ -10,12 +9,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.command import connecting, listen_to_logs
-from dragoman.cli.exits import FAILED, OK, in_one_line
-from dragoman.cli.findings import Findings
-from dragoman.cli.settings import CommandSettings
-from dragoman.cli.targets import Aim, aim_at, client_options, configuration, make_client, noting_wait, of_entry
+from dragoman.cli.command import connecting, in_event_loop, show_logs
+from dragoman.cli.exit_codes import FAILED, OK, one_line
+from dragoman.cli.targets import (
+    ResolvedTarget,
+    announcing_wait,
+    client_options,
+    make_client,
+    read_configuration,
+    resolve_target,
+    target_of_entry,
+)
 from dragoman.cli.terminal import Terminal
+from dragoman.cli.verbs.doctor_findings import Findings
 from dragoman.errors import AuthRequired, ConfigError, ConnectError, DragomanError, ServerCrashed, Timeout
 from dragoman.protocol.urls import redacted
 
@@ -31,152 +37,152 @@ _CAPABILITIES = ("tools", "prompts", "resources", "completions", "logging")
 @click.argument("target", required=False)
 @connecting
 @click.pass_obj
-def command(settings: CommandSettings, target: str | None) -> int:
+@in_event_loop
+async def command(terminal: Terminal, target: str | None) -> int:
     """Examine a server step by step; without a target, every server of the configuration file."""
-    terminal = Terminal(settings)
-    findings = Findings(terminal)
-    listen_to_logs(terminal)
+    settings, findings = terminal.settings, Findings(terminal)
+    show_logs(terminal)
     logger = logging.getLogger("dragoman")
     logger.handlers = [*(logger.handlers if settings.verbose else ()), _Warnings(findings)]
-    for aim in asyncio.run(_aims(terminal, target, findings)):
-        findings.begin(aim.label, is_own=aim.is_own)
-        findings.well("target", _place(aim))
-        asyncio.run(_examine(terminal, aim, findings))
+    for resolved in await _targets(terminal, target, findings):
+        findings.begin(resolved.label, is_own=resolved.is_own)
+        findings.passed("target", _shown_target(resolved))
+        await _examine(terminal, resolved, findings)
     if settings.json:
-        terminal.write_json({"ok": findings.are_well, "findings": findings.all})
-    elif findings.are_well and not findings.has_remarks:
+        terminal.write_json({"ok": findings.all_passed, "findings": findings.all})
+    elif findings.all_passed and not findings.has_remarks:
         terminal.write("All is well.", "green")
-    elif findings.are_well:
+    elif findings.all_passed:
         terminal.write("It works; what is marked with ! is for the server's author to mend.", "green")
-    return OK if findings.are_well else FAILED
+    return OK if findings.all_passed else FAILED
 
 
 class _Warnings(logging.Handler):
-    """Warnings that are logged on the way, as findings."""
+    """Adds warnings in the log as findings."""
 
     def __init__(self, findings: Findings) -> None:
         super().__init__(logging.WARNING)
         self._findings = findings
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._findings.amiss("warning", record.getMessage())
+        self._findings.shortcoming("warning", record.getMessage())
 
 
-async def _aims(terminal: Terminal, target: str | None, findings: Findings) -> list[Aim]:
+async def _targets(terminal: Terminal, target: str | None, findings: Findings) -> list[ResolvedTarget]:
     try:
         if target is not None or terminal.settings.command is not None:
-            return [await aim_at(terminal, target)]
-        file, entries = configuration(terminal.settings)
+            return [await resolve_target(terminal, target)]
+        file, entries = read_configuration(terminal.settings)
     except ConfigError as error:
-        findings.wrong("configuration", str(error), "mend the file")
+        findings.failed("configuration", str(error), "mend the file")
         return []
-    findings.well("configuration", f"{file} with {len(entries)} server{'' if len(entries) == 1 else 's'}")
+    findings.passed("configuration", f"{file} with {len(entries)} server{'' if len(entries) == 1 else 's'}")
     found = []
     for entry in entries:
         if entry.disabled:
             continue
         findings.server = entry.name
         if entry.error is None:
-            findings.well("variables", f"all that {entry.name!r} names are set")
-            found.append(await of_entry(terminal, entry, file))
+            findings.passed("variables", f"all that {entry.name!r} names are set")
+            found.append(await target_of_entry(terminal, entry, file))
         else:
             step = "variables" if "variable" in entry.error.message else "configuration"
-            findings.wrong(step, str(entry.error), "mend what it names, in the file or in the environment")
+            findings.failed(step, str(entry.error), "mend what it names, in the file or in the environment")
     if not entries:
-        findings.wrong("configuration", f"{file} names no server", "add one under mcpServers")
+        findings.failed("configuration", f"{file} names no server", "add one under mcpServers")
     return found
 
 
-def _place(aim: Aim) -> str:
-    if aim.url is not None:
-        return redacted(aim.url)
-    if isinstance(aim.target, dict):
-        return f"the command {aim.target.get('command')} of {aim.file}"
-    return f"the command {aim.label}" if isinstance(aim.target, list | str) else str(aim.target)
+def _shown_target(resolved: ResolvedTarget) -> str:
+    if resolved.url is not None:
+        return redacted(resolved.url)
+    if isinstance(resolved.target, dict):
+        return f"the command {resolved.target.get('command')} of {resolved.file}"
+    return f"the command {resolved.label}" if isinstance(resolved.target, list | str) else str(resolved.target)
 
 
-async def _examine(terminal: Terminal, aim: Aim, findings: Findings) -> None:
+async def _examine(terminal: Terminal, resolved: ResolvedTarget, findings: Findings) -> None:
     from dragoman.client.client import AsyncClient
 
-    client: AsyncClient = make_client(AsyncClient, aim, await client_options(terminal.settings, aim))
+    client: AsyncClient = make_client(AsyncClient, resolved, await client_options(terminal.settings, resolved))
     try:
         began = time.perf_counter()
         try:
-            with noting_wait(terminal, aim):
+            with announcing_wait(terminal, resolved):
                 await client.start()
         except AuthRequired as error:
-            await _refused(aim, error, findings)
+            await _examine_refusal(resolved, error, findings)
             return
         except DragomanError as error:
-            findings.wrong("connection", in_one_line(error), _remedy(error, aim))
+            findings.failed("connection", one_line(error), _remedy(error, resolved))
             return
-        findings.well("connection", f"open after {(time.perf_counter() - began) * 1000:.0f} ms")
-        await _connected(client, findings)
+        findings.passed("connection", f"open after {(time.perf_counter() - began) * 1000:.0f} ms")
+        await _examine_server(client, findings)
     finally:
         await client.stop()
 
 
-async def _refused(aim: Aim, error: AuthRequired, findings: Findings) -> None:
-    findings.wrong("connection", in_one_line(error))
-    if aim.url is not None:
-        from dragoman.cli.discovery import examine_login
+async def _examine_refusal(resolved: ResolvedTarget, error: AuthRequired, findings: Findings) -> None:
+    findings.failed("connection", one_line(error))
+    if resolved.url is not None:
+        from dragoman.cli.verbs.doctor_login import examine_login
 
-        await examine_login(aim.url, error, findings)
+        await examine_login(resolved.url, error, findings)
 
 
-def _remedy(error: DragomanError, aim: Aim) -> str:
+def _remedy(error: DragomanError, resolved: ResolvedTarget) -> str:
     if isinstance(error, ServerCrashed):
         return "run its command by itself and see what it says, or add --verbose"
     if isinstance(error, Timeout):
         return "see whether it starts at all, or give it more time with --timeout"
-    if isinstance(error, ConnectError) and aim.url is not None:
+    if isinstance(error, ConnectError) and resolved.url is not None:
         return "see whether the server runs, and whether the address and its path are right (often /mcp)"
     return "see whether this is an MCP server; --mode and --protocol-version say how to speak to it"
 
 
-async def _connected(client: AsyncClient, findings: Findings) -> None:
+async def _examine_server(client: AsyncClient, findings: Findings) -> None:
     from dragoman.protocol.versions import find_version
 
     name = client.protocol_version
     version = None if name is None else find_version(name)
     era = "stateless" if version is not None and version.stateless else "handshake"
     info = client.server_info
-    findings.well("server", f"{info.name} {info.version}" if info else "it does not say who it is")
-    findings.well("protocol", f"{name}, the {era} era")
-    await _latency(client, findings)
+    findings.passed("server", f"{info.name} {info.version}" if info else "it does not say who it is")
+    findings.passed("protocol", f"{name}, the {era} era")
+    await _examine_latency(client, findings)
     offered = [one for one in _CAPABILITIES if getattr(client.capabilities, one, None) is not None]
     if offered:
-        findings.well("capabilities", ", ".join(offered))
+        findings.passed("capabilities", ", ".join(offered))
     else:
-        findings.wrong("capabilities", "it offers nothing", "declare tools, prompts or resources")
-    await _lists(client, findings)
-    await _tools(client, findings)
+        findings.failed("capabilities", "it offers nothing", "declare tools, prompts or resources")
+    await _examine_lists(client, findings)
+    await _examine_tools(client, findings)
 
 
-async def _latency(client: AsyncClient, findings: Findings) -> None:
+async def _examine_latency(client: AsyncClient, findings: Findings) -> None:
     times: list[float] = []
     for _ in range(PINGS):
         began = time.perf_counter()
         if not await client.ping():
-            findings.wrong("latency", "it does not answer a ping", "see whether it blocks its event loop")
+            findings.failed("latency", "it does not answer a ping", "see whether it blocks its event loop")
             return
         times.append((time.perf_counter() - began) * 1000)
-    findings.well("latency", f"{statistics.median(times):.1f} ms, at most {max(times):.1f} ms, of {PINGS} pings")
+    findings.passed("latency", f"{statistics.median(times):.1f} ms, at most {max(times):.1f} ms, of {PINGS} pings")
 
 
-async def _lists(client: AsyncClient, findings: Findings) -> None:
+async def _examine_lists(client: AsyncClient, findings: Findings) -> None:
     for kind in LISTS:
         words = kind.replace("_", " ")
         try:
             items = await getattr(client, kind)()
         except DragomanError as error:
-            findings.wrong(words, in_one_line(error), "the server declares the list and has to answer for it")
+            findings.failed(words, one_line(error), "the server declares the list and has to answer for it")
         else:
-            findings.well(words, f"{len(items)} listed")
+            findings.passed(words, f"{len(items)} listed")
 
 
-async def _tools(client: AsyncClient, findings: Findings) -> None:
-    from dragoman.cli.lint import problems
+async def _examine_tools(client: AsyncClient, findings: Findings) -> None:
+    from dragoman.cli.verbs.doctor_tools import problems
 
     try:
         tools = await client.tools()
@@ -184,6 +190,6 @@ async def _tools(client: AsyncClient, findings: Findings) -> None:
         return
     found = [(tool.name, *problem) for tool in tools for problem in problems(tool.definition)]
     for name, problem, remedy in found:
-        findings.amiss(f"tool {name}", problem, remedy)
+        findings.shortcoming(f"tool {name}", problem, remedy)
     if tools and not found:
-        findings.well("schemas", "every model's API takes the tools as they are")
+        findings.passed("schemas", "every model's API takes the tools as they are")

@@ -1,4 +1,4 @@
-"""`dragoman init [NAME]`: begin a small project that works."""
+"""`dragoman init [NAME]`: write a small project that works."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 
 import click
 
-from dragoman.cli.command import refuse, reporting
-from dragoman.cli.settings import CommandSettings
+from dragoman.cli.command import reporting, usage_error
 from dragoman.cli.terminal import Terminal
 
 KINDS = ("server", "client", "chat")
@@ -23,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 @click.option("--kind", type=click.Choice(KINDS), default="server", show_default=True, help="What it is.")
 @reporting
 @click.pass_obj
-def command(settings: CommandSettings, name: str | None, kind: str) -> None:
+def command(terminal: Terminal, name: str | None, kind: str) -> None:
     """Write a small project with a test that passes, into the folder NAME or else into this one.
 
     Nothing that is there is overwritten.
@@ -31,22 +30,28 @@ def command(settings: CommandSettings, name: str | None, kind: str) -> None:
     folder = Path(name) if name is not None else Path.cwd()
     called = folder.resolve().name
     if _NAME.fullmatch(called) is None:
-        raise refuse(f"{called!r} is no name of a project; use letters, digits, '-', '_' and '.', and begin with one.")
+        raise usage_error(
+            f"{called!r} is no name of a project; use letters, digits, '-', '_' and '.', and begin with one."
+        )
     texts = project_files(kind)
     taken = [file for file in texts if (folder / file).exists()]
     if taken:
-        raise refuse(f"{folder} has {', '.join(taken)} already, and nothing is overwritten; choose another name.")
+        raise usage_error(f"{folder} has {', '.join(taken)} already, and nothing is overwritten; choose another name.")
     folder.mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
         with (folder / file).open("x", encoding="utf-8") as opened:
             opened.write(text.replace("{project}", called))
-    terminal = Terminal(settings)
     _trust(terminal, folder, texts)
-    _tell(terminal, folder, list(texts))
+    if terminal.settings.json:
+        terminal.write_json({"folder": str(folder), "files": list(texts)})
+        return
+    for file in texts:
+        terminal.write(str(folder / file))
+    terminal.report(f"What to try next stands in {folder / 'README.md'}.")
 
 
 def project_files(kind: str) -> dict[str, str]:
-    """Return the files of a small project by their names; `{project}` stands for its name."""
+    """Return the texts of a project by file names; `{project}` stands for its name."""
     found = (files("dragoman.cli") / "projects" / kind).iterdir()
     return {
         file.name.removesuffix(_SUFFIX): file.read_text("utf-8") for file in sorted(found, key=lambda one: one.name)
@@ -54,18 +59,9 @@ def project_files(kind: str) -> dict[str, str]:
 
 
 def _trust(terminal: Terminal, folder: Path, written: Collection[str]) -> None:
-    """Trust the configuration file that was written just now, if there is one; no other that is there."""
-    from dragoman.cli.trust import FoundFile
+    """Trust the configuration file that was just written, and no other."""
+    from dragoman.cli.configuration_file import ConfigurationFile
     from dragoman.client.group.config import FILES, read
 
     for path in (folder / name for name in FILES if name in written):
-        FoundFile(path, read(path), is_named=True).trust(terminal)
-
-
-def _tell(terminal: Terminal, folder: Path, files: list[str]) -> None:
-    if terminal.settings.json:
-        terminal.write_json({"folder": str(folder), "files": files})
-        return
-    for file in files:
-        terminal.write(str(folder / file))
-    terminal.tell(f"What to try next stands in {folder / 'README.md'}.")
+        ConfigurationFile(path, read(path), is_named=True).trust(terminal)

@@ -1,22 +1,19 @@
-"""`dragoman list [TARGET]`: what a server offers."""
+"""`dragoman list [TARGET]`: list the tools, prompts and resources of a server."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.command import connecting
-from dragoman.cli.settings import CommandSettings
-from dragoman.cli.targets import aim_at, connected
+from dragoman.cli.command import connecting, in_event_loop
+from dragoman.cli.targets import connected, resolve_target
 from dragoman.cli.terminal import Terminal
 from dragoman.runtime.printable import printable_line
 
 if TYPE_CHECKING:
     from dragoman import types
-    from dragoman.client.client import AsyncClient
 
 _KINDS = {"tools": ("tools",), "prompts": ("prompts",), "resources": ("resources", "resource_templates")}
 _TITLES = {
@@ -35,22 +32,21 @@ _WIRE = {"resource_templates": "resourceTemplates"}
 @click.option("--resources", is_flag=True, help="Resources and resource templates.")
 @connecting
 @click.pass_obj
-def command(settings: CommandSettings, /, target: str | None, **wanted: bool) -> None:
+@in_event_loop
+async def command(terminal: Terminal, /, target: str | None, **flags: bool) -> None:
     """Show the tools, prompts, resources and resource templates of a server."""
-    chosen = [name for name, is_wanted in wanted.items() if is_wanted] or list(_KINDS)
-    asyncio.run(_list(settings, target, [kind for name in _KINDS if name in chosen for kind in _KINDS[name]]))
+    from dragoman.cli.elicitation import TerminalElicitation
 
-
-async def _list(settings: CommandSettings, target: str | None, kinds: list[str]) -> None:
-    from dragoman.cli.questions import Questions
-
-    terminal = Terminal(settings)
-    # Some servers show certain tools only to clients that can ask their user, as `dragoman call` can.
-    asking = Questions(terminal, lambda: None)
-    async with connected(terminal, await aim_at(terminal, target), on_elicitation=asking) as client:
+    names = [name for name in _KINDS if flags[name]] or list(_KINDS)
+    kinds = [kind for name in names for kind in _KINDS[name]]
+    # Some servers list certain tools only for clients that support elicitation, as `dragoman call` does.
+    elicitation = TerminalElicitation(terminal)
+    async with connected(terminal, await resolve_target(terminal, target), on_elicitation=elicitation) as client:
         found = {kind: [bound.definition for bound in await getattr(client, kind)()] for kind in kinds}
-        if settings.json:
-            terminal.write_json(_about(client) | {_WIRE.get(kind, kind): items for kind, items in found.items()})
+        if terminal.settings.json:
+            about = {"server": client.server_info, "protocolVersion": client.protocol_version}
+            about["instructions"] = client.instructions
+            terminal.write_json(about | {_WIRE.get(kind, kind): items for kind, items in found.items()})
             return
     shown = [kind for kind in kinds if found[kind]]
     for kind in shown:
@@ -58,15 +54,7 @@ async def _list(settings: CommandSettings, target: str | None, kinds: list[str])
         for item in found[kind]:
             terminal.write("  " + printable_line(_line(kind, item)))
     if not shown:
-        terminal.tell("The server offers nothing of this kind.")
-
-
-def _about(client: AsyncClient) -> dict[str, Any]:
-    return {
-        "server": client.server_info,
-        "protocolVersion": client.protocol_version,
-        "instructions": client.instructions,
-    }
+        terminal.report("The server offers nothing of this kind.")
 
 
 def _line(kind: str, item: Any) -> str:
@@ -82,7 +70,7 @@ def _line(kind: str, item: Any) -> str:
 
 
 def tool_arguments(tool: types.Tool) -> list[str]:
-    """Return what a tool takes, each as `name: type`, with a question mark where it is not required."""
+    """Return the arguments of a tool, each as `name: type`, with a question mark if it is optional."""
     from dragoman.schema.inline import inline
 
     tree = inline(tool.input_schema)

@@ -1,14 +1,11 @@
-"""`dragoman read [TARGET] URI`: what a resource holds."""
+"""`dragoman read [TARGET] URI`: read a resource."""
 
 from __future__ import annotations
 
-import asyncio
-
 import click
 
-from dragoman.cli.command import connecting, raw_option, refuse
-from dragoman.cli.settings import CommandSettings
-from dragoman.cli.targets import aim_at, connected
+from dragoman.cli.command import connecting, in_event_loop, raw_option, usage_error
+from dragoman.cli.targets import connected, resolve_target
 from dragoman.cli.terminal import Terminal
 
 
@@ -18,20 +15,17 @@ from dragoman.cli.terminal import Terminal
 @raw_option
 @connecting
 @click.pass_obj
-def command(settings: CommandSettings, words: tuple[str, ...], save_to: str | None) -> None:
+@in_event_loop
+async def command(terminal: Terminal, words: tuple[str, ...], save_to: str | None) -> None:
     """Read a resource; what is no text is saved to a file."""
+    from dragoman.cli.display import Display
+
     if len(words) > 2:
-        raise refuse(f"{words[2]!r} is too much; give a target and a URI.")
-    asyncio.run(_read(settings, words[0] if len(words) > 1 else None, words[-1], save_to))
-
-
-async def _read(settings: CommandSettings, target: str | None, uri: str, folder: str | None) -> None:
-    from dragoman.cli.content import Display
-
-    terminal = Terminal(settings)
-    async with connected(terminal, await aim_at(terminal, target)) as client:
+        raise usage_error(f"{words[2]!r} is too much; give a target and a URI.")
+    target, uri = words[0] if len(words) > 1 else None, words[-1]
+    async with connected(terminal, await resolve_target(terminal, target)) as client:
         result = await client.read_resource(uri)
-    if settings.json:
+    if terminal.settings.json:
         terminal.write_json(result)
     else:
-        Display(terminal, uri.rpartition("/")[2] or "resource", folder).contents(result.contents)
+        Display(terminal, uri.rpartition("/")[2] or "resource", save_to).contents(result.contents)

@@ -19,7 +19,7 @@ _HTTP_OPTIONS: dict[str, Callable[[str], Any]] = {"--host": str, "--port": int, 
 
 
 def parse(words: Sequence[str]) -> tuple[str, dict[str, Any] | None] | None:
-    """Return what to serve and the options of HTTP, which are None for stdio; None for what cannot be understood."""
+    """Return the target and the options of HTTP, which are None for stdio; None for wrong usage."""
     targets: list[str] = []
     options: dict[str, Any] = {}
     is_http = False
@@ -42,9 +42,9 @@ def parse(words: Sequence[str]) -> tuple[str, dict[str, Any] | None] | None:
 
 def run(target: str, http: dict[str, Any] | None = None) -> None:
     """Serve the server that a file defines."""
-    path, name = split(target)
+    path, name = split_target(target)
     if http is None:
-        # Claimed before the file runs, so that what it prints while it is imported goes to stderr.
+        # Claimed before the file is imported, so that what it prints goes to stderr.
         streams = claim()
         run_stdio(_find(_load(path), name, path), streams=streams)
         return
@@ -55,8 +55,8 @@ def run(target: str, http: dict[str, Any] | None = None) -> None:
         sys.exit(f"dragoman: {error}")
 
 
-def split(target: str) -> tuple[Path, str | None]:
-    """Return the file and the name of the object that a target means."""
+def split_target(target: str) -> tuple[Path, str | None]:
+    """Return the file and the name of the object of a target, FILE[:object]."""
     path, colon, name = target.rpartition(":")
     if colon and name.isidentifier() and not Path(target).exists():
         return Path(path), name

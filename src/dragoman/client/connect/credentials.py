@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from dragoman.auth.challenges import explained, values
-from dragoman.auth.contract import Authorization
+from dragoman.auth.client.challenges import header_values, refusal_text
+from dragoman.auth.client.contract import Authorization
 from dragoman.errors import AuthRequired
 from dragoman.runtime.callables import invoke
 
@@ -102,8 +102,8 @@ class Credentials:
 
 def auth_required(url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> AuthRequired:
     """Return the error of a server that requires other credentials, with the challenge that it sent."""
-    challenge = ", ".join(values(headers, "www-authenticate")) or None
-    return AuthRequired(f"{url} {explained(status, headers, sent)}", status, challenge)
+    challenge = ", ".join(header_values(headers, "www-authenticate")) or None
+    return AuthRequired(f"{url} {refusal_text(status, headers, sent)}", status, challenge)
 
 
 def _header_texts(headers: Mapping[str, Any]) -> dict[str, str]:

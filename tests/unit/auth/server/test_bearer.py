@@ -6,7 +6,7 @@ import json
 import pytest
 
 from dragoman.auth import Bearer, Identity
-from dragoman.auth.challenges import parse
+from dragoman.auth.client.challenges import parse
 from dragoman.auth.server.bearer import challenge
 from dragoman.auth.server.identity import Denial
 from dragoman.errors import InsecureUrl

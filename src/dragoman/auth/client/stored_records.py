@@ -1,7 +1,6 @@
-"""What is kept of an authorization: who gives out tokens, the tokens, the client's registration, a login under way.
+"""Records that a token storage keeps: authorization server, tokens, client registration, pending logins.
 
-Each record becomes plain JSON and comes back from it; what a storage holds that does not fit counts as nothing. None
-shows a secret when it is printed.
+Each record is stored as plain JSON. Stored JSON that does not fit its record counts as absent. `repr` shows no secret.
 """
 
 from __future__ import annotations
@@ -11,26 +10,26 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
-MOST_AHEAD = 60.0
+MAX_SECONDS_AHEAD = 60.0
 R = TypeVar("R", bound="StoredRecord")
 
 
 class StoredRecord(Struct, kw_only=True, omit_defaults=True):
-    """Something that is kept."""
+    """A record, with its conversion from and to JSON."""
 
     @classmethod
-    def of(cls: type[R], kept: Mapping[str, Any] | None) -> R | None:
-        """Return the record that plain JSON stands for, or None."""
-        if kept is None:
+    def from_json(cls: type[R], stored: Mapping[str, Any] | None) -> R | None:
+        """Return the record of plain JSON, or None if it does not fit."""
+        if stored is None:
             return None
         try:
-            return msgspec.convert({str(name): value for name, value in kept.items()}, cls)
+            return msgspec.convert({str(name): value for name, value in stored.items()}, cls)
         except (msgspec.ValidationError, AttributeError):
             return None
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the record as plain JSON."""
         built: dict[str, Any] = msgspec.to_builtins(self)
         return built
@@ -39,8 +38,8 @@ class StoredRecord(Struct, kw_only=True, omit_defaults=True):
         return f"{type(self).__name__}(...)"
 
 
-class Authority(StoredRecord):
-    """Who gives out tokens for a server: what its authorization server's metadata says, and for which resource."""
+class AuthorizationServer(StoredRecord):
+    """The authorization server of an MCP server: its metadata, and the resource that tokens are for."""
 
     issuer: str
     resource: str
@@ -48,24 +47,24 @@ class Authority(StoredRecord):
     authorization_endpoint: str | None = None
     registration_endpoint: str | None = None
     scopes_supported: list[str] | None = None
-    """Those of the authorization server."""
+    """The scopes in the metadata of the authorization server."""
     resource_scopes: list[str] | None = None
-    """Those of the protected resource."""
+    """The scopes in the metadata of the protected resource."""
     auth_methods: list[str] | None = None
     dpop_algorithms: list[str] | None = None
     takes_metadata_documents: bool = False
     sends_issuer: bool = False
     is_assumed: bool = False
-    """Whether the server names no authorization server and is taken for its own, as in 2025-03-26."""
+    """Whether the MCP server names no authorization server and is taken for its own, as in 2025-03-26."""
     is_guessed: bool = False
-    """Whether no metadata were found at all, so that the endpoints are the default ones of 2025-03-26."""
-    is_inside: bool = False
-    """Whether the server itself was reached inside a private network."""
+    """Whether there is no metadata at all, so that the endpoints are the default ones of 2025-03-26."""
+    in_private_network: bool = field(default=False, name="is_inside")
+    """Whether the MCP server itself was reached in a private network."""
     has_pkce: bool = False
 
 
 class Tokens(StoredRecord):
-    """What an authorization server gave: `expires_at` in seconds since the epoch."""
+    """Tokens that an authorization server issued: `expires_at` in seconds since the epoch."""
 
     access_token: str
     token_type: str = "Bearer"  # noqa: S105
@@ -74,49 +73,54 @@ class Tokens(StoredRecord):
     refresh_token: str | None = None
     scope: str | None = None
     requested_scope: str | None = None
-    authority: Authority | None = None
+    authorization_server: AuthorizationServer | None = field(default=None, name="authority")
     dpop_key: dict[str, Any] | None = None
 
     @property
     def issuer(self) -> str | None:
-        """Who gave them."""
-        return None if self.authority is None else self.authority.issuer
+        """The issuer of the tokens."""
+        return None if self.authorization_server is None else self.authorization_server.issuer
+
+    @property
+    def is_dpop(self) -> bool:
+        """Whether the access token is bound to a key."""
+        return self.token_type == "DPoP"  # noqa: S105
 
     @property
     def is_expired(self) -> bool:
-        """Whether the access token is of no use any more."""
+        """Whether the access token has expired."""
         return self.expires_at is not None and self.expires_at <= time.time()
 
     @property
     def expires_soon(self) -> bool:
-        """Whether it is time to renew: a fifth of the lifetime ahead, a minute at most."""
+        """Whether to renew now: a fifth of the lifetime before the end, at most a minute."""
         if self.expires_at is None:
             return False
-        ahead = MOST_AHEAD if self.lifetime is None else min(MOST_AHEAD, self.lifetime / 5)
+        ahead = MAX_SECONDS_AHEAD if self.lifetime is None else min(MAX_SECONDS_AHEAD, self.lifetime / 5)
         return self.expires_at - ahead <= time.time()
 
     @property
     def scopes(self) -> list[str]:
-        """What was asked for and what was granted."""
+        """The scopes that were requested or granted."""
         return list(dict.fromkeys(f"{self.requested_scope or ''} {self.scope or ''}".split()))
 
 
-class Pending(StoredRecord):
-    """A login that waits for its answer."""
+class PendingLogin(StoredRecord):
+    """A login that waits for its authorization response."""
 
     state: str
     verifier: str
     redirect_uri: str
     client_id: str
     server: str
-    authority: Authority
+    authorization_server: AuthorizationServer = field(name="authority")
     begun_at: float
     scope: str | None = None
     dpop_key: dict[str, Any] | None = None
 
 
 class ClientInformation(StoredRecord):
-    """What an authorization server knows the client by."""
+    """The registration of the client at an authorization server, and its pending logins by their state."""
 
     client_id: str | None = None
     client_secret: str | None = None
@@ -125,11 +129,11 @@ class ClientInformation(StoredRecord):
     redirect_uris: list[str] | None = None
     issuer: str | None = None
     is_dynamic: bool = False
-    pending: dict[str, Pending] = {}
+    pending: dict[str, PendingLogin] = {}
 
     @property
     def is_usable(self) -> bool:
-        """Whether there is an id, and a secret that has not expired if there was one."""
+        """Whether there is an id, and no secret that has expired."""
         if not self.client_id or not self.client_id.strip():
             return False
         expires = self.client_secret_expires_at

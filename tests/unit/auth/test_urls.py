@@ -2,17 +2,17 @@
 
 import pytest
 
-from dragoman.auth.addresses import (
-    authorization_server_urls,
-    canonical,
+from dragoman.auth.urls import (
+    authorization_server_metadata_urls,
+    canonical_url,
     covers,
     is_private,
-    protected_resource_urls,
+    protected_resource_metadata_urls,
     require_client_metadata_url,
     require_reachable,
     require_redirect_uri,
     require_secure,
-    resource_of,
+    resource_indicator,
 )
 from dragoman.errors import InsecureRedirectUri, InsecureUrl, InvalidClientMetadataUrl
 
@@ -89,7 +89,9 @@ def test_a_public_server_sends_nobody_into_a_private_network():
         require_reachable("https://169.254.169.254/token", "The token endpoint", "https://mcp.example.com/mcp")
     assert require_reachable("https://10.0.0.2/token", "The token endpoint", "https://10.0.0.1/mcp")
     assert require_reachable("http://localhost:1/token", "The token endpoint", "http://localhost:2/mcp")
-    assert require_reachable("https://10.0.0.2/token", "The token endpoint", "https://mcp.internal/mcp", is_inside=True)
+    assert require_reachable(
+        "https://10.0.0.2/token", "The token endpoint", "https://mcp.internal/mcp", in_private_network=True
+    )
 
 
 @pytest.mark.covers("SEC-01")
@@ -147,7 +149,7 @@ def test_a_refusal_quotes_no_secret_of_an_address():
     ],
 )
 def test_an_address_has_one_spelling(url, expected):
-    assert canonical(url) == expected
+    assert canonical_url(url) == expected
 
 
 @pytest.mark.covers("OAU-17")
@@ -219,13 +221,13 @@ def test_a_resource_does_not_cover_anything_else(resource, server):
 
 @pytest.mark.covers("OAU-24")
 def test_the_resource_of_a_server_without_metadata_is_its_address_without_a_bare_slash():
-    assert resource_of("HTTPS://Example.com:443/") == "https://example.com"
-    assert resource_of("https://example.com/mcp?tenant=a#x") == "https://example.com/mcp?tenant=a"
+    assert resource_indicator("HTTPS://Example.com:443/") == "https://example.com"
+    assert resource_indicator("https://example.com/mcp?tenant=a#x") == "https://example.com/mcp?tenant=a"
 
 
 @pytest.mark.covers("OAU-04")
 def test_the_metadata_of_a_server_are_looked_for_by_path_and_then_at_the_root():
-    assert protected_resource_urls("https://example.com/a/mcp") == [
+    assert protected_resource_metadata_urls("https://example.com/a/mcp") == [
         "https://example.com/.well-known/oauth-protected-resource/a/mcp",
         "https://example.com/.well-known/oauth-protected-resource",
     ]
@@ -233,11 +235,11 @@ def test_the_metadata_of_a_server_are_looked_for_by_path_and_then_at_the_root():
 
 @pytest.mark.covers("OAU-06")
 def test_the_metadata_of_an_authorization_server_are_looked_for_in_the_order_of_the_specification():
-    assert authorization_server_urls("https://auth.example.com") == [
+    assert authorization_server_metadata_urls("https://auth.example.com") == [
         "https://auth.example.com/.well-known/oauth-authorization-server",
         "https://auth.example.com/.well-known/openid-configuration",
     ]
-    assert authorization_server_urls("https://auth.example.com/tenant1/") == [
+    assert authorization_server_metadata_urls("https://auth.example.com/tenant1/") == [
         "https://auth.example.com/.well-known/oauth-authorization-server/tenant1",
         "https://auth.example.com/.well-known/openid-configuration/tenant1",
         "https://auth.example.com/tenant1/.well-known/openid-configuration",

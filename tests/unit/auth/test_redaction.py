@@ -5,7 +5,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from dragoman.auth.secrecy import LEFT_OUT, MOST_SECRETS, Secrets
+from dragoman.auth.redaction import LEFT_OUT, MAX_SECRETS, Secrets
 
 SECRET = "S3cr3t/of+the client~42"
 
@@ -59,7 +59,7 @@ def test_what_has_no_secret_is_quoted_short_and_printable():
 
 
 def test_only_the_latest_secrets_are_kept():
-    secrets = knowing(*(f"secret-{number:08}" for number in range(MOST_SECRETS + 1)))
+    secrets = knowing(*(f"secret-{number:08}" for number in range(MAX_SECRETS + 1)))
     assert not secrets.are_in("secret-")
     assert not secrets.are_in("00000000")
     assert secrets.are_in("secret-00000001")

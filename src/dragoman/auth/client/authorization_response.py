@@ -1,4 +1,4 @@
-"""What an authorization server sends the user's browser back with, and whether it may be believed."""
+"""Authorization responses: what the browser is redirected back with after a login, and its validation."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from urllib.parse import parse_qs, urlsplit
 
 from msgspec import UNSET, Struct, UnsetType
 
-from dragoman.auth.client.records import Pending
-from dragoman.auth.secrecy import Secrets
+from dragoman.auth.client.stored_records import PendingLogin
+from dragoman.auth.redaction import Secrets
 from dragoman.errors import AuthError
 from dragoman.protocol.urls import redacted
 
-MOST_FIELDS = 50
+MAX_FIELDS = 50
 
 
 class AuthorizationResponse(Struct, frozen=True):
@@ -35,30 +35,30 @@ class AuthorizationResponse(Struct, frozen=True):
 
     @staticmethod
     def of_url(url: str) -> AuthorizationResponse:
-        """Return what a redirect to a URL says.
+        """Return the response in the URL of a redirect.
 
         Raises:
-            AuthError: it cannot be read, or says something twice.
+            AuthError: the URL cannot be read, or has a field twice.
         """
         try:
-            fields = parse_qs(urlsplit(url.strip()).query, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+            fields = parse_qs(urlsplit(url.strip()).query, keep_blank_values=True, max_num_fields=MAX_FIELDS)
         except ValueError:
             raise AuthError("The address that the browser was sent to cannot be read") from None
         return AuthorizationResponse.of_query(fields)
 
     @staticmethod
     def of_query(fields: dict[str, list[str]]) -> AuthorizationResponse:
-        """Return what the fields of a redirect say.
+        """Return the response in the query of a redirect.
 
         Raises:
-            AuthError: it says something twice.
+            AuthError: it has a field twice.
         """
 
         def one(name: Literal["code", "state", "iss", "error"]) -> str | None:
-            found = fields.get(name, [])
-            if len(found) > 1:
+            values = fields.get(name, [])
+            if len(values) > 1:
                 raise AuthError(f"The authorization server's answer has more than one {name}")
-            return found[0] if found and found[0] else None
+            return values[0] if values and values[0] else None
 
         return AuthorizationResponse(code=one("code"), state=one("state"), iss=one("iss"), error=one("error"))
 
@@ -79,35 +79,29 @@ class AuthorizationResponse(Struct, frozen=True):
         raise TypeError("callback_handler must return (code, state), (code, state, iss), or the URL of the redirect")
 
 
-def is_for(pending: Pending, state: str | None) -> bool:
-    """Tell, in constant time, whether an answer belongs to a login."""
-    return hmac.compare_digest(pending.state.encode(), (state or "").encode("utf-8", "surrogateescape"))
+def has_state(login: PendingLogin, state: str | None) -> bool:
+    """Tell, in constant time, whether a state is that of a login."""
+    return hmac.compare_digest(login.state.encode(), (state or "").encode("utf-8", "surrogateescape"))
 
 
-def checked_code(pending: Pending, response: AuthorizationResponse, secrets: Secrets) -> str:
-    """Return the code of an answer to a login, and remember it as a secret.
+def validated_code(login: PendingLogin, response: AuthorizationResponse, secrets: Secrets) -> str:
+    """Return the code of the response to a login, and remember it as a secret.
 
     Raises:
-        AuthError: it is the answer to another login, comes from another server, says no, or says nothing.
+        AuthError: the response belongs to another login, comes from another issuer, has an error, or has no code.
     """
-    secrets.add(response.code, pending.verifier, pending.state)
-    if not is_for(pending, response.state):
+    secrets.add(response.code, login.verifier, login.state)
+    if not has_state(login, response.state):
         raise AuthError("The answer does not belong to this login (its state is another); log in again")
-    _check_issuer(pending, response)
+    issuer = login.authorization_server.issuer
+    if response.iss is None:
+        if login.authorization_server.sends_issuer:
+            raise AuthError(f"The answer does not say that it comes from {redacted(issuer)}; it is not used")
+    elif response.iss is not UNSET and not hmac.compare_digest(str(response.iss).encode(), issuer.encode()):
+        raise AuthError(f"The answer does not come from {redacted(issuer)}; it is not used")
     # MUST NOT (2026-07-28): act on or show an error before the issuer is known to be right.
     if response.error is not None:
-        raise AuthError(f"{redacted(pending.authority.issuer)} did not authorize: {secrets.quoted(response.error)}")
+        raise AuthError(f"{redacted(issuer)} did not authorize: {secrets.quoted(response.error)}")
     if not response.code:
-        raise AuthError(f"{redacted(pending.authority.issuer)} sent no code; log in again")
+        raise AuthError(f"{redacted(issuer)} sent no code; log in again")
     return response.code
-
-
-def _check_issuer(pending: Pending, response: AuthorizationResponse) -> None:
-    authority = pending.authority
-    if response.iss is UNSET:
-        return
-    if response.iss is None:
-        if authority.sends_issuer:
-            raise AuthError(f"The answer does not say that it comes from {redacted(authority.issuer)}; it is not used")
-    elif not hmac.compare_digest(str(response.iss).encode(), authority.issuer.encode()):
-        raise AuthError(f"The answer does not come from {redacted(authority.issuer)}; it is not used")

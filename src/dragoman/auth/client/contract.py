@@ -1,4 +1,4 @@
-"""What a link over HTTP asks of whoever authorizes its requests, and what authorizers ask of a storage."""
+"""Contracts of authorizers and token storages: what a client asks of `auth=`, and an authorizer of `storage=`."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Authorization(Protocol):
     """
 
     async def headers(self, method: str, url: str) -> Mapping[str, str]:
-        """Return the headers of a request that is sent now; empty when nothing is known yet.
+        """Return the headers that authorize a request; empty while there is no token.
 
         Raises:
-            InsecureUrl: the address is not the one that these credentials are for, or not a safe one.
+            InsecureUrl: the credentials belong to another URL, or the URL is not secure.
         """
 
     async def challenged(self, status: int, headers: Mapping[str, str], method: str, url: str) -> bool:
-        """Get what a 401 or 403 asks for, and tell whether the request should be sent again.
+        """Get what a 401 or 403 response asks for, and tell whether the request should be sent again.
 
-        False says that the answer stands. However many requests are challenged at once, one of them acts for all.
+        False means that the response stands. Requests that are challenged at the same time share one attempt.
 
         Raises:
             AuthError: what the server asks for cannot be had.
@@ -44,14 +44,14 @@ class Authorization(Protocol):
 
 @runtime_checkable
 class Drawers(Protocol):
-    """Keeps what must outlive a process for many servers."""
+    """A storage for many servers; a drawer is the storage of one of them."""
 
     def drawer(self, key: str, /) -> TokenStorage:
-        """Return the storage of one server."""
+        """Return the storage of one server and client."""
 
 
 class TokenStorage(Protocol):
-    """Keeps what must outlive a process, for one user and one server: plain or async methods, values of JSON.
+    """Stores tokens and registration of one user at one server: plain or async methods, JSON values.
 
     Example:
         class InTheDatabase:
@@ -59,18 +59,18 @@ class TokenStorage(Protocol):
                 return await database.get("tokens", user)
             ...
 
-    `None` says that there is nothing, or that what is there is to be forgotten. A storage that several processes share
-    may also have `lock()`, an async context manager that is entered before tokens are renewed.
+    `None` stands for no value. A storage that several processes share may also have `lock()`, an async context manager
+    that is entered before tokens are renewed.
     """
 
     def tokens(self) -> dict[str, Any] | Awaitable[dict[str, Any] | None] | None:
-        """Return what was last saved as tokens."""
+        """Return the tokens that were saved last."""
 
     def save_tokens(self, tokens: dict[str, Any] | None) -> Awaitable[None] | None:
-        """Keep the tokens."""
+        """Save the tokens; None deletes them."""
 
     def client_information(self) -> dict[str, Any] | Awaitable[dict[str, Any] | None] | None:
-        """Return what was last saved about the client's registration."""
+        """Return the client registration that was saved last."""
 
     def save_client_information(self, information: dict[str, Any] | None) -> Awaitable[None] | None:
-        """Keep what the authorization server knows the client by."""
+        """Save the client registration; None deletes it."""

@@ -3,29 +3,29 @@
 import pytest
 from msgspec import UNSET
 
-from dragoman.auth.client import redirects
-from dragoman.auth.client.records import Authority, Pending
-from dragoman.auth.client.redirects import AuthorizationResponse
-from dragoman.auth.secrecy import Secrets
+from dragoman.auth.client import authorization_response
+from dragoman.auth.client.authorization_response import AuthorizationResponse
+from dragoman.auth.client.stored_records import AuthorizationServer, PendingLogin
+from dragoman.auth.redaction import Secrets
 from dragoman.errors import AuthError
 
 ISSUER = "https://auth.example.com"
 
 
-def pending(**authority):
-    return Pending(
+def pending(**known):
+    return PendingLogin(
         state="the-state",
         verifier="the-verifier",
         redirect_uri="http://127.0.0.1/callback",
         client_id="client",
         server="https://mcp.example.com/mcp",
-        authority=Authority(issuer=ISSUER, resource="r", token_endpoint="t", **authority),
+        authorization_server=AuthorizationServer(issuer=ISSUER, resource="r", token_endpoint="t", **known),
         begun_at=0.0,
     )
 
 
-def checked_code(waiting, response):
-    return redirects.checked_code(waiting, response, Secrets())
+def validated_code(waiting, response):
+    return authorization_response.validated_code(waiting, response, Secrets())
 
 
 @pytest.mark.covers("OAU-18")
@@ -62,14 +62,14 @@ def test_an_answer_that_says_something_twice_is_refused():
 @pytest.mark.parametrize("state", [None, "", "the-stat", "other", "\udcff"])
 def test_an_answer_with_another_state_is_refused(state):
     with pytest.raises(AuthError, match="does not belong to this login"):
-        checked_code(pending(), AuthorizationResponse("code", state, ISSUER))
+        validated_code(pending(), AuthorizationResponse("code", state, ISSUER))
 
 
 @pytest.mark.covers("OAU-19")
 @pytest.mark.parametrize("code", [None, ""])
 def test_an_answer_without_a_code_is_refused(code):
     with pytest.raises(AuthError, match="sent no code"):
-        checked_code(pending(), AuthorizationResponse(code, "the-state", ISSUER))
+        validated_code(pending(), AuthorizationResponse(code, "the-state", ISSUER))
 
 
 @pytest.mark.covers("OAU-20")
@@ -77,27 +77,27 @@ def test_an_answer_without_a_code_is_refused(code):
 @pytest.mark.parametrize("sends_issuer", [True, False])
 def test_an_answer_of_another_issuer_is_refused_without_any_leniency(iss, sends_issuer):
     with pytest.raises(AuthError, match="does not come from"):
-        checked_code(pending(sends_issuer=sends_issuer), AuthorizationResponse("code", "the-state", iss))
+        validated_code(pending(sends_issuer=sends_issuer), AuthorizationResponse("code", "the-state", iss))
 
 
 @pytest.mark.covers("OAU-20")
 def test_an_issuer_that_was_promised_must_be_there_unless_nobody_looked():
     promised = pending(sends_issuer=True)
     with pytest.raises(AuthError, match="does not say that it comes from"):
-        checked_code(promised, AuthorizationResponse("code", "the-state", None))
-    assert checked_code(promised, AuthorizationResponse("code", "the-state")) == "code"
-    assert checked_code(pending(), AuthorizationResponse("code", "the-state", None)) == "code"
+        validated_code(promised, AuthorizationResponse("code", "the-state", None))
+    assert validated_code(promised, AuthorizationResponse("code", "the-state")) == "code"
+    assert validated_code(pending(), AuthorizationResponse("code", "the-state", None)) == "code"
 
 
 @pytest.mark.covers("OAU-20")
 def test_an_error_is_told_only_when_its_sender_is_known():
     with pytest.raises(AuthError, match="access_denied"):
-        checked_code(pending(), AuthorizationResponse(None, "the-state", ISSUER, "access_denied"))
+        validated_code(pending(), AuthorizationResponse(None, "the-state", ISSUER, "access_denied"))
     with pytest.raises(AuthError) as raised:
-        checked_code(pending(), AuthorizationResponse(None, "the-state", "https://evil", "call 555-1234"))
+        validated_code(pending(), AuthorizationResponse(None, "the-state", "https://evil", "call 555-1234"))
     assert "555" not in str(raised.value)
     with pytest.raises(AuthError, match="left out") as raised:
-        checked_code(pending(), AuthorizationResponse("c0d3-c0d3", "the-state", ISSUER, "no c0d3-c0d3"))
+        validated_code(pending(), AuthorizationResponse("c0d3-c0d3", "the-state", ISSUER, "no c0d3-c0d3"))
     assert "c0d3" not in str(raised.value)
 
 

@@ -1,4 +1,4 @@
-"""What in a tool's definition keeps models from using it well, or their APIs from taking it at all."""
+"""Problems of tool definitions: what models cannot use well, and what their APIs refuse."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from dragoman.schema.inline import inline
 from dragoman.schema.naming import LONGEST_NAME, property_alias, safe_name
 from dragoman.schema.walk import mapping, objects
 
-LONGEST_DESCRIPTION = 1024
+MAX_DESCRIPTION = 1024
 Problem = tuple[str, str]
 _ADAPTED = "dragoman adapts it, other hosts may not"
 
 
 def problems(tool: types.Tool) -> Iterator[Problem]:
-    """Yield what is wrong with a tool, each with its remedy."""
+    """Yield the problems of a tool, each with its remedy."""
     yield from _name(tool.name)
     if not (tool.description or "").strip():
         yield "it has no description", "say in a sentence what it does, for the model to choose by"
-    elif len(tool.description or "") > LONGEST_DESCRIPTION:
+    elif len(tool.description or "") > MAX_DESCRIPTION:
         yield (
-            f"its description has more than {LONGEST_DESCRIPTION} characters, which OpenAI's API refuses",
+            f"its description has more than {MAX_DESCRIPTION} characters, which OpenAI's API refuses",
             "shorten it",
         )
     for place, schema in (("input schema", tool.input_schema), ("output schema", tool.output_schema)):
@@ -49,7 +49,10 @@ def _dialects(schema: types.Json) -> Iterator[Problem]:
     lost = [key for key in schema if key in _REFUSED_AT_TOP and key not in for_openai(schema)]
     if schema.get("type") != "object" or lost:
         what = f"has {', '.join(lost)} at its top" if lost else "is no plain object"
-        yield f"its input schema {what}, which OpenAI's and Anthropic's APIs refuse", f"make it one object; {_ADAPTED}"
+        yield (
+            f"its input schema {what}, which OpenAI's and Anthropic's APIs refuse",
+            f"make it one object; {_ADAPTED}",
+        )
     aliased = [name for name in mapping(inline(schema), "properties") if property_alias(name) != name]
     if aliased:
         yield f"Anthropic's API refuses the argument names {', '.join(map(repr, aliased))}", f"rename them; {_ADAPTED}"

@@ -1,8 +1,8 @@
-"""`dragoman run --reload`: serve in a process of its own, and start that again whenever a Python file changes.
+"""`dragoman run --reload`: serve in a child process, and restart it when a Python file changes.
 
-The files below the folder of the served file are looked at a few times a second: their names, sizes and times. A child
-that fails waits for the next change. Over stdin and stdout the new child goes on with the same streams, and its client
-has to introduce itself again.
+Names, sizes and times of the files below the served file's folder are compared three times a second. After a failure
+the child is restarted at the next change. Over stdio the new child has the same streams, and the client has to
+initialize again.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from dragoman.cli.verbs.run import parse, split
+from dragoman.cli.verbs.run import parse, split_target
 from dragoman.runtime.printable import printable_line
 
-LOOK_SECONDS = 0.3
+POLL_SECONDS = 0.3
 END_SECONDS = 10.0
-MOST_FILES = 10_000
+MAX_FILES = 10_000
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages"})
 
-Look = dict[str, tuple[int, int]]
+Snapshot = dict[str, tuple[int, int]]
 
 
 class _Ended(BaseException):
-    """A signal asks for the end."""
+    """SIGINT or SIGTERM came."""
 
 
-def serve_anew(words: list[str]) -> None:
-    """Serve what the words name until a signal comes, or the child's input ends."""
+def serve_reloading(words: list[str]) -> None:
+    """Serve the file until a signal comes, or the child ends without failure."""
     own = [word for word in words if word != "--reload"]
-    wanted = parse(own)
-    assert wanted is not None
-    path, _ = split(wanted[0])
+    parsed = parse(own)
+    assert parsed is not None
+    path, _ = split_target(parsed[0])
     if not path.is_file():
         sys.exit(f"dragoman: there is no file {str(path)!r}")
     folder = path.resolve().parent
@@ -44,7 +44,7 @@ def serve_anew(words: list[str]) -> None:
     child: subprocess.Popen[bytes] | None = None
     try:
         while True:
-            seen = look(folder)
+            seen = snapshot(folder)
             child = subprocess.Popen([sys.executable, "-P", "-m", "dragoman", "run", *own])  # noqa: S603
             if _watch(child, folder, seen):
                 return
@@ -62,25 +62,25 @@ def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     raise _Ended
 
 
-def _watch(child: subprocess.Popen[bytes], folder: Path, seen: Look) -> bool:
-    """Return when a file has changed; True if the child has ended well instead."""
+def _watch(child: subprocess.Popen[bytes], folder: Path, seen: Snapshot) -> bool:
+    """Return False when a file has changed, True if the child ended without failure."""
     failed = False
     while True:
-        time.sleep(LOOK_SECONDS)
-        now = look(folder)
+        time.sleep(POLL_SECONDS)
+        now = snapshot(folder)
         if now != seen:
             names = sorted(name for name, _ in set(now.items()) ^ set(seen.items()))
-            _tell(f"{os.path.relpath(names[0], folder)} changed; starting again")
+            _report(f"{os.path.relpath(names[0], folder)} changed; starting again")
             return False
         code = child.poll()
         if code == 0:
             return True
         if code is not None and not failed:
             failed = True
-            _tell(f"the server ended with exit code {code}; it is started again when a file changes")
+            _report(f"the server ended with exit code {code}; it is started again when a file changes")
 
 
-def _tell(text: str) -> None:
+def _report(text: str) -> None:
     sys.stderr.write(f"dragoman: {printable_line(text)}\n")
     sys.stderr.flush()
 
@@ -95,13 +95,13 @@ def _stop(child: subprocess.Popen[bytes]) -> None:
             child.wait()
 
 
-def look(folder: Path) -> Look:
-    """Return the Python files below a folder, with what tells that they changed."""
-    found: Look = {}
+def snapshot(folder: Path) -> Snapshot:
+    """Return time and size of each Python file below a folder."""
+    found: Snapshot = {}
     for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".") and name not in _SKIPPED]
         for name in files:
-            if name.endswith(".py") and len(found) < MOST_FILES:
+            if name.endswith(".py") and len(found) < MAX_FILES:
                 path = f"{parent}{os.sep}{name}"
                 try:
                     facts = os.stat(path)  # noqa: PTH116

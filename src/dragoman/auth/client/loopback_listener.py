@@ -1,4 +1,4 @@
-"""A listener on this machine that the user's browser is sent back to after a login."""
+"""The HTTP listener on this machine that the user's browser is redirected to after a login."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from dragoman.auth.client.redirects import AuthorizationResponse
+from dragoman.auth.client.authorization_response import AuthorizationResponse
 from dragoman.errors import AuthError
 
 PATH = "/callback"
-LARGEST_HEAD = 64 * 1024
+MAX_HEAD = 64 * 1024
 HEAD_SECONDS = 5.0
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -23,46 +23,42 @@ _PAGE = """<!doctype html>
 @media(prefers-color-scheme:dark){{body{{background:#181818;color:#eee}}}}</style></head>
 <body><h1>{title}</h1><p>{text}</p></body></html>
 """
-
-
-def _page(title: str, text: str) -> str:
-    return _PAGE.format(title=title, text=text)
-
-
-_DONE = _page("You are logged in", "You can close this window and go back to your program.")
-_DENIED = _page(
-    "You are not logged in", "The login was not completed. Your program says why; you can close this window."
+_SUCCESS = _PAGE.format(title="You are logged in", text="You can close this window and go back to your program.")
+_DENIED = _PAGE.format(
+    title="You are not logged in",
+    text="The login was not completed. Your program says why; you can close this window.",
 )
-_FOREIGN = _page("This is not the login that is waited for", "Close this window and use the newest one.")
-_MISSING = _page("There is nothing here", "This address only takes the answer to a login.")
+_FOREIGN = _PAGE.format(
+    title="This is not the login that is waited for", text="Close this window and use the newest one."
+)
+_MISSING = _PAGE.format(title="There is nothing here", text="This address only takes the answer to a login.")
 
 
 class LoginPages(Struct, frozen=True):
-    """What a browser shows after a login: whole HTML documents of the author's own; None for the built-in ones."""
+    """HTML documents that a browser shows after a login; None for the built-in ones."""
 
     success: str | None = None
     error: str | None = None
 
 
 class LoopbackListener:
-    """Listens for the answer to one login.
+    """Listens for the authorization response of one login.
 
     Example:
         async with LoopbackListener() as listener:
             await open_browser(url_with(redirect_uri=listener.redirect_uri))
-            response = await listener.answer(is_ours)
+            response = await listener.response(is_expected)
     """
 
     def __init__(self, redirect_uri: str | None = None, *, path: str = PATH, pages: LoginPages | None = None) -> None:
         pages = pages or LoginPages()
-        self._done = _DONE if pages.success is None else pages.success
-        self._denied = _DENIED if pages.error is None else pages.error
-        self._wanted = None if redirect_uri is None else urlsplit(redirect_uri)
-        self._given = redirect_uri
+        self._success_page = _SUCCESS if pages.success is None else pages.success
+        self._error_page = _DENIED if pages.error is None else pages.error
+        self._given_uri = redirect_uri
+        self._path = path if redirect_uri is None else urlsplit(redirect_uri).path or "/"
         self._servers: list[asyncio.Server] = []
-        self._is_ours: Callable[[AuthorizationResponse], bool] = _is_nobodys
-        self._answer: asyncio.Future[AuthorizationResponse] | None = None
-        self._path = path if self._wanted is None else self._wanted.path or "/"
+        self._is_expected: Callable[[AuthorizationResponse], bool] = lambda _: False  # until a login waits
+        self._response: asyncio.Future[AuthorizationResponse] | None = None
 
     async def __aenter__(self) -> LoopbackListener:
         await self.open()
@@ -77,33 +73,36 @@ class LoopbackListener:
         Raises:
             AuthError: the port is taken.
         """
-        self._answer = asyncio.get_running_loop().create_future()
-        hosts, port = _places(self._wanted)
+        self._response = asyncio.get_running_loop().create_future()
+        host, port = "127.0.0.1", 0
+        if self._given_uri is not None:
+            parts = urlsplit(self._given_uri)
+            host, port = parts.hostname or host, parts.port or 80
+        # A browser may resolve localhost to either address; the second may be missing.
+        hosts = ["127.0.0.1", "::1"] if host == "localhost" else [host]
         for host in hosts:
             try:
-                server = await asyncio.start_server(self._serve, host, port, limit=LARGEST_HEAD)
+                self._servers.append(await asyncio.start_server(self._serve, host, port, limit=MAX_HEAD))
             except OSError as error:
                 if host == hosts[0]:
                     raise AuthError(
                         f"The login cannot be answered at port {port} of {host} ({error.strerror}); end what listens"
                         " there, or give another redirect_uri="
                     ) from None
-                continue
-            self._servers.append(server)
 
     @property
     def redirect_uri(self) -> str:
-        """Where the browser is to be sent."""
-        if self._given is not None:
-            return self._given
+        """The URI that the browser is to be redirected to."""
+        if self._given_uri is not None:
+            return self._given_uri
         port = self._servers[0].sockets[0].getsockname()[1]
         return f"http://127.0.0.1:{port}{self._path}"
 
-    async def answer(self, is_ours: Callable[[AuthorizationResponse], bool]) -> AuthorizationResponse:
-        """Return the answer to the login; others are turned away."""
-        assert self._answer is not None
-        self._is_ours = is_ours
-        return await self._answer
+    async def response(self, is_expected: Callable[[AuthorizationResponse], bool]) -> AuthorizationResponse:
+        """Return the response that is expected; others are answered with 400."""
+        assert self._response is not None
+        self._is_expected = is_expected
+        return await self._response
 
     async def close(self) -> None:
         """Stop listening."""
@@ -122,8 +121,8 @@ class LoopbackListener:
             finally:
                 writer.close()
 
-    def _reply(self, line: str) -> tuple[HTTPStatus, str]:
-        method, _, rest = line.partition(" ")
+    def _reply(self, request_line: str) -> tuple[HTTPStatus, str]:
+        method, _, rest = request_line.partition(" ")
         target = rest.partition(" ")[0]
         if urlsplit(target).path != self._path:
             return HTTPStatus.NOT_FOUND, _MISSING
@@ -133,24 +132,11 @@ class LoopbackListener:
             response = AuthorizationResponse.of_url(target)
         except AuthError:
             return HTTPStatus.BAD_REQUEST, _FOREIGN
-        if not self._is_ours(response):
+        if not self._is_expected(response):
             return HTTPStatus.BAD_REQUEST, _FOREIGN
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(response)
-        return HTTPStatus.OK, self._done if response.error is None else self._denied
-
-
-def _is_nobodys(_response: AuthorizationResponse) -> bool:
-    """Turn everything away until a login waits."""
-    return False
-
-
-def _places(wanted: SplitResult | None) -> tuple[list[str], int]:
-    if wanted is None:
-        return ["127.0.0.1"], 0
-    host = wanted.hostname or "127.0.0.1"
-    # A browser may take either for localhost.
-    return (["127.0.0.1", "::1"] if host == "localhost" else [host]), wanted.port or 80
+        if self._response is not None and not self._response.done():
+            self._response.set_result(response)
+        return HTTPStatus.OK, self._success_page if response.error is None else self._error_page
 
 
 def _encoded(status: HTTPStatus, page: str) -> bytes:

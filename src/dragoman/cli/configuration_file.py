@@ -1,8 +1,9 @@
-"""Whether a configuration file that was found in the working directory may start programs.
+"""Configuration files, and whether the user trusts them to start programs.
 
-A folder that was cloned or unpacked may bring such a file along. So the user is asked once for each file and text, and
-the answer is kept under a digest of both in the user's state folder. A file that the user names, by `--config` or by
-DRAGOMAN_CONFIG, or that is in the user's own configuration folder, is the user's choice, and nobody is asked.
+A folder that was cloned or unpacked may bring along a configuration file. So a file that is found in the working
+directory is trusted only after the user agreed. The answer is stored under a digest of path and text in the user's
+state folder, so a changed file is asked about again. A file that the user names, by `--config` or by DRAGOMAN_CONFIG,
+and one in the user's own configuration folder are trusted.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from dragoman.cli.command import refuse
+from dragoman.cli.command import usage_error
 from dragoman.cli.terminal import Terminal
 from dragoman.client.group.config import raw_inputs, raw_servers
 from dragoman.runtime.keys import state_folder
@@ -25,8 +26,8 @@ from dragoman.types import Json
 _URL = re.compile(r"https?://[^\s\"']+")
 
 
-class FoundFile:
-    """A configuration file and its text, and whether it was found rather than named."""
+class ConfigurationFile:
+    """A configuration file and its text; `is_named` says that the user chose it."""
 
     def __init__(self, path: Path, text: str, *, is_named: bool) -> None:
         self.path = path
@@ -37,64 +38,64 @@ class FoundFile:
         return str(self.path)
 
     async def require_trust(self, terminal: Terminal) -> None:
-        """Return if the user trusts the file, now or earlier.
+        """Ask the user whether to trust the file, unless that is known.
 
         Raises:
             UsageError: the user does not, or cannot be asked.
         """
-        if self._is_trusted or self._is_kept():
+        if self._is_trusted or self._was_trusted_before():
             self._is_trusted = True
             return
-        if not terminal.settings.trust and not await self._asked(terminal):
-            raise refuse(
+        if not terminal.settings.trust and not await self._ask(terminal):
+            raise usage_error(
                 f"{str(self.path)!r} was found here and is not trusted, so nothing in it was run. Read it, then add"
                 f" --trust to trust it as it is now, or name it with --config {self.path}."
             )
         self.trust(terminal)
 
-    async def _asked(self, terminal: Terminal) -> bool:
+    async def _ask(self, terminal: Terminal) -> bool:
         if not terminal.can_ask:
             return False
-        async with terminal.questions() as asking:
-            asking.say(f"{printable_line(str(self.path.absolute()))} was found here. What it names:", "bold")
+        async with terminal.dialog() as dialog:
+            dialog.write(f"{printable_line(str(self.path.absolute()))} was found here. What it names:", "bold")
             described = _described(raw_servers(self._text, self.path), raw_inputs(self._text, self.path))
-            return await asking.shows("\n".join(described)) and await asking.agrees(
+            return await dialog.show_pages("\n".join(described)) and await dialog.confirm(
                 "Trust this file, as long as it does not change?"
             )
 
     def _mark(self) -> Path:
-        """Return the file whose presence says that this text at this path is trusted."""
-        said = f"{self.path.resolve()}\0{self._text}".encode("utf-8", "surrogatepass")
-        return state_folder() / "trusted" / hashlib.sha256(said).hexdigest()
+        """Return the file that exists if this text at this path is trusted."""
+        identity = f"{self.path.resolve()}\0{self._text}".encode("utf-8", "surrogatepass")
+        return state_folder() / "trusted" / hashlib.sha256(identity).hexdigest()
 
-    def _is_kept(self) -> bool:
+    def _was_trusted_before(self) -> bool:
         try:
             mark = self._mark()
-            require_private(mark.parent)  # others must not put a mark there
+            require_private(mark.parent)  # a mark of somebody else does not count
             return mark.is_file()
         except (OSError, RuntimeError):  # there is no home, or it cannot be read
             return False
 
     def trust(self, terminal: Terminal) -> None:
-        """Remember that the user trusts the file as it is now."""
+        """Store that the user trusts the file as it is now."""
         self._is_trusted = True
         try:
             mark = self._mark()
             private_folder(mark.parent)
             mark.write_text(f"{self.path.absolute()}\n", encoding="utf-8", errors="surrogateescape")
         except (OSError, RuntimeError) as error:
-            terminal.tell(f"dragoman: it cannot be remembered that the file is trusted ({type(error).__name__}).")
+            terminal.report(f"dragoman: it cannot be remembered that the file is trusted ({type(error).__name__}).")
 
 
 def _described(servers: Json, inputs: Any) -> list[str]:
-    """Return lines that say what each server starts or connects to, exactly as the file says it.
+    """Return lines that show what each server starts or connects to, exactly as in the file.
 
-    `inputs` are what `${input:id}` stands for, unless the user gives something else.
+    `inputs` are the values of `${input:id}` in the file.
     """
     found: list[str] = []
     for name, entry in servers.items():
         rest = dict(entry) if isinstance(entry, dict) else {"": entry}
-        found.append(printable_line(f"  {name}: {_way(rest)}"))
+        found.append(printable_line(f"  {name}: {_action(rest)}"))
         if rest:
             found.append(f"    with {_json(rest)}")
         found += [f"    Beware: {warning}" for url in _URL.findall(_json(entry)) for warning in url_warnings(url)]
@@ -103,7 +104,7 @@ def _described(servers: Json, inputs: Any) -> list[str]:
     return found or ["  no server"]
 
 
-def _way(rest: Json) -> str:
+def _action(rest: Json) -> str:
     if "command" in rest:
         command, args = rest.pop("command"), rest.pop("args", [])
         words = [*(command if isinstance(command, list) else [command]), *(args if isinstance(args, list) else [args])]

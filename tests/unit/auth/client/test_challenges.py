@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from dragoman.auth.challenges import Challenge, asked, nonce_wanted, parse, schemes
+from dragoman.auth.client.challenges import Challenge, needs_dpop_nonce, offered_schemes, parse, usable_challenge
 
 
 @pytest.mark.covers("OAU-02")
@@ -60,19 +60,19 @@ def test_the_challenge_that_says_more_is_met():
     headers.add("WWW-Authenticate", 'Basic realm="x"')
     headers.add("www-authenticate", 'DPoP algs="ES256"')
     headers.add("WWW-Authenticate", 'Bearer resource_metadata="https://x", scope=" a  b "')
-    found = asked(headers)
+    found = usable_challenge(headers)
     assert found is not None
     assert (found.scheme, found.scope, found.resource_metadata, found.error) == ("bearer", "a b", "https://x", None)
-    assert schemes(headers) == {"basic", "dpop", "bearer"}
+    assert offered_schemes(headers) == {"basic", "dpop", "bearer"}
 
 
 def test_headers_are_found_in_a_plain_mapping_too():
-    assert asked({"WWW-AUTHENTICATE": 'Bearer scope="x"'}) == Challenge("bearer", {"scope": "x"})
-    assert asked({"www-authenticate": "Basic"}) is None
-    assert asked({}) is None
+    assert usable_challenge({"WWW-AUTHENTICATE": 'Bearer scope="x"'}) == Challenge("bearer", {"scope": "x"})
+    assert usable_challenge({"www-authenticate": "Basic"}) is None
+    assert usable_challenge({}) is None
 
 
 @pytest.mark.covers("OAU-38")
 def test_a_nonce_is_wanted_when_the_proof_lacks_nothing_else():
-    assert nonce_wanted({"WWW-Authenticate": 'DPoP error="use_dpop_nonce", algs="ES256"'})
-    assert not nonce_wanted({"WWW-Authenticate": 'DPoP error="invalid_dpop_proof"'})
+    assert needs_dpop_nonce({"WWW-Authenticate": 'DPoP error="use_dpop_nonce", algs="ES256"'})
+    assert not needs_dpop_nonce({"WWW-Authenticate": 'DPoP error="invalid_dpop_proof"'})

@@ -1,6 +1,6 @@
-"""Questions of a server to the user, answered in the terminal: forms field by field, pages by consent.
+"""Elicitation in the terminal: forms are filled field by field, URLs are opened by consent.
 
-Where nobody can answer, a question is declined.
+Without a terminal an elicitation is declined.
 """
 
 from __future__ import annotations
@@ -9,107 +9,109 @@ from collections.abc import Callable
 from typing import Any
 
 from dragoman.cli.command import quoted
-from dragoman.cli.terminal import YES, Terminal, TerminalQuestions
+from dragoman.cli.terminal import YES, Terminal, TerminalDialog
 from dragoman.client.answer.elicitation import Accept, Decline, ElicitationRequest
 from dragoman.errors import ValidationError
 from dragoman.runtime.offload import offload
 from dragoman.runtime.printable import printable_line, printable_url, url_warnings
 from dragoman.types import Json
 
-MOST_TRIES = 5
+MAX_TRIES = 5
 _TRUE = YES | {"true"}
 _NO = frozenset({"n", "no", "false"})
 
 
-class _GivenUpError(Exception):
-    """The user does not answer."""
+class _DeclinedError(Exception):
+    """The user ends the dialog without an answer."""
 
 
-class Questions:
-    """A handler of elicitations, which the terminal asks one after the other."""
+class TerminalElicitation:
+    """An elicitation handler; `before_asking` is called before each question."""
 
-    def __init__(self, terminal: Terminal, clear: Callable[[], None]) -> None:
+    def __init__(self, terminal: Terminal, before_asking: Callable[[], None] = lambda: None) -> None:
         self._terminal = terminal
-        self._clear = clear
+        self._before_asking = before_asking
 
     async def execute(self, request: ElicitationRequest) -> Any:
         """Ask the user."""
         terminal = self._terminal
         asker = printable_line(request.server or "The server")
         if not terminal.can_ask:
-            terminal.tell(f"{asker} asks (declined, for there is no terminal to answer at):\n{quoted(request.message)}")
+            terminal.report(
+                f"{asker} asks (declined, for there is no terminal to answer at):\n{quoted(request.message)}"
+            )
             return Decline()
-        async with terminal.questions() as asking:
-            self._clear()
-            asking.say(f"{asker} asks:", "bold")
+        async with terminal.dialog() as dialog:
+            self._before_asking()
+            dialog.write(f"{asker} asks:", "bold")
             try:
-                await _show(asking, quoted(request.message))
-                return await (_visit(asking, request) if request.mode == "url" else _fill(asking, request))
-            except _GivenUpError:
-                asking.say("Declined.")
+                await _show(dialog, quoted(request.message))
+                return await (_visit(dialog, request) if request.mode == "url" else _fill(dialog, request))
+            except _DeclinedError:
+                dialog.write("Declined.")
                 return Decline()
 
 
-async def _show(asking: TerminalQuestions, text: str) -> None:
-    if not await asking.shows(text):
-        raise _GivenUpError
+async def _show(dialog: TerminalDialog, text: str) -> None:
+    if not await dialog.show_pages(text):
+        raise _DeclinedError
 
 
-async def _visit(asking: TerminalQuestions, request: ElicitationRequest) -> Any:
+async def _visit(dialog: TerminalDialog, request: ElicitationRequest) -> Any:
     import webbrowser
 
     url = request.url or ""
-    asking.say(f"It wants you to visit {printable_url(f'//{request.host}').removeprefix('//')}:")
-    await _show(asking, f"  {printable_url(url)}")
+    dialog.write(f"It wants you to visit {printable_url(f'//{request.host}').removeprefix('//')}:")
+    await _show(dialog, f"  {printable_url(url)}")
     for warning in url_warnings(url):
-        asking.say(f"  Beware: {warning}", "yellow")
-    if not await asking.agrees("Open it?"):
+        dialog.write(f"  Beware: {warning}", "yellow")
+    if not await dialog.confirm("Open it?"):
         return Decline()
     await offload(webbrowser.open, url)
     return Accept()
 
 
-async def _fill(asking: TerminalQuestions, request: ElicitationRequest) -> Any:
+async def _fill(dialog: TerminalDialog, request: ElicitationRequest) -> Any:
     fields = request.schema.get("properties")
     required = request.schema.get("required") or ()
     if not fields:
-        return Accept() if await asking.agrees("Do you agree?") else Decline()
-    asking.say("(Enter takes what is in brackets; Ctrl-D declines.)", "dim")
+        return Accept() if await dialog.confirm("Do you agree?") else Decline()
+    dialog.write("(Enter takes what is in brackets; Ctrl-D declines.)", "dim")
     content: Json = {}
     for name, field in fields.items():
-        value = await _field(asking, name, field if isinstance(field, dict) else {}, is_required=name in required)
+        value = await _field(dialog, name, field if isinstance(field, dict) else {}, is_required=name in required)
         if value is not None:
             content[name] = value
     return Accept(content)
 
 
-async def _field(asking: TerminalQuestions, name: str, field: Json, *, is_required: bool) -> Any:
+async def _field(dialog: TerminalDialog, name: str, field: Json, *, is_required: bool) -> Any:
     choices = _choices(field)
     described = field.get("description")
     if described:
-        asking.say(quoted(str(described)), "dim")
+        dialog.write(quoted(str(described)), "dim")
     for number, (value, title) in enumerate(choices, 1):
-        asking.say(printable_line(f"  {number}) {title}" + (f" ({value})" if title != value else "")))
+        dialog.write(printable_line(f"  {number}) {title}" + (f" ({value})" if title != value else "")))
     question = printable_line(f"{field.get('title') or name}{_hint(field, is_required=is_required)}: ")
-    for _ in range(MOST_TRIES):
-        line = await asking.ask(question)
+    for _ in range(MAX_TRIES):
+        line = await dialog.ask(question)
         if line is None:
-            raise _GivenUpError
+            raise _DeclinedError
         text = line.strip()
         if not text:
             if field.get("default") is not None or not is_required:
                 return field.get("default")
-            asking.say("  An answer is needed here; Ctrl-D declines.")
+            dialog.write("  An answer is needed here; Ctrl-D declines.")
             continue
         try:
             return _read(name, text, field, choices)
         except ValidationError as error:
-            asking.say(printable_line(f"  {error}"))
-    raise _GivenUpError
+            dialog.write(printable_line(f"  {error}"))
+    raise _DeclinedError
 
 
 def _choices(field: Json) -> list[tuple[str, str]]:
-    """Return the values that may be chosen, with their titles."""
+    """Return the values to choose from, with their titles."""
     items = field.get("items")
     source = items if field.get("type") == "array" and isinstance(items, dict) else field
     titled = source.get("oneOf") or source.get("anyOf") or ()
@@ -131,10 +133,10 @@ def _hint(field: Json, *, is_required: bool) -> str:
 
 
 def _read(name: str, text: str, field: Json, choices: list[tuple[str, str]]) -> Any:
-    """Return the value that a text means for a field.
+    """Return the value of a field for a text.
 
     Raises:
-        ValidationError: it means none that fits.
+        ValidationError: the text is no value of the field.
     """
     value = _value(text, field, choices)
     ElicitationRequest("", {"type": "object", "properties": {name: field}}).validate({name: value})

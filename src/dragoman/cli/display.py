@@ -1,4 +1,4 @@
-"""What a server gave back, as people and machines see it: text, JSON, and files for what is neither."""
+"""Display of results: text and JSON to stdout, other data into files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from dragoman import types
 from dragoman.cli.terminal import Terminal
 from dragoman.client.results import CallResult
 
-MOST_NAMES = 10_000
+MAX_NAMES = 10_000
 _SUFFIXES = {"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "image/webp": ".webp"}
 
 
 class Display:
-    """Writes results; files go into a folder, under names that are free."""
+    """Writes results; data that is no text goes into new files of a folder."""
 
     def __init__(self, terminal: Terminal, name: str, folder: str | None = None) -> None:
         self._terminal = terminal
@@ -29,16 +29,16 @@ class Display:
         self._folder = Path(folder or ".")
 
     def result(self, result: CallResult) -> None:
-        """Write what a tool gave back."""
+        """Write the result of a tool."""
         if self._terminal.settings.json:
             self._terminal.write_json(call_json(result))
             return
-        repeats = _repeating(result)
+        repeats = _repetitions(result)
         texts = [block for block in result.content if isinstance(block, types.TextContent)]
         if not result.has_structured or len(repeats) < len(texts):
             self.blocks(result.content)
             if result.has_structured:
-                self._terminal.tell("dragoman: the result has the same as structured content; --json shows it", "dim")
+                self._terminal.report("dragoman: the result has the same as structured content; --json shows it", "dim")
             return
         self._terminal.write_json(result.structured)
         self.blocks(block for block in result.content if not any(block is one for one in repeats))
@@ -49,7 +49,7 @@ class Display:
             self._terminal.write_content(before + self._shown(block))
 
     def contents(self, contents: Iterable[types.ResourceContents]) -> None:
-        """Write what a resource holds."""
+        """Write the contents of a resource."""
         for part in contents:
             self._terminal.write_content(self._resource(part).removesuffix("\n"))
 
@@ -78,7 +78,7 @@ class Display:
 
     def _write(self, content: bytes, suffix: str) -> Path:
         self._folder.mkdir(parents=True, exist_ok=True)
-        for number in range(1, MOST_NAMES):
+        for number in range(1, MAX_NAMES):
             path = self._folder / f"{self._name}-{number}{suffix}"
             try:
                 with path.open("xb") as file:
@@ -94,18 +94,18 @@ def _suffix(mime_type: str | None) -> str:
     return _SUFFIXES.get(plain) or mimetypes.guess_extension(plain) or ".bin"
 
 
-def _repeating(result: CallResult) -> list[types.TextContent]:
-    """Return the texts that merely repeat the structured content, whole or part by part, as servers do for others."""
+def _repetitions(result: CallResult) -> list[types.TextContent]:
+    """Return the texts that repeat the structured content, whole or part by part, for clients that do not read it."""
     whole = result.structured
     if not result.has_structured:
         return []
     texts = [block for block in result.content if isinstance(block, types.TextContent)]
-    if isinstance(whole, list) and len(whole) == len(texts) and all(map(_says, texts, whole)):
+    if isinstance(whole, list) and len(whole) == len(texts) and all(map(_equals, texts, whole)):
         return texts
-    return [block for block in texts if _says(block, whole) or _says(block, {"result": whole})]
+    return [block for block in texts if _equals(block, whole) or _equals(block, {"result": whole})]
 
 
-def _says(block: types.TextContent, value: Any) -> bool:
+def _equals(block: types.TextContent, value: Any) -> bool:
     if block.text == value:
         return True
     try:

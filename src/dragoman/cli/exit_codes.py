@@ -1,0 +1,62 @@
+"""Exit codes of the command, and errors as one line or as JSON."""
+
+from __future__ import annotations
+
+from dragoman import errors
+
+OK = 0
+FAILED = 1
+USAGE = 2
+UNREACHABLE = 3
+REFUSED = 4
+TIMED_OUT = 5
+INTERRUPTED = 130
+
+_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (KeyboardInterrupt, INTERRUPTED),
+    (errors.Timeout, TIMED_OUT),
+    (errors.ToolError, FAILED),
+    (errors.TransportError, UNREACHABLE),
+    (errors.ConfigError, USAGE),
+    (errors.RpcError, REFUSED),
+    (errors.NotFound, REFUSED),
+    (errors.CapabilityNotAvailable, REFUSED),
+    (errors.InputNeeded, REFUSED),
+    (errors.ValidationError, REFUSED),
+    (errors.PaginationLimit, REFUSED),
+)
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code of an error."""
+    if isinstance(error, errors.ModelError):
+        return UNREACHABLE if error.status is None else REFUSED
+    return next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)
+
+
+def one_line(error: BaseException) -> str:
+    """Return cause and remedy of an error as one line."""
+    if isinstance(error, errors.ServerCrashed):
+        cause = " ".join(str(error).partition("The last of its stderr:")[0].split())
+        lines = [line.strip() for line in error.stderr_tail.splitlines() if line.strip()]
+        return f"{cause} It wrote: {lines[-1]} (--verbose shows all of it)" if lines else cause
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, errors.Timeout):
+        return text.replace("raise connect_timeout", "give it more with --timeout")
+    if isinstance(error, errors.RpcError):
+        return f"the server refused ({error.code}): {text}"
+    return text if isinstance(error, errors.DragomanError) else f"{type(error).__name__}: {text}; --verbose shows where"
+
+
+def error_json(error: BaseException, code: int) -> dict[str, object]:
+    """Return an error as JSON."""
+    found: dict[str, object] = {
+        "kind": type(error).__name__,
+        "message": " ".join(str(error).split()),
+        "exitCode": code,
+    }
+    if isinstance(error, errors.RpcError):
+        found["code"] = error.code
+        if isinstance(error.data, dict | list | str | int | float):
+            found["data"] = error.data
+    return {"error": found}

@@ -1,0 +1,96 @@
+"""`dragoman doctor` for a server that answers 401: each step from its challenge to a login."""
+
+from __future__ import annotations
+
+from dragoman.auth.client.challenges import Challenge, usable_challenge
+from dragoman.auth.client.discovery import discover
+from dragoman.auth.fetcher import OK, Fetcher
+from dragoman.auth.urls import authorization_server_metadata_urls, protected_resource_metadata_urls
+from dragoman.cli.verbs.doctor_findings import Findings
+from dragoman.errors import AuthError, AuthRequired
+from dragoman.protocol.urls import origin_of, redacted
+
+
+async def examine_login(url: str, refused: AuthRequired, findings: Findings) -> None:
+    """Add a finding for each step from the refusal of a server to a login."""
+    challenge = usable_challenge({"www-authenticate": refused.challenge or ""})
+    if challenge is None:
+        findings.failed(
+            "challenge",
+            f"it answers {refused.status} without a Bearer challenge",
+            "the server should send WWW-Authenticate: Bearer resource_metadata=...; or it wants another --header",
+        )
+    else:
+        findings.passed("challenge", f"it answers {refused.status} and names how to get in")
+    try:
+        async with Fetcher(server=url) as fetch:
+            await _examine_resource_metadata(fetch, url, challenge, findings)
+            can_log_in = await _examine_authorization_server(fetch, url, challenge, findings)
+    except AuthError as error:
+        findings.failed("authorization server", str(error), "the server's operator has to mend this")
+        return
+    if can_log_in:
+        findings.failed("login", "nobody has logged in", f"dragoman auth login {url}")
+
+
+async def _examine_resource_metadata(fetch: Fetcher, url: str, challenge: Challenge | None, findings: Findings) -> None:
+    named = None if challenge is None else challenge.resource_metadata
+    urls = [*([named] if named else []), *protected_resource_metadata_urls(url)]
+    place, failures = await _first_document(fetch, urls)
+    if place is None:
+        findings.failed(
+            "resource metadata",
+            f"it publishes none (RFC 9728): {failures}",
+            f"the server's operator can publish it at {protected_resource_metadata_urls(url)[0]}",
+        )
+    else:
+        findings.passed("resource metadata", place)
+
+
+async def _first_document(fetch: Fetcher, urls: list[str]) -> tuple[str | None, str]:
+    """Return the first URL with a document, and what those before it answered."""
+    answers: list[str] = []
+    for url in dict.fromkeys(urls):
+        try:
+            reply = await fetch.get(url)
+        except AuthError as error:
+            answers.append(str(error))
+            continue
+        if reply.status == OK and reply.body is not None:
+            return url, ", ".join(answers)
+        what = "no JSON object" if reply.status == OK else f"status {reply.status}"
+        answers.append(f"{redacted(url)} answered with {what}")
+    return None, ", ".join(answers)
+
+
+async def _examine_authorization_server(
+    fetch: Fetcher, url: str, challenge: Challenge | None, findings: Findings
+) -> bool:
+    """Tell whether metadata names an authorization server."""
+    authority = await discover(fetch, url, challenge)
+    if authority.is_guessed:
+        _, failures = await _first_document(fetch, authorization_server_metadata_urls(origin_of(url)))
+        findings.failed(
+            "authorization server",
+            f"nobody says who gives out tokens for it: {failures}",
+            "give a token with --token or a key with --header. If it is a server of 2025-03-26 that logs people in at"
+            f" {redacted(authority.authorization_endpoint or '')}: dragoman auth login {url}",
+        )
+        return False
+    place, _ = await _first_document(fetch, authorization_server_metadata_urls(authority.issuer))
+    findings.passed("authorization server", authority.issuer)
+    if place is not None:
+        findings.passed("authorization server metadata", place)
+    if authority.has_pkce:
+        findings.passed("PKCE", "S256")
+    else:
+        findings.failed("PKCE", "the authorization server does not say that it knows S256", "its operator can add it")
+    if authority.registration_endpoint or authority.takes_metadata_documents:
+        findings.passed("registration", "clients may register themselves")
+    else:
+        findings.failed(
+            "registration",
+            "clients may not register themselves",
+            "register one by hand, and set DRAGOMAN_CLIENT_ID (and DRAGOMAN_CLIENT_SECRET)",
+        )
+    return True
