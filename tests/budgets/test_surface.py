@@ -24,7 +24,7 @@ NEVER_SEEN = {
     "dragoman.cli.questions._GivenUpError": "ends a question at the terminal",
     "dragoman.cli.reload._Ended": "ends what is served, before it is started anew",
     "dragoman.client.answer.calling.HandlerGaveUp": "is logged, and answered as a failure of the handler",
-    "dragoman.schema.branching._TooManyError": "ends a comparison with a schema that branches too often",
+    "dragoman.schema.peer_schemas._TooManyError": "ends a comparison with a schema that branches too often",
     "dragoman.schema.python.annotations.UnsupportedAnnotation": "becomes a DefinitionError that names the parameter",
     "dragoman.schema.python.signature.ArgumentsRejected": "becomes the result of the tool, or an error of the request",
     "dragoman.server.http.session.SessionRefused": "becomes a status and a JSON-RPC error",

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from dragoman.chat.messages import ToolCall, ToolSpec
 from dragoman.client.bound import AsyncBoundTool
 from dragoman.errors import DragomanError
-from dragoman.schema.coerce import restore
+from dragoman.schema.coerce import restore_arguments
 from dragoman.schema.naming import tool_names
 
 
@@ -45,7 +45,7 @@ class ChatTool:
 
     def arguments(self, call: ToolCall) -> dict[str, Any]:
         """Return the arguments as the server takes them."""
-        return restore(call.arguments or {}, self.tool.input_schema)
+        return restore_arguments(call.arguments or {}, self.tool.input_schema)
 
 
 class Toolbox:

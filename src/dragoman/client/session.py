@@ -46,9 +46,15 @@ from dragoman.errors import (
 )
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
-from dragoman.protocol.listen import ACKNOWLEDGED, PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.protocol.methods import declares
 from dragoman.protocol.peer import PROGRESS
+from dragoman.protocol.subscriptions import (
+    ACKNOWLEDGED,
+    PROMPTS_CHANGED,
+    RESOURCE_UPDATED,
+    RESOURCES_CHANGED,
+    TOOLS_CHANGED,
+)
 from dragoman.protocol.versions import Version
 from dragoman.types import decode
 

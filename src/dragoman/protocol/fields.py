@@ -223,7 +223,7 @@ def _is_encoded_object(value: Any) -> bool:
     return isinstance(value, Raw) and bytes(memoryview(value)[:1]) == b"{"
 
 
-def wrap(result: types.Result) -> types.Result:
+def wrap_structured_content(result: types.Result) -> types.Result:
     """Return a tool's result with its structured content, if it has any, inside an object."""
     if isinstance(result, types.CallToolResult) and result.structured_content is not UNSET:
         return _wrapped(result)
@@ -236,7 +236,7 @@ def _wrapped(result: Structured) -> Structured:
     return wrapped  # type: ignore[no-any-return]
 
 
-def wraps(output_schema: types.Json) -> bool:
+def needs_wrapping(output_schema: types.Json) -> bool:
     """Tell whether values of a schema must be wrapped before 2026-07-28: the schema's root is not an object."""
     return output_schema.get("type") != "object"
 
@@ -247,12 +247,12 @@ def is_wrapped(output_schema: types.Json) -> bool:
 
 
 def _object_schema(tool: types.Tool) -> types.Tool:
-    if tool.output_schema is None or not wraps(tool.output_schema):
+    if tool.output_schema is None or not needs_wrapping(tool.output_schema):
         return tool
-    return msgspec.structs.replace(tool, output_schema=wrap_schema(tool.output_schema))
+    return msgspec.structs.replace(tool, output_schema=wrap_output_schema(tool.output_schema))
 
 
-def wrap_schema(schema: types.Json) -> types.Json:
+def wrap_output_schema(schema: types.Json) -> types.Json:
     """Return the schema of an object that holds a value of the given schema as `result`."""
     marks = dict.fromkeys(WRAP_MARKS, True)
     dialect = {key: value for key, value in schema.items() if key == "$schema"}

@@ -31,7 +31,7 @@ _SAFE = re.compile(r"[\x20-\x7e]*")
 _READABLE = re.compile(r"[\t\x20-\x7e]*")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _INTEGER = re.compile(r"-?[0-9]{1,16}(?:\.0+)?")
-_LARGEST_INTEGER = 2**53 - 1
+_MAX_INTEGER = 2**53 - 1
 _SENTINEL_START, _SENTINEL_END = "=?base64?", "?="
 _SENTINEL = re.compile(r"=\?base64\?(.*)\?=")
 _MAY_BE_ENCODED = ("Mcp-Name", "Mcp-Param-")
@@ -47,8 +47,8 @@ def encode_value(value: Mirrored) -> str:
     Raises:
         ValidationError: it is an integer that not every peer reads exactly, or has a lone surrogate.
     """
-    if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
-        raise ValidationError(f"A header carries integers up to {_LARGEST_INTEGER} (2**53 - 1), not larger ones")
+    if isinstance(value, int) and abs(value) > _MAX_INTEGER:
+        raise ValidationError(f"A header carries integers up to {_MAX_INTEGER} (2**53 - 1), not larger ones")
     text = _spell(value)
     if _is_plain(text) and not (text.startswith(_SENTINEL_START) and text.endswith(_SENTINEL_END)):
         return text

@@ -25,11 +25,11 @@ class Oversized(Struct, frozen=True):
 def encode(message: bytes) -> bytes:
     """Return a JSON message as one line."""
     if _NEWLINE in message or _RETURN in message:
-        message = flat(message)
+        message = without_newlines(message)
     return message + b"\n"
 
 
-def flat(message: bytes) -> bytes:
+def without_newlines(message: bytes) -> bytes:
     """Return JSON without newlines."""
     # MUST NOT: "embedded newlines in a message". In JSON they can only be white space between tokens.
     return message.replace(b"\n", b" ").replace(b"\r", b" ")

@@ -31,7 +31,7 @@ from dragoman.protocol.versions import LATEST_HANDSHAKE, Version
 CANCELLED = "notifications/cancelled"
 PROGRESS = "notifications/progress"
 INITIALIZE = "initialize"
-LONGEST_ID = 15
+MAX_ID_DIGITS = 15
 """Digits of an id that came back as text."""
 
 
@@ -221,7 +221,7 @@ class Peer:
 
     def _meant(self, id: types.RequestId | None) -> types.RequestId | None:
         """Return which request of ours an answer is for whose id came back as text, as some servers write it."""
-        if isinstance(id, str) and id.isascii() and id.isdecimal() and len(id) <= LONGEST_ID:
+        if isinstance(id, str) and id.isascii() and id.isdecimal() and len(id) <= MAX_ID_DIGITS:
             return number if (number := int(id)) in self._waiting else None
         return None
 

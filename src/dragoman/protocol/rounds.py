@@ -21,8 +21,8 @@ from dragoman.errors import InvalidParams, ValidationError
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.tokens import KeyRing, digest
 
-MOST_ROUNDS = 10
-MOST_STATE_BYTES = 64 * 1024
+MAX_ROUNDS = 10
+MAX_STATE_BYTES = 64 * 1024
 LIFETIME = 600
 _CHANGING = frozenset({"_meta", "inputResponses", "requestState"})
 _KINDS = {types.ElicitRequest: "elicit", types.CreateMessageRequest: "sample", types.ListRootsRequest: "roots"}
@@ -51,7 +51,7 @@ _sorted = msgspec.json.Encoder(order="sorted")
 _NULL = Raw(b"null")
 
 
-class Subject(Struct, frozen=True):
+class RequestBinding(Struct, frozen=True):
     """The request that a state belongs to: it opens for no other."""
 
     method: str
@@ -60,7 +60,7 @@ class Subject(Struct, frozen=True):
     server: str
 
     @classmethod
-    def of(cls, method: str, params: Raw, principal: str | None, *, server: str) -> Subject:
+    def of(cls, method: str, params: Raw, principal: str | None, *, server: str) -> RequestBinding:
         """Return the subject of a request; what changes from round to round does not count.
 
         Raises:
@@ -84,7 +84,7 @@ class Rounds:
             return rounds.required()
     """
 
-    def __init__(self, subject: Subject, ring: KeyRing, now: float) -> None:
+    def __init__(self, subject: RequestBinding, ring: KeyRing, now: float) -> None:
         self._subject = subject
         self._ring = ring
         self._now = now
@@ -98,7 +98,7 @@ class Rounds:
     @classmethod
     def resume(
         cls,
-        subject: Subject,
+        subject: RequestBinding,
         ring: KeyRing,
         now: float,
         responses: dict[str, Raw] | None = None,
@@ -200,8 +200,8 @@ class Rounds:
             ValidationError: the state has more than 64 KiB or cannot be JSON, or the request has been sent back ten
                 times.
         """
-        if self._round >= MOST_ROUNDS:
-            raise ValidationError(f"A request may ask in at most {MOST_ROUNDS} rounds")
+        if self._round >= MAX_ROUNDS:
+            raise ValidationError(f"A request may ask in at most {MAX_ROUNDS} rounds")
         asked = {key: fingerprint(request) for key, request in self._asked.items()}
         sealed = self._seal(asked, self.state if state is UNSET else Raw(encode(state)))
         return types.InputRequiredResult(input_requests=dict(self._asked) or None, request_state=sealed)
@@ -220,9 +220,9 @@ class Rounds:
             author,
         )
         sealed = self._ring.seal(self._purpose, encode(state))
-        if len(sealed) > MOST_STATE_BYTES:
+        if len(sealed) > MAX_STATE_BYTES:
             raise ValidationError(
-                f"The request's state has {len(sealed)} bytes; at most {MOST_STATE_BYTES} travel: keep large values on"
+                f"The request's state has {len(sealed)} bytes; at most {MAX_STATE_BYTES} travel: keep large values on"
                 " the server and record a handle"
             )
         return sealed

@@ -22,7 +22,7 @@ from dragoman.protocol.lines import Oversized
 KEEP_ALIVE = b":\r\n\r\n"
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_LONGEST_RETRY = 9
+_MAX_RETRY_DIGITS = 9
 _ENDS_A_FIELD = re.compile("[\r\n\0]")
 _EVENT_ID = re.compile("([!-~]+)-(0|[1-9][0-9]{0,17})")
 
@@ -85,7 +85,7 @@ def encode(
     return b"%bdata: %b\r\n\r\n" % (head, _unified_line_endings(data).replace(b"\n", b"\r\ndata: "))
 
 
-def prime(id: str, retry: int | None) -> bytes:
+def priming_event(id: str, retry: int | None) -> bytes:
     """Return an event without data that only gives the client a cursor to resume from."""
     return encode(b"", id=id, event=None, retry=retry)
 
@@ -212,7 +212,7 @@ class EventDecoder:
             self._event = value.decode("utf-8", "replace")
         elif name == b"id" and b"\0" not in value:
             self._id = value.decode("utf-8", "replace")
-        elif name == b"retry" and value.isdigit() and len(value) <= _LONGEST_RETRY:
+        elif name == b"retry" and value.isdigit() and len(value) <= _MAX_RETRY_DIGITS:
             self._retry = self._event_retry = int(value)
 
 
@@ -237,6 +237,6 @@ def _field_value(name: str, value: str) -> bytes:
 
 
 def _checked_retry(retry: int) -> int:
-    if not 0 <= retry < 10**_LONGEST_RETRY:
-        raise ValueError(f"A retry of {retry} ms would be ignored; use 0 to {10**_LONGEST_RETRY - 1}")
+    if not 0 <= retry < 10**_MAX_RETRY_DIGITS:
+        raise ValueError(f"A retry of {retry} ms would be ignored; use 0 to {10**_MAX_RETRY_DIGITS - 1}")
     return retry

@@ -23,7 +23,7 @@ from dragoman.protocol.methods import declares
 from dragoman.protocol.versions import find_version
 
 _TAG_BYTES = 32
-_SHORTEST_KEY = 16
+_MIN_KEY_BYTES = 16
 
 
 class KeyRing:
@@ -38,8 +38,8 @@ class KeyRing:
     """
 
     def __init__(self, *keys: bytes) -> None:
-        if not keys or any(len(key) < _SHORTEST_KEY for key in keys):
-            raise ValueError(f"A key ring needs at least one key, and every key at least {_SHORTEST_KEY} bytes")
+        if not keys or any(len(key) < _MIN_KEY_BYTES for key in keys):
+            raise ValueError(f"A key ring needs at least one key, and every key at least {_MIN_KEY_BYTES} bytes")
         self._keys = keys
 
     def seal(self, purpose: str, payload: bytes) -> str:
@@ -91,9 +91,9 @@ _KINDS: dict[str, Any] = {
     "elicitation": types.ElicitationCapability,
     "roots": types.RootsCapability,
 }
-_LONGEST_NAME = 256
-_LONGEST_VERSION = 64
-_MOST_BYTES = 1_480
+_MAX_NAME_LENGTH = 256
+_MAX_VERSION_LENGTH = 64
+_MAX_PAYLOAD_BYTES = 1_480
 """What a session id holds, without its tag, so that the id has no more than 2,048 bytes of base64."""
 
 
@@ -158,13 +158,13 @@ class SessionTokens:
             _flags(caller.capabilities),
             digest(principal),
             nonce,
-            _cut(info.name, _LONGEST_NAME) if info else None,
-            _cut(info.version, _LONGEST_VERSION) if info else None,
+            _cut(info.name, _MAX_NAME_LENGTH) if info else None,
+            _cut(info.version, _MAX_VERSION_LENGTH) if info else None,
             origin,
         )
         declared = {id: settings for id in extensions if (settings := caller.extension(id)) is not None}
         if declared:
-            session.extensions = _fitting(declared, _MOST_BYTES - len(_encoder.encode(session)))
+            session.extensions = _fitting(declared, _MAX_PAYLOAD_BYTES - len(_encoder.encode(session)))
         return self._ring.seal(self._purpose, _encoder.encode(session))
 
     def open(self, token: str, *, principal: str | None, now: float) -> OpenedSession | None:

@@ -80,7 +80,7 @@ def version_names(versions: Iterable[Version]) -> list[str]:
     return [version.name for version in sorted(versions, reverse=True)]
 
 
-def common(names: Iterable[str], known: Iterable[Version]) -> Version | None:
+def newest_common(names: Iterable[str], known: Iterable[Version]) -> Version | None:
     """Return the newest version that both sides have."""
     wanted = set(names)
     return max((version for version in known if version.name in wanted), default=None)

@@ -2,7 +2,7 @@
 
 Models send text that holds JSON, and 3.0 for 3. A value that fits the schema is left alone. One that does not is
 repaired where the schema says how: JSON text is parsed where no string fits, and an integral number becomes an integer
-where only integers fit. Arguments for a schema that was put into a dialect (`restore`) are also what that dialect made
+where only integers fit. Arguments for a schema that was put into a dialect (`restore_arguments`) are also what that dialect made
 of them: null is dropped where a property may be absent and not null, text is parsed where only what it holds fits, and
 a property has its name back.
 
@@ -25,9 +25,9 @@ import msgspec
 from dragoman.schema import walk
 from dragoman.types import Json
 
-MOST_STEPS = 200_000
+MAX_STEPS = 200_000
 """What is done in about a quarter of a second."""
-MOST_LEVELS = 100
+MAX_LEVELS = 100
 
 
 def coerce(value: Any, schema: Any) -> Any:
@@ -39,12 +39,12 @@ def coerce(value: Any, schema: Any) -> Any:
     return _Coercion(schema).value(value, schema, 0)[0]
 
 
-def restore(arguments: Mapping[str, Any], schema: Json) -> Json:
+def restore_arguments(arguments: Mapping[str, Any], schema: Json) -> Json:
     """Return a model's arguments as the original schema of a tool wants them, also where a dialect renamed properties.
 
     Example:
         schema = {"properties": {"tags": {"type": "array"}, "days": {"type": "integer"}}}
-        restore({"tags": '["a", "b"]', "days": None}, schema)  # {"tags": ["a", "b"]}
+        restore_arguments({"tags": '["a", "b"]', "days": None}, schema)  # {"tags": ["a", "b"]}
     """
     from dragoman.schema.naming import property_alias
 
@@ -109,7 +109,7 @@ class _Coercion:
 
     def _is_exhausted(self, level: int) -> bool:
         self._steps += 1
-        return self._steps > MOST_STEPS or level > MOST_LEVELS
+        return self._steps > MAX_STEPS or level > MAX_LEVELS
 
     def _parts(self, schema: Any) -> list[_Part]:
         """Return the schemas all of which a schema stands for: itself, what it refers to, and those of `allOf`."""

@@ -18,10 +18,10 @@ from dragoman.errors import DefinitionError, ValidationError
 from dragoman.schema.walk import REFERENCES, mapping, subschemas
 from dragoman.types import Json
 
-DEEPEST = 64
-MOST_SUBSCHEMAS = 10_000
-MOST_VIOLATIONS = 100
-LONGEST_VIOLATION = 500
+MAX_DEPTH = 64
+MAX_SUBSCHEMAS = 10_000
+MAX_VIOLATIONS = 100
+MAX_VIOLATION_LENGTH = 500
 MASK = "the value"
 """What stands for a value in a message that may not tell it."""
 _OF_OBJECTS = frozenset({"properties", "required", "additionalProperties", "patternProperties", "propertyNames"})
@@ -44,7 +44,9 @@ class Violation(Struct, frozen=True):
         return f"{place}: {self.message}" if place else self.message
 
 
-def compiled(schema: Any, *, any_draft: bool = False, formats: bool | None = None, mask: str | None = None) -> Any:
+def compile_schema(
+    schema: Any, *, any_draft: bool = False, formats: bool | None = None, mask: str | None = None
+) -> Any:
     """Return a validator for a schema of 2020-12, or of the draft that it names.
 
     Raises:
@@ -59,7 +61,7 @@ def compiled(schema: Any, *, any_draft: bool = False, formats: bool | None = Non
         raise ValueError(str(Violation(error.instance_path, error.message))) from None
 
 
-def violations(validator: Any, value: Any, most: int = MOST_VIOLATIONS) -> list[Violation]:
+def violations(validator: Any, value: Any, most: int = MAX_VIOLATIONS) -> list[Violation]:
     """Return what is wrong with a value, up to a bound."""
     try:
         found = [] if validator.is_valid(value) else list(islice(validator.iter_errors(value), most + 1))
@@ -70,10 +72,10 @@ def violations(validator: Any, value: Any, most: int = MOST_VIOLATIONS) -> list[
 
 
 def _shortened(message: str) -> str:
-    return message if len(message) <= LONGEST_VIOLATION else message[:LONGEST_VIOLATION] + "..."
+    return message if len(message) <= MAX_VIOLATION_LENGTH else message[:MAX_VIOLATION_LENGTH] + "..."
 
 
-def refuse(found: Sequence[Violation], opening: str = "") -> None:
+def raise_violations(found: Sequence[Violation], opening: str = "") -> None:
     """Raise what is wrong with a value, if anything is.
 
     Raises:
@@ -116,7 +118,7 @@ class _Schema:
 
 def _author_compiled(document: Json, mask: str | None = None) -> Any:
     try:
-        return compiled(document, mask=mask)
+        return compile_schema(document, mask=mask)
     except ValueError as error:
         raise DefinitionError(f"Invalid JSON Schema: {error}") from None
 
@@ -143,7 +145,7 @@ class InputSchema(_Schema):
         Raises:
             ValidationError: they do not fit; the message lists every place.
         """
-        refuse(violations(self._validator, value))
+        raise_violations(violations(self._validator, value))
 
     def missing(self, value: object) -> list[str]:
         """Return the names of the required arguments that are not there."""
@@ -183,7 +185,7 @@ class OutputSchema(_Schema):
         Raises:
             ValidationError: it does not fit; the message lists every place.
         """
-        refuse(violations(self._validator, value), "Invalid result: ")
+        raise_violations(violations(self._validator, value), "Invalid result: ")
 
 
 def _checked(document: Json) -> list[str]:
@@ -194,10 +196,10 @@ def _checked(document: Json) -> list[str]:
     while waiting:
         schema, depth = waiting.pop()
         seen += 1
-        if depth > DEEPEST:
-            raise DefinitionError(f"The JSON Schema is nested more than {DEEPEST} levels deep")
-        if seen > MOST_SUBSCHEMAS:
-            raise DefinitionError(f"The JSON Schema has more than {MOST_SUBSCHEMAS:,} subschemas")
+        if depth > MAX_DEPTH:
+            raise DefinitionError(f"The JSON Schema is nested more than {MAX_DEPTH} levels deep")
+        if seen > MAX_SUBSCHEMAS:
+            raise DefinitionError(f"The JSON Schema has more than {MAX_SUBSCHEMAS:,} subschemas")
         if isinstance(schema, dict):
             _refuse_outside_references(schema)
             patterns += _patterns(schema)

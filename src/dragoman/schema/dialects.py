@@ -3,7 +3,7 @@
 OpenAI and Anthropic take nearly every schema whose top is a plain object, so a schema for them is tidied and otherwise
 left alone. OpenAI's strict mode and Gemini take a small part of JSON Schema. For them a schema first becomes a tree
 (`inline`), which is then said in the keywords of the dialect. What the dialect has no keyword for is told to the model
-in the description, and an object of any shape becomes its JSON text. `coerce.restore` undoes in the arguments what a
+in the description, and an object of any shape becomes its JSON text. `coerce.restore_arguments` undoes in the arguments what a
 dialect did to the schema.
 """
 
@@ -15,11 +15,11 @@ from typing import Any
 
 from dragoman import types
 from dragoman.schema import walk
-from dragoman.schema.inline import common_types, inline, merge, note, said
+from dragoman.schema.inline import common_types, in_words, inline, merge, with_note
 from dragoman.schema.naming import property_alias, safe_name
 from dragoman.types import Json
 
-LONGEST_OPENAI_DESCRIPTION = 1024
+MAX_OPENAI_DESCRIPTION = 1024
 
 _COMPOSITIONS = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "enum", "const", "dependentSchemas")
 _DROPPED = frozenset({"$schema", "$comment", "nullable", "additionalItems", "type", "required", "items", "prefixItems"})
@@ -71,8 +71,8 @@ def to_openai(tool: types.Tool, *, name: str | None = None, strict: bool = False
 
 def openai_function(name: str, description: str, parameters: Json, *, strict: bool = False) -> Json:
     """Return an entry of `tools` of OpenAI's chat completions."""
-    if len(description) > LONGEST_OPENAI_DESCRIPTION:
-        description = description[: LONGEST_OPENAI_DESCRIPTION - 1] + "…"
+    if len(description) > MAX_OPENAI_DESCRIPTION:
+        description = description[: MAX_OPENAI_DESCRIPTION - 1] + "…"
     function = {"name": name, "description": description, "parameters": parameters}
     return {"type": "function", "function": function | ({"strict": True} if strict else {})}
 
@@ -147,7 +147,7 @@ def _one_object(tree: Json) -> Json:
     sets = [", ".join(variant.get("required") or variant["properties"]) or "nothing" for variant in variants]
     rest = {key: value for key, value in rest.items() if key not in ("required", "additionalProperties")}
     rest |= {"properties": properties} | ({"required": required} if required else {})
-    return note(rest, "give one of these sets of properties: " + "; ".join(sets)) if len(sets) > 1 else rest
+    return with_note(rest, "give one of these sets of properties: " + "; ".join(sets)) if len(sets) > 1 else rest
 
 
 def _may_be_object(tree: Json) -> bool:
@@ -256,7 +256,7 @@ class _Dialect:
         """Return a tree in this dialect."""
         alternatives, null = _alternatives(tree)
         outer = {key: tree[key] for key in _OUTER if key in tree}
-        spoken = walk.distinct(said for one in alternatives for said in self._one(_without_outer(one, tree)))
+        spoken = walk.distinct(in_words for one in alternatives for in_words in self._one(_without_outer(one, tree)))
         null = null or (optional and self._strict)
         if not spoken:
             spoken = [{"type": "null"} if self._strict else {"type": "string", "description": "always null"}]
@@ -300,8 +300,8 @@ class _Dialect:
             return self.object({"properties": {}} | tree)
         text = self._described(self._noted({"type": "string"}, tree), tree)
         values = tree.get("additionalProperties")
-        shape = said(", whose values are", self.say(values)) if isinstance(values, dict) and values else ""
-        return note(text, f"the JSON text of an object{shape}")
+        shape = in_words(", whose values are", self.say(values)) if isinstance(values, dict) and values else ""
+        return with_note(text, f"the JSON text of an object{shape}")
 
     def _sayable_enum(self, tree: Json) -> bool:
         if "enum" not in tree or tree["type"] not in _SCALARS:
@@ -315,7 +315,7 @@ class _Dialect:
                 if self._has_word(key, value):
                     spoken[key] = value
                 else:
-                    spoken = note(spoken, said(key, value))
+                    spoken = with_note(spoken, in_words(key, value))
         return spoken
 
     def _has_word(self, key: str, value: Any) -> bool:
@@ -327,7 +327,7 @@ class _Dialect:
         """Return what is said of a tree with its description before its limits."""
         words = tree.get("description") or tree.get("title")
         if "default" in tree:
-            spoken = note(spoken, said("default", tree["default"]))
+            spoken = with_note(spoken, in_words("default", tree["default"]))
         if not words:
             return spoken
         if "anyOf" in spoken and not self._strict:

@@ -43,7 +43,7 @@ def form_schema(schema: Mapping[str, Any], source: Any = None) -> Json:
     return form
 
 
-def filled_in(form: Json, content: Json) -> Json:
+def form_content(form: Json, content: Json) -> Json:
     """Return what a user filled in; before 2025-11-25 a list of choices was asked for as one choice, and comes so."""
     lists = {name for name, field in form["properties"].items() if field.get("type") == "array"}
     return {name: [value] if name in lists and isinstance(value, str) else value for name, value in content.items()}

@@ -15,10 +15,10 @@ import msgspec
 from dragoman.schema import walk
 from dragoman.types import Json
 
-MOST_NODES = 2_000
-MOST_LEVELS = 40
-MOST_VARIANTS = 16
-LONGEST_NOTE = 300
+MAX_NODES = 2_000
+MAX_LEVELS = 40
+MAX_VARIANTS = 16
+MAX_NOTE_LENGTH = 300
 
 _TEXTS = frozenset({"description", "title", "format", "pattern"})
 _UNSAYABLE = (
@@ -48,16 +48,16 @@ def is_never(schema: Any) -> bool:
     return schema is False or (isinstance(schema, dict) and "not" in schema and schema["not"] in ({}, True))
 
 
-def note(schema: Json, words: str) -> Json:
+def with_note(schema: Json, words: str) -> Json:
     """Return a schema whose description ends with some words."""
     before = schema.get("description")
     return schema | {"description": f"{before} ({words})" if before else words}
 
 
-def said(key: str, value: Any) -> str:
+def in_words(key: str, value: Any) -> str:
     """Return a keyword in words."""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return f"{key}: {text if len(text) <= LONGEST_NOTE else text[:LONGEST_NOTE] + '…'}"
+    return f"{key}: {text if len(text) <= MAX_NOTE_LENGTH else text[:MAX_NOTE_LENGTH] + '…'}"
 
 
 def merge(one: Json, other: Json) -> Json:
@@ -66,7 +66,7 @@ def merge(one: Json, other: Json) -> Json:
     for key, value in other.items():
         merged[key] = _both(key, merged[key], value) if key in merged else value
     if "type" in one and "type" in other and not merged["type"]:
-        return note(merged | {"type": one["type"]}, "what is said of its type contradicts itself")
+        return with_note(merged | {"type": one["type"]}, "what is said of its type contradicts itself")
     if ("additionalProperties" in one) != ("additionalProperties" in other):
         return _opened(merged, one, other)
     return merged
@@ -109,7 +109,7 @@ def common_types(one: list[str], other: list[str]) -> list[str]:
 
 
 def _either_of_both(one: list[Json], other: list[Json]) -> list[Json]:
-    if len(one) * len(other) > MOST_VARIANTS:
+    if len(one) * len(other) > MAX_VARIANTS:
         return one
     return walk.distinct(merge(first, second) for first in one for second in other)
 
@@ -123,7 +123,7 @@ class _Inliner:
     def node(self, schema: Any, trail: tuple[str, ...]) -> Json:
         """Return the tree of a schema; `trail` has the references that are being followed."""
         self._nodes += 1
-        if self._nodes > MOST_NODES or self._level > MOST_LEVELS:
+        if self._nodes > MAX_NODES or self._level > MAX_LEVELS:
             return {"description": "too large to be described here; any value is taken"}
         if not isinstance(schema, dict):
             return {}
@@ -192,7 +192,7 @@ class _Inliner:
             trees = [self.node(place, trail) for place in places]
             trees += [self.node(rest, trail)] if isinstance(rest, dict) else []
             tree["items"] = _either(walk.distinct(trees))
-            tree = note(tree, said("items in this order", places))
+            tree = with_note(tree, in_words("items in this order", places))
         elif isinstance(rest, dict):
             tree["items"] = self.node(rest, trail)
         if rest is False:
@@ -202,13 +202,15 @@ class _Inliner:
     def _conditions(self, tree: Json, schema: Json, trail: tuple[str, ...]) -> Json:
         for key in _UNSAYABLE:
             if key in schema:
-                tree = note(tree, said(key, schema[key]))
+                tree = with_note(tree, in_words(key, schema[key]))
         dependent = walk.mapping(schema, "dependentSchemas") | walk.mapping(schema, "dependencies")
         for name, part in dependent.items():
-            tree = note(tree, said(f"with {name}", part))
+            tree = with_note(tree, in_words(f"with {name}", part))
         possible = list(dependent.values())
         if "if" in schema and ("then" in schema or "else" in schema):
-            tree = note(tree, "; ".join(said(key, schema[key]) for key in ("if", "then", "else") if key in schema))
+            tree = with_note(
+                tree, "; ".join(in_words(key, schema[key]) for key in ("if", "then", "else") if key in schema)
+            )
             possible += [schema.get("then"), schema.get("else")]
         for part in possible:
             found = self.node(part, trail).get("properties", {})
@@ -232,10 +234,10 @@ def _either(branches: list[Json]) -> Json:
 def _choices(branches: list[Json]) -> Json:
     joined: Json = {"enum": walk.distinct(value for branch in branches for value in branch["enum"])}
     titles = [
-        said(str(branch["enum"][0]), branch.get("title") or branch["description"])
+        in_words(str(branch["enum"][0]), branch.get("title") or branch["description"])
         for branch in branches
         if branch.get("title") or branch.get("description")
     ]
     if all("type" in branch for branch in branches):
         joined["type"] = list(dict.fromkeys(kind for branch in branches for kind in branch["type"]))
-    return note(joined, "; ".join(titles)) if titles else joined
+    return with_note(joined, "; ".join(titles)) if titles else joined

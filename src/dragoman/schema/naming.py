@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 
-LONGEST_NAME = 64
+MAX_NAME_LENGTH = 64
 
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -24,7 +24,7 @@ def safe_name(name: str, taken: Collection[str] = ()) -> str:
     plain = re.sub(r"[^A-Za-z0-9_-]", "-", reduced) or "tool"
     # Gemini: a name MUST start with a letter or an underscore.
     plain = plain if plain[0].isalpha() or plain[0] == "_" else f"_{plain}"
-    wanted = plain if len(plain) <= LONGEST_NAME else _hashed(plain, name)
+    wanted = plain if len(plain) <= MAX_NAME_LENGTH else _hashed(plain, name)
     number = 1
     while wanted in taken:
         wanted = _hashed(plain, name if number == 1 else f"{name} {number}")
@@ -34,7 +34,7 @@ def safe_name(name: str, taken: Collection[str] = ()) -> str:
 
 def _hashed(plain: str, identity: str) -> str:
     digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{plain[: LONGEST_NAME - 9]}-{digest}"
+    return f"{plain[: MAX_NAME_LENGTH - 9]}-{digest}"
 
 
 def tool_names(pairs: Iterable[tuple[str | None, str]]) -> list[str]:

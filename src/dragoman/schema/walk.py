@@ -55,7 +55,7 @@ OF_TYPE["integer"] = OF_TYPE["number"]
 """What is said of values of one type only."""
 
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
-_LONGEST_INDEX = 9
+_MAX_INDEX_DIGITS = 9
 _ALIASES = {"int": "integer", "float": "number", "str": "string", "bool": "boolean", "list": "array", "dict": "object"}
 
 Place = str | int | None
@@ -149,7 +149,7 @@ class References:
 def _member(holder: Any, token: str) -> Any:
     """Return what a token of a JSON pointer leads to, None where it leads nowhere."""
     if isinstance(holder, list):
-        is_index = token.isdecimal() and len(token) <= _LONGEST_INDEX and int(token) < len(holder)
+        is_index = token.isdecimal() and len(token) <= _MAX_INDEX_DIGITS and int(token) < len(holder)
         return holder[int(token)] if is_index else None
     return holder.get(token) if isinstance(holder, dict) else None
 

@@ -24,10 +24,10 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.errors import TransportError
 from dragoman.protocol import eras, jsonrpc
-from dragoman.protocol.listen import MOST_WAITING, RESOURCE_UPDATED, Subscription
 from dragoman.protocol.peer import Answered, Event, Peer, PeerReply
 from dragoman.protocol.peer import RequestCancelled as GaveUp
 from dragoman.protocol.states import Transitions
+from dragoman.protocol.subscriptions import MAX_WAITING, RESOURCE_UPDATED, Subscription
 from dragoman.runtime.eager import EagerRunner
 from dragoman.runtime.tasks import is_running_here
 from dragoman.server.audience import change_params, is_told, is_wanted, log_params
@@ -159,7 +159,7 @@ class DuplexConnection:
 
     def _change(self, method: str, subject: str | None, params: types.Json | None, message: bytes | None) -> None:
         for subscription in self._subscriptions:
-            subscription.offer(method, subject, params)
+            subscription.enqueue(method, subject, params)
         if message is not None and self._session.caller is not None:
             self._let_wait((method, subject), message)
         self._flush()
@@ -170,7 +170,7 @@ class DuplexConnection:
 
     def _let_wait(self, key: Any, message: bytes) -> None:
         self._waiting[key] = message
-        if len(self._waiting) > MOST_WAITING:
+        if len(self._waiting) > MAX_WAITING:
             del self._waiting[next(iter(self._waiting))]
 
     def _flush(self) -> None:
@@ -194,7 +194,7 @@ class DuplexConnection:
             self._send_changes(subscription)
 
     def _send_changes(self, subscription: Subscription) -> None:
-        for message in subscription.take():
+        for message in subscription.drain():
             self._send(message)
 
     def _in_loop(self, function: Callable[..., None], *args: Any) -> None:
@@ -307,7 +307,7 @@ class DuplexConnection:
         if server.around is None:
             self._reply(message.id, refusal(server, error, message.id))
             return None
-        request = eras.unopened(message, server.offer, session.caller)
+        request = eras.refused_request(message, server.offer, session.caller)
         call = Call(request, session, self, server, server.server_context, self._loop)
         self._running[message.id] = call
         return self._finish(call, run_refused(call, error))

@@ -23,7 +23,7 @@ async def answer(server: Server, body: bytes, server_context: Any) -> bytes | No
         except BaseException as error:
             if server.around is None:
                 return refusal(server, error, message.id)
-            call = _call(server, eras.unopened(message, server.offer), context)
+            call = _call(server, eras.refused_request(message, server.offer), context)
             return await run_refused(call, error)  # type: ignore[return-value]
         return await whole_answer(_call(server, request, context))
     if isinstance(message, jsonrpc.Notification):

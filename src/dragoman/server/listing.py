@@ -51,7 +51,7 @@ class Listing:
         page = pages.get((version.name, offset))
         if page is None:
             result = paginate(self._result, list(self._entries(version)), offset, self.page_size)
-            page = Raw(lines.flat(encode(seal(result, version))))
+            page = Raw(lines.without_newlines(encode(seal(result, version))))
             if self._begins_page(offset):
                 pages[version.name, offset] = page
         return page

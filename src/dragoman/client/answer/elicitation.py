@@ -22,8 +22,8 @@ from dragoman.client.answer.calling import LOGGER, AnsweredBy, Places, handler, 
 from dragoman.errors import InsecureUrl, InvalidParams, ValidationError
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.urls import host_of, is_http_url
-from dragoman.schema.branching import PeerSchema
-from dragoman.schema.compile import MASK, compiled, refuse
+from dragoman.schema.compile import MASK, compile_schema, raise_violations
+from dragoman.schema.peer_schemas import PeerSchema
 from dragoman.schema.walk import mapping
 
 MAX_CONCURRENT = 8
@@ -112,7 +112,7 @@ class ElicitationRequest:
         """The host of the page to visit, to be shown by itself."""
         try:
             # Masked, because the reasons are logged, and what a user filled in is nobody else's business.
-            self._compared = PeerSchema(self.schema, compiled(self.schema, formats=True, mask=MASK))
+            self._compared = PeerSchema(self.schema, compile_schema(self.schema, formats=True, mask=MASK))
         except ValueError as error:
             raise ValidationError(f"The requestedSchema is no JSON Schema: {error}", "$.requestedSchema") from None
 
@@ -151,7 +151,7 @@ class ElicitationRequest:
         found = self._compared.violations(filled, MOST_VIOLATIONS)
         if found is None:
             raise ValidationError("The form branches too often to be compared with")
-        refuse(found)
+        raise_violations(found)
 
     def __repr__(self) -> str:
         return f"<ElicitationRequest {self.mode} {self.message!r}>"

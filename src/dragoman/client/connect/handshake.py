@@ -46,23 +46,23 @@ from dragoman.protocol import jsonrpc
 from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import ErrorResponse, Limits, ResultResponse
 from dragoman.protocol.negotiation import (
-    Again,
     Handshake,
     NoCommonVersion,
+    ProbeAgain,
     Stateless,
     Verdict,
-    agreed,
-    judge,
-    judge_http,
+    agreed_version,
+    interpret_http_probe,
+    interpret_probe,
     supported_versions,
 )
 from dragoman.protocol.versions import (
     LATEST_HANDSHAKE,
     VERSIONS,
     Version,
-    common,
     find_version,
     handshake_versions,
+    newest_common,
     stateless_versions,
     version_names,
 )
@@ -363,7 +363,7 @@ class _ConnectAttempt:
         except (AuthError, ConnectError):
             raise
         except (RpcError, TransportError) as error:
-            if isinstance(error, HttpError) and judge_http(error.status, None, self._spoken) is None:
+            if isinstance(error, HttpError) and interpret_http_probe(error.status, None, self._spoken) is None:
                 raise
             await self._opening.forget()
             if isinstance(error, TransportError) and not isinstance(error, HttpError):
@@ -380,7 +380,7 @@ class _ConnectAttempt:
         if not self._asks:
             return Handshake(handshakes[0])
         verdict = await self._probe_with(stateless_versions(self._spoken)[0], last=False)
-        if isinstance(verdict, Again):
+        if isinstance(verdict, ProbeAgain):
             verdict = await self._probe_with(verdict.version, last=True)
         return verdict
 
@@ -391,10 +391,10 @@ class _ConnectAttempt:
             RpcError: the refusal, if the server does not speak a stateless version either.
         """
         if isinstance(refusal, UnsupportedVersion):
-            verdict = judge(ErrorResponse(0, refusal), self._spoken)
+            verdict = interpret_probe(ErrorResponse(0, refusal), self._spoken)
         else:
-            verdict = Again(stateless_versions(self._spoken)[0])
-        if isinstance(verdict, Again):
+            verdict = ProbeAgain(stateless_versions(self._spoken)[0])
+        if isinstance(verdict, ProbeAgain):
             verdict = await self._probe_with(verdict.version, last=True, is_patient=True)
         if not isinstance(verdict, Stateless):
             raise refusal
@@ -409,7 +409,7 @@ class _ConnectAttempt:
         probe = self._unanswered = asyncio.get_running_loop().create_task(asking)
         await asyncio.wait([probe], timeout=None if waits else PROBE_SECONDS)
         if not probe.done():
-            return judge(None, self._spoken, last=last)
+            return interpret_probe(None, self._spoken, last=last)
         self._unanswered = None
         return await self._judged(probe, last=last)
 
@@ -423,13 +423,13 @@ class _ConnectAttempt:
         try:
             result = await probe
         except RpcError as error:
-            return judge(ErrorResponse(0, error), self._spoken, last=last)
+            return interpret_probe(ErrorResponse(0, error), self._spoken, last=last)
         except AuthError:
             raise
         except HttpError as error:
             said = jsonrpc.decode(error.body)
             message = said if isinstance(said, ErrorResponse) else None
-            verdict = judge_http(error.status, message, self._spoken, last=last)
+            verdict = interpret_http_probe(error.status, message, self._spoken, last=last)
             if verdict is None:
                 raise
             if isinstance(verdict, NoCommonVersion):
@@ -442,8 +442,8 @@ class _ConnectAttempt:
                 or (isinstance(error, ConnectError) and connection.is_alive)
             ):
                 raise
-            return judge(None, self._spoken, last=last)
-        return judge(ResultResponse(0, result), self._spoken, last=last)
+            return interpret_probe(None, self._spoken, last=last)
+        return interpret_probe(ResultResponse(0, result), self._spoken, last=last)
 
     def _adopt(self, verdict: Stateless) -> None:
         connection = self._connection
@@ -478,7 +478,7 @@ class _ConnectAttempt:
         try:
             return await self._ask_to_initialize(offered)
         except UnsupportedVersion as error:
-            other = common(supported_versions(error), handshake_versions(self._spoken))
+            other = newest_common(supported_versions(error), handshake_versions(self._spoken))
             if other is None or other is offered:
                 raise
             return await self._ask_to_initialize(other)
@@ -510,7 +510,7 @@ class _ConnectAttempt:
 
     def _agreed(self, result: types.InitializeResult) -> Version:
         try:
-            return agreed(result, self._spoken)
+            return agreed_version(result, self._spoken)
         except UnsupportedVersion as error:
             spoken = supported_versions(error)
             raise RpcError.of(

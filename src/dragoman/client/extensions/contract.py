@@ -17,8 +17,8 @@ from msgspec import Raw, Struct
 from dragoman import types
 from dragoman.client.connect.connection import Options, ServerConnection
 from dragoman.protocol.extensions import ExtensionRow
-from dragoman.protocol.listen import SubscriptionField as SubscriptionField
 from dragoman.protocol.methods import Method as Method
+from dragoman.protocol.subscriptions import SubscriptionField as SubscriptionField
 
 if TYPE_CHECKING:
     from dragoman.client.session import ClientSession

@@ -24,16 +24,22 @@ from msgspec import UNSET, Raw, UnsetType, structs
 
 from dragoman.errors import DefinitionError, ValidationError
 from dragoman.schema.coerce import coerce
-from dragoman.schema.python import records
-from dragoman.schema.python.constraints import Facts, constrained, is_for_pydantic, is_read_by_pydantic, read_metadata
+from dragoman.schema.python import field_classes
+from dragoman.schema.python.constraints import (
+    AnnotatedMetadata,
+    constrained,
+    is_for_pydantic,
+    is_read_by_pydantic,
+    read_metadata,
+)
 from dragoman.schema.python.shapes import (
     Shape,
     first_fit,
     is_accepted,
-    lookup,
-    made_type,
+    stand_in_type,
     to_builtins,
     union_of,
+    value_lookup,
 )
 from dragoman.schema.walk import objects, type_of
 from dragoman.types import Json
@@ -83,25 +89,25 @@ def describe(annotation: Any) -> str:
     return annotation.__qualname__ if isinstance(annotation, type) and not get_args(annotation) else repr(annotation)
 
 
-class Unresolved(type):
+class UnresolvedName(type):
     """Stands for a name that is not known at run time, such as one imported under TYPE_CHECKING."""
 
-    def __new__(cls, name: str) -> Unresolved:
+    def __new__(cls, name: str) -> UnresolvedName:
         return super().__new__(cls, name, (), {})
 
     def __init__(cls, name: str) -> None:
         super().__init__(name, (), {})
 
-    def __getattr__(cls, name: str) -> Unresolved:
+    def __getattr__(cls, name: str) -> UnresolvedName:
         if name.startswith("__"):
             raise AttributeError(name)
-        return Unresolved(name)
+        return UnresolvedName(name)
 
-    def __getitem__(cls, item: Any) -> Unresolved:
+    def __getitem__(cls, item: Any) -> UnresolvedName:
         return cls
 
 
-class Walk:
+class AnnotationReader:
     """A walk over annotations that share their definitions."""
 
     def __init__(self, local_names: Mapping[str, Any] | None = None, *, for_output: bool = False) -> None:
@@ -134,7 +140,7 @@ class Walk:
             return read(annotation, get_args(annotation))
         if origin is Any or (isinstance(origin, type) and origin in _LEAVES):
             return Shape(kind=annotation, schema=dict(_LEAVES[origin]))
-        if isinstance(origin, type) and not isinstance(origin, Unresolved):
+        if isinstance(origin, type) and not isinstance(origin, UnresolvedName):
             return self._class(annotation, origin)
         return self._special(annotation, origin)
 
@@ -148,7 +154,7 @@ class Walk:
     # Forms that are no classes
 
     def _special(self, annotation: Any, origin: Any) -> Shape:
-        if isinstance(origin, Unresolved):
+        if isinstance(origin, UnresolvedName):
             _refuse(annotation, "the name is not known at run time; import it outside `if TYPE_CHECKING:`")
         if isinstance(origin, str | ForwardRef):
             return self._named(origin)
@@ -173,10 +179,10 @@ class Walk:
             self._recurring.add(key)
             return self._known[key]
         name = self._new_name(annotation)
-        waiting = self._known[key] = self._rewritten(made_type(name), _reference(name))
+        waiting = self._known[key] = self._rewritten(stand_in_type(name), _reference(name))
         self._local_names = {origin.__name__: annotation, **self._local_names}
         meanings = dict(zip(origin.__type_params__, get_args(annotation), strict=False))
-        shape = self.shape(records.substituted(origin.__value__, meanings))
+        shape = self.shape(field_classes.substitute(origin.__value__, meanings))
         waiting.kind.convert = shape.convert
         if key not in self._recurring:
             del self.definitions[name], self._known[key]
@@ -240,14 +246,16 @@ class Walk:
         schema = _choices(annotation, values)
         if not any(isinstance(argument, enum.Enum) for argument in arguments):
             return Shape(kind=annotation, schema=schema)
-        return self._rewritten(made_type("Literal", lookup(zip(values, arguments, strict=True))), schema)
+        return self._rewritten(stand_in_type("Literal", value_lookup(zip(values, arguments, strict=True))), schema)
 
     def _enumeration(self, annotation: type[enum.Enum]) -> Shape:
         values = [member.value for member in annotation]
         schema = _choices(annotation, values)
         if schema.get("type") in {"string", "integer"}:
             return Shape(kind=annotation, schema=schema)
-        return self._rewritten(made_type(annotation.__name__, lookup(zip(values, annotation, strict=True))), schema)
+        return self._rewritten(
+            stand_in_type(annotation.__name__, value_lookup(zip(values, annotation, strict=True))), schema
+        )
 
     def _union(self, annotation: Any, arguments: tuple[Any, ...]) -> Shape:
         arms = tuple(self.shape(argument) for argument in arguments if argument is not UnsetType)
@@ -263,7 +271,7 @@ class Walk:
         unset = (UnsetType,) if may_be_unset else ()
         kind = union_of(*(arm.kind for arm in arms), *unset)
         if not _is_union_accepted(kind, arms):
-            kind = union_of(made_type("Union", first_fit(arms)), *unset)
+            kind = union_of(stand_in_type("Union", first_fit(arms)), *unset)
         return Shape(kind=kind, schema=_any_of(arms), native=False, arms=arms)
 
     # Constraints and descriptions
@@ -280,7 +288,7 @@ class Walk:
             shape = structs.replace(shape, kind=annotation)
         return structs.replace(shape, schema=shape.schema | facts.documentation)
 
-    def _limited(self, annotation: Any, shape: Shape, facts: Facts) -> Shape:
+    def _limited(self, annotation: Any, shape: Shape, facts: AnnotatedMetadata) -> Shape:
         if shape.arms:
             self.is_rewritten = True
             arms = tuple(constrained(arm, facts.limits, partly=True) or arm for arm in shape.arms)
@@ -293,7 +301,7 @@ class Walk:
             return limited
         return structs.replace(limited, native=True)
 
-    def _unlimited(self, annotation: Any, facts: Facts) -> Shape:
+    def _unlimited(self, annotation: Any, facts: AnnotatedMetadata) -> Shape:
         if facts.foreign and "pydantic" in sys.modules:
             return self._foreign(annotation)
         return _refuse(annotation, f"{', '.join(facts.limits)} does not apply to this type")
@@ -305,11 +313,11 @@ class Walk:
             return self._enumeration(origin)
         if is_read_by_pydantic(origin):
             return self._foreign(annotation)
-        if (read := records.reader_for(origin, for_output=self._for_output)) is not None:
+        if (read := field_classes.reader_for(origin, for_output=self._for_output)) is not None:
             return self._record(annotation, origin, read)
         if "pathlib" in sys.modules and issubclass(origin, sys.modules["pathlib"].PurePath):
             return self._rewritten(
-                made_type(origin.__name__, lambda value: cast("Any", origin)(msgspec.convert(value, str))),
+                stand_in_type(origin.__name__, lambda value: cast("Any", origin)(msgspec.convert(value, str))),
                 {"type": "string", "format": "path"},
             )
         if origin.__module__ in {"builtins", "collections", "collections.abc"}:
@@ -318,14 +326,14 @@ class Walk:
             annotation, "make it a dataclass, a TypedDict, a NamedTuple, a msgspec.Struct, an Enum or a pydantic model"
         )
 
-    def _record(self, annotation: Any, origin: type, read: records.Reader) -> Shape:
+    def _record(self, annotation: Any, origin: type, read: field_classes.Reader) -> Shape:
         key = _key(annotation)
         if key in self._known:
             return self._known[key]
         name = self._new_name(annotation)
-        shape = self._known[key] = Shape(kind=made_type(name), schema=_reference(name), native=False)
+        shape = self._known[key] = Shape(kind=stand_in_type(name), schema=_reference(name), native=False)
         try:
-            hints, is_local = records.hints_of(annotation, self._local_names)
+            hints, is_local = field_classes.resolved_hints(annotation, self._local_names)
         except NameError as error:
             _refuse(annotation, f"{error}; import it outside `if TYPE_CHECKING:`")
         record = read(origin, hints)
@@ -333,7 +341,7 @@ class Walk:
         properties = [
             with_default(part.schema, member.default) for member, part in zip(record.members, shapes, strict=True)
         ]
-        self.definitions[name] = records.document(origin, record, properties)
+        self.definitions[name] = field_classes.class_schema(origin, record, properties)
         if record.options.get("array_like"):
             tag = [Shape(kind=Any, schema={})] if record.options.get("tag") is not None else []
             shape.places = tag + shapes
@@ -345,7 +353,7 @@ class Walk:
         elif all(part.native for part in shapes):
             shape.kind, shape.native = annotation, True
             return shape
-        shape.kind.convert = records.stand_in(name, record, shapes)
+        shape.kind.convert = field_classes.stand_in_conversion(name, record, shapes)
         return shape
 
     def _new_name(self, annotation: Any) -> str:
@@ -399,7 +407,7 @@ class Codec:
         local_names: Mapping[str, Any] | None = None,
         for_output: bool = False,
     ) -> None:
-        walk = Walk(caller_names() if local_names is None else local_names, for_output=for_output)
+        walk = AnnotationReader(caller_names() if local_names is None else local_names, for_output=for_output)
         try:
             self._shape = walk.shape(type(None) if annotation is None else annotation)
         except UnsupportedAnnotation as error:

@@ -31,7 +31,7 @@ _LENGTHS = {
 _LIMITS = (*_NUMERIC, "min_length", "max_length", "pattern", "tz")
 
 
-class Facts(Struct):
+class AnnotatedMetadata(Struct):
     """What the metadata of one `Annotated` says."""
 
     limits: dict[str, Any]
@@ -42,21 +42,21 @@ class Facts(Struct):
     """Whether a limit was set by something that msgspec does not read by itself."""
 
 
-def read_metadata(metadata: Iterable[Any]) -> Facts:
+def read_metadata(metadata: Iterable[Any]) -> AnnotatedMetadata:
     """Collect what metadata says; what comes later wins."""
-    facts = Facts({}, {})
+    facts = AnnotatedMetadata({}, {})
     for item in metadata:
         if isinstance(item, str):
             facts.documentation["description"] = item
         else:
             _read_limits(item, facts)
             _read_documentation(item, facts)
-        if is_field(item):
+        if is_pydantic_field(item):
             _read_field(item, facts)
     return facts
 
 
-def _read_limits(item: Any, facts: Facts) -> None:
+def _read_limits(item: Any, facts: AnnotatedMetadata) -> None:
     for name in _LIMITS:
         value = getattr(item, name, None)
         if value is None or callable(value) or (name == "min_length" and value == 0):
@@ -67,7 +67,7 @@ def _read_limits(item: Any, facts: Facts) -> None:
         facts.foreign = facts.foreign or not isinstance(item, Meta)
 
 
-def _read_documentation(item: Any, facts: Facts) -> None:
+def _read_documentation(item: Any, facts: AnnotatedMetadata) -> None:
     for attribute, keyword, kind in _DOCUMENTATION:
         value = getattr(item, attribute, None)
         if isinstance(value, kind):
@@ -86,7 +86,7 @@ _DOCUMENTATION: tuple[tuple[str, str, type], ...] = (
 )
 
 
-def is_field(item: Any) -> bool:
+def is_pydantic_field(item: Any) -> bool:
     """Tell whether something is what pydantic's `Field(...)` returns."""
     return type(item).__name__ == "FieldInfo" and _is_of_pydantic(item)
 
@@ -95,7 +95,7 @@ def _is_of_pydantic(item: Any) -> bool:
     return type(item).__module__.partition(".")[0] == "pydantic"
 
 
-def _read_field(field: Any, facts: Facts) -> None:
+def _read_field(field: Any, facts: AnnotatedMetadata) -> None:
     within = read_metadata(field.metadata)
     facts.limits.update(within.limits)
     facts.foreign = facts.foreign or within.foreign
@@ -115,7 +115,7 @@ def is_read_by_pydantic(kind: type) -> bool:
 def is_for_pydantic(metadata: Iterable[Any]) -> bool:
     """Tell whether only pydantic knows what some metadata means: a validator, a discriminator, strictness."""
     return any(
-        _field_needs_pydantic(item) if is_field(item) else _is_of_pydantic(item) or _has_its_hook(item)
+        _field_needs_pydantic(item) if is_pydantic_field(item) else _is_of_pydantic(item) or _has_its_hook(item)
         for item in metadata
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.schema.python.shapes import Problem, Shape, made_type
+from dragoman.schema.python.shapes import Problem, Shape, stand_in_type
 from dragoman.schema.walk import with_subschemas
 from dragoman.types import Json
 
@@ -47,7 +47,7 @@ def read(annotation: Any, definitions: Json, *, for_output: bool = False) -> Sha
     whole = definitions[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
     names = whole.get("properties")
     return Shape(
-        kind=made_type(getattr(annotation, "__name__", "Model"), convert),
+        kind=stand_in_type(getattr(annotation, "__name__", "Model"), convert),
         schema=schema,
         native=False,
         fields=None if names is None else {name: Shape(kind=Any, schema={}) for name in names},

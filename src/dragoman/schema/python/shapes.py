@@ -40,7 +40,7 @@ class _Everything(type):
         return True
 
 
-def made_type(name: str, convert: Callable[[Any], Any] | None = None) -> Any:
+def stand_in_type(name: str, convert: Callable[[Any], Any] | None = None) -> Any:
     """Return a type that msgspec hands to `decode_hook`; `convert` makes the value of plain JSON."""
     made: Any = _Everything(name, (), {})
     made.convert = convert
@@ -215,7 +215,7 @@ def _nearest(arms: Sequence[Shape], value: Json) -> list[Shape]:
     return sorted(arms, key=lambda arm: len(value.keys() - arm.fields.keys()) if arm.fields is not None else 0.5)
 
 
-def lookup(members: Iterable[tuple[Any, Any]]) -> Callable[[Any], Any]:
+def value_lookup(members: Iterable[tuple[Any, Any]]) -> Callable[[Any], Any]:
     """Return a conversion from JSON values to what they stand for; `1`, `1.0` and `true` are three values."""
     by_value = {(type(value), value): member for value, member in members}
 

@@ -22,21 +22,21 @@ from dragoman.errors import DefinitionError, DragomanError, InvalidParams
 from dragoman.schema.coerce import coerce
 from dragoman.schema.python import docstrings
 from dragoman.schema.python.annotations import (
-    Unresolved,
+    AnnotationReader,
+    UnresolvedName,
     UnsupportedAnnotation,
-    Walk,
     caller_names,
     describe,
     with_default,
 )
-from dragoman.schema.python.constraints import is_field, read_metadata
+from dragoman.schema.python.constraints import is_pydantic_field, read_metadata
 from dragoman.schema.python.shapes import Problem, Shape, decode_hook, is_accepted, problem_of, union_of
 from dragoman.types import Json
 
 __all__ = ["ArgumentsRejected", "Injected", "Parameter", "Problem", "Signature"]
 
-MOST_PROBLEMS = 100
-LARGEST_MENDED = 256 * 1024
+MAX_PROBLEMS = 100
+MAX_REPAIRED_BYTES = 256 * 1024
 """In bytes: what is larger is decoded as it is or refused, so that no message takes long to look through."""
 _NO_ARGUMENTS = Raw(b"{}")
 _EMPTY = inspect.Parameter.empty
@@ -44,8 +44,8 @@ _UNBOUND = ("self", "cls")
 _SHAREABLE = (str, int, float, type(None), bytes, tuple, frozenset, Enum)
 _ADDED_BY_HOSTS = frozenset({"sessionId", "action", "chatInput", "toolCallId"})
 """Arguments that hosts add to every call, however close they are to the name of a parameter."""
-MOST_COMPARED = 100
-LONGEST_COMPARED = 128
+MAX_COMPARED = 100
+MAX_COMPARED_LENGTH = 128
 """How many unknown arguments are compared with the names of parameters, and how long they may be."""
 CLOSE = 0.75
 """From which ratio of difflib on a name is taken for a misspelled one: `dayz` has 0.75 of `days`."""
@@ -241,7 +241,7 @@ class Signature:
             return self._bind_mended(arguments, failure)
         known = {name: part for name, part in parts.items() if name in self._keys}
         unknown = [name for name in parts if name not in known and name not in self.tolerated and name != "_meta"]
-        problems = tuple(islice(self._misspelled(unknown, known, strict=strict), MOST_PROBLEMS))
+        problems = tuple(islice(self._misspelled(unknown, known, strict=strict), MAX_PROBLEMS))
         if problems:
             raise ArgumentsRejected((*problems, *self._problems(known)))
         if unknown:
@@ -260,23 +260,23 @@ class Signature:
             value = msgspec.json.decode(msgspec.json.encode(parts))
         except (ValueError, RecursionError):
             return []
-        return list(islice(self._shape.problems_within(coerce(value, self.input_schema), ""), MOST_PROBLEMS))
+        return list(islice(self._shape.problems_within(coerce(value, self.input_schema), ""), MAX_PROBLEMS))
 
     def _misspelled(self, unknown: list[str], known: Collection[str], *, strict: bool) -> Iterator[Problem]:
         """Find the arguments that no parameter is named after and that are not to be ignored."""
         from difflib import get_close_matches
 
         free = [name for name in self._keys if name not in known]
-        for name in unknown[:MOST_COMPARED]:
+        for name in unknown[:MAX_COMPARED]:
             is_added = name in _ADDED_BY_HOSTS
-            close = [] if is_added or len(name) > LONGEST_COMPARED else get_close_matches(name, free, 1, CLOSE)
+            close = [] if is_added or len(name) > MAX_COMPARED_LENGTH else get_close_matches(name, free, 1, CLOSE)
             if close:
                 yield Problem(name, f"there is no such argument; did you mean {close[0]!r}?")
             elif strict:
                 yield Problem(name, "there is no such argument")
 
     def _bind_mended(self, arguments: Raw, failure: Exception) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        if len(arguments) > LARGEST_MENDED:
+        if len(arguments) > MAX_REPAIRED_BYTES:
             raise ArgumentsRejected((problem_of(str(failure)),))
         try:
             value = msgspec.json.decode(arguments)
@@ -287,7 +287,7 @@ class Signature:
         try:
             return astuple(self._decode(data)), self._extras(data) if self.takes_any else {}
         except _FAILURES as error:
-            found = tuple(islice(self._shape.problems_within(mended, ""), MOST_PROBLEMS))
+            found = tuple(islice(self._shape.problems_within(mended, ""), MAX_PROBLEMS))
             raise ArgumentsRejected(found or (problem_of(str(error)),)) from None
 
 
@@ -299,7 +299,7 @@ class _Inspection:
     ) -> None:
         layers = self._layers = list(_layers(function))
         self.name = _name_of(function)
-        self.walk = Walk(local_names)
+        self.walk = AnnotationReader(local_names)
         self.hints = _hints(layers[-1], local_names, self.name)
         self.is_async = any(inspect.iscoroutinefunction(layer) for layer in layers)
         self.documentation = docstrings.parse(_documentation(layers))
@@ -356,7 +356,7 @@ class _Inspection:
 
     def _take(self, parameter: inspect.Parameter, annotation: Any) -> None:
         default = parameter.default
-        if is_field(default):
+        if is_pydantic_field(default):
             annotation, default = cast("Any", Annotated)[annotation, default], _EMPTY
         facts = read_metadata(get_args(annotation)[1:] if get_origin(annotation) is Annotated else ())
         if default is _EMPTY and facts.default is not UNSET:
@@ -417,7 +417,7 @@ class _Inspection:
 def _report_ignored(function: str, unknown: list[str]) -> None:
     import logging
 
-    names = ", ".join(unknown[:MOST_COMPARED])
+    names = ", ".join(unknown[:MAX_COMPARED])
     logging.getLogger("dragoman.server").debug("%s() has no parameters for %s; they are ignored", function, names)
 
 
@@ -492,7 +492,7 @@ def _hints(function: Any, local_names: Mapping[str, Any], name: str) -> dict[str
         except NameError as error:
             if error.name is None or error.name in names:
                 raise _unreadable(name, error) from None
-            names[error.name] = local_names.get(error.name, Unresolved(error.name))
+            names[error.name] = local_names.get(error.name, UnresolvedName(error.name))
         except Exception as error:
             raise _unreadable(name, error) from None
 

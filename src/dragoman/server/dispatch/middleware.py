@@ -144,7 +144,7 @@ async def _observe(configuration: Configuration, inner: _Serve, ctx: Context) ->
     """Serve a request with the hooks of the configuration around it."""
     call = ctx._call
     # A name that a client made up would make a label of whatever it sends.
-    data: dict[str, Any] = {"method": ctx.method if ctx.method in call.server.offer.known else UNSUPPORTED}
+    data: dict[str, Any] = {"method": ctx.method if ctx.method in call.server.offer.client_methods else UNSUPPORTED}
     if configuration.instrument_server_context:
         data["server_context"] = ctx.server_context
     observation = _Observation(ctx, inner, data)

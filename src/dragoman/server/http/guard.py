@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dragoman.errors import DefinitionError, InsecureUrl, InvalidRequest
-from dragoman.protocol.exchange import BAD_REQUEST, Rejection
+from dragoman.protocol.inbound import BAD_REQUEST, Rejection
 from dragoman.protocol.urls import is_loopback, origin_of
 
 FORBIDDEN, MISDIRECTED, HEADERS_TOO_LARGE = 403, 421, 431

@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from dragoman.protocol import eras, headers
-from dragoman.protocol.exchange import Acceptable, Rejection, acceptable, refuse_media
+from dragoman.protocol.inbound import AcceptedTypes, Rejection, accepted_types, reject_media_types
 from dragoman.protocol.tokens import digest
 from dragoman.protocol.versions import ASSUMED_OVER_HTTP, find_version
 from dragoman.server.http.guard import Guard
@@ -23,7 +23,7 @@ class RequestHead(Struct, frozen=True):
     """What the headers of a request come to."""
 
     sent: headers.McpHeaders
-    taken: Acceptable
+    taken: AcceptedTypes
     barred: Rejection | None
     unreadable: Rejection | None
     """Why the body would not be read, if there is one."""
@@ -63,7 +63,7 @@ class HeadReader:
         grants = self._guard.grants(lines) if barred is None else ()
         origin = next((value for name, value in lines if name == b"origin"), None)
         page = digest(None if origin is None else origin.decode("latin-1").strip().lower())
-        return RequestHead(sent, acceptable(sent.accept), barred, refuse_media(sent), grants, page)
+        return RequestHead(sent, accepted_types(sent.accept), barred, reject_media_types(sent), grants, page)
 
 
 def caller_of(sent: headers.McpHeaders) -> eras.Caller:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dragoman.protocol import eras, jsonrpc
-from dragoman.protocol.exchange import ACCEPTED
+from dragoman.protocol.inbound import ACCEPTED
 from dragoman.server.dispatch.runner import opened_notification, run_notification
 from dragoman.server.http.in_flight import CallsInFlight
 from dragoman.server.request.call import SILENCE, Call, Channel, Session

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 from dragoman.errors import DefinitionError
-from dragoman.protocol.exchange import JSON
+from dragoman.protocol.inbound import JSON
 from dragoman.runtime.callables import invoke
 from dragoman.server.dispatch.runner import refusal
 from dragoman.server.http.guard import Guard

@@ -12,7 +12,7 @@ from dragoman import types
 from dragoman.auth.server.identity import Denial
 from dragoman.errors import DragomanError, InvalidRequest
 from dragoman.protocol import eras, jsonrpc, sse
-from dragoman.protocol.exchange import BAD_REQUEST, Acceptable, Rejection
+from dragoman.protocol.inbound import BAD_REQUEST, AcceptedTypes, Rejection
 from dragoman.server.request.call import Session
 from dragoman.transports.http.exchange import JSON_HEADERS, Exchange, Header
 
@@ -75,7 +75,7 @@ def challenge(denial: Denial) -> Header:
     return b"www-authenticate", denial.challenge.encode("latin-1", "replace")
 
 
-async def answer(exchange: Exchange, taken: Acceptable, status: int, data: bytes) -> None:
+async def answer(exchange: Exchange, taken: AcceptedTypes, status: int, data: bytes) -> None:
     """Answer with JSON, unless a stream has begun or the client takes nothing else."""
     if exchange.streaming or not taken.json:
         await exchange.stream(sse.encode(data), last=True)

@@ -12,8 +12,8 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.errors import DragomanError
 from dragoman.protocol import jsonrpc, sse
-from dragoman.protocol.exchange import OK
-from dragoman.protocol.listen import Subscription
+from dragoman.protocol.inbound import OK
+from dragoman.protocol.subscriptions import Subscription
 from dragoman.transports.http.exchange import JSON_HEADERS, Exchange
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class ListenStream:
             self._loop.call_soon_threadsafe(self._take, method, subject, params)
 
     def _take(self, method: str, subject: str | None, params: types.Json | None) -> None:
-        if self._subscription.offer(method, subject, params):
+        if self._subscription.enqueue(method, subject, params):
             self._changed.set()
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
@@ -153,6 +153,6 @@ class ListenStream:
         while not self._ended:
             await self._changed.wait()
             self._changed.clear()
-            changes = b"".join(sse.encode(message) for message in self._subscription.take())
+            changes = b"".join(sse.encode(message) for message in self._subscription.drain())
             if changes:
                 await self._exchange.stream(changes)

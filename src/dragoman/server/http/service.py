@@ -1,6 +1,6 @@
 """A server over Streamable HTTP.
 
-A POST is judged by `protocol.exchange`, served as any other call, and answered as JSON, or as an event stream once the
+A POST is judged by `protocol.inbound`, served as any other call, and answered as JSON, or as an event stream once the
 handler says something on the way. A stateless request runs in the task of its exchange, and is cancelled when its
 client goes away. A request of the handshake era belongs to a session and is not ended by a broken connection: it runs
 in the task of its exchange if that lasts, and else in one of its own. Without sessions such a request stands alone too.
@@ -30,17 +30,17 @@ from dragoman.errors import (
     UnsupportedVersion,
 )
 from dragoman.protocol import eras, headers, jsonrpc, sse
-from dragoman.protocol.exchange import (
+from dragoman.protocol.inbound import (
     ACCEPTED,
     BAD_REQUEST,
     NOT_ACCEPTABLE,
     OK,
-    Acceptable,
-    InSession,
+    AcceptedTypes,
     Rejection,
-    acceptable,
+    SessionMessages,
+    accepted_types,
     handler_status,
-    receive,
+    receive_post,
 )
 from dragoman.protocol.peer import Event, PeerReply
 from dragoman.protocol.versions import find_version, version_names
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 _CLOSE = (b"connection", b"close")
 NO_CONTENT, METHOD_NOT_ALLOWED, REQUEST_TIMEOUT = 204, 405, 408
 CONFLICT, TOO_LARGE, INTERNAL_ERROR, UNAVAILABLE = 409, 413, 500, 503
-_JSON = Acceptable(json=True, sse=False)
+_JSON = AcceptedTypes(json=True, sse=False)
 _arguments = msgspec.json.Decoder(types.Json | None)
 CLOSE_SECONDS = 5.0
 
@@ -210,20 +210,20 @@ class HttpService:
             raise HttpRefusal(TOO_LARGE, ParseError(f"A message must not have more than {limit} bytes")) from None
         except TooSlow as error:
             raise HttpRefusal(REQUEST_TIMEOUT, ParseError(str(error)), headers=(_CLOSE,)) from None
-        received = receive(admission.sent, body, self._server.offer, self._limits)
+        received = receive_post(admission.sent, body, self._server.offer, self._limits)
         if isinstance(received, eras.McpRequest):
             self._require_callable(exchange, received, admission.sent)
             return received
         if isinstance(received, Rejection):
             raise HttpRefusal.of(received)
-        if isinstance(received, InSession):
+        if isinstance(received, SessionMessages):
             await self._serve_in_session(exchange, admission, received)
         else:
             data = Session(caller_of(admission.sent), principal=exchange.principal)
             await self._notices.serve(exchange, received, data)
         return None
 
-    async def _reject(self, exchange: Exchange, refused: HttpRefusal, taken: Acceptable) -> None:
+    async def _reject(self, exchange: Exchange, refused: HttpRefusal, taken: AcceptedTypes) -> None:
         status, data = await self._refusal(exchange, refused)
         if status == refused.status:
             exchange.extra_headers += refused.headers
@@ -237,7 +237,7 @@ class HttpService:
             return refused.status, refusal(server, error, refused.id, null_id=refused.null_id, place=refused.place)
         session = refused.session or Session(principal=exchange.principal)
         if isinstance(request, jsonrpc.Request):
-            request = eras.unopened(request, server.offer, session.caller)
+            request = eras.refused_request(request, server.offer, session.caller)
         call = self._call(request, session, exchange)
         call.task = exchange.task
         self._serving.add(call)
@@ -261,7 +261,7 @@ class HttpService:
 
     async def _serve_stream(self, exchange: Exchange, session: HttpSession, sent: headers.McpHeaders) -> None:
         """Let a client read what belongs to no request, or take up a stream that broke."""
-        if not acceptable(sent.accept).sse:
+        if not accepted_types(sent.accept).sse:
             raise HttpRefusal(NOT_ACCEPTABLE, InvalidRequest("The Accept header must admit text/event-stream"))
         if sent.last_event_id is None:
             stream, after = session.standalone(), None
@@ -307,7 +307,7 @@ class HttpService:
         return challenge(insufficient(self._auth, scopes, exchange.scope, self._path))
 
     async def _serve_alone(
-        self, exchange: Exchange, sent: headers.McpHeaders, messages: InSession, taken: Acceptable
+        self, exchange: Exchange, sent: headers.McpHeaders, messages: SessionMessages, taken: AcceptedTypes
     ) -> None:
         """Serve a message of the handshake era that has no session to belong to."""
         message = messages.messages[0]
@@ -320,7 +320,7 @@ class HttpService:
         self._require_callable(exchange, request)
         await self._serve_request(exchange, request, taken)
 
-    async def _serve_in_session(self, exchange: Exchange, admission: RequestHead, messages: InSession) -> None:
+    async def _serve_in_session(self, exchange: Exchange, admission: RequestHead, messages: SessionMessages) -> None:
         sessions, sent, taken = self._sessions, admission.sent, admission.taken
         if sessions is None:
             await self._serve_alone(exchange, sent, messages, taken)
@@ -362,7 +362,7 @@ class HttpService:
         await answer(exchange, admission.taken, OK, reply)
 
     async def _serve_batch(
-        self, exchange: Exchange, session: HttpSession, messages: list[jsonrpc.Message], taken: Acceptable
+        self, exchange: Exchange, session: HttpSession, messages: list[jsonrpc.Message], taken: AcceptedTypes
     ) -> None:
         """Serve a batch (2025-03-26): its requests at once, answered by one JSON array."""
         if session.data.caller is None or not session.data.caller.version.batches:
@@ -395,7 +395,7 @@ class HttpService:
         sessions: Sessions,
         session: HttpSession,
         message: jsonrpc.Request,
-        taken: Acceptable,
+        taken: AcceptedTypes,
     ) -> None:
         if (in_use := session.peer.refuse_id(message.id)) is not None:
             raise HttpRefusal(CONFLICT, in_use, id=message.id)
@@ -467,7 +467,7 @@ class HttpService:
             call.scopes, call.claims = identity.scopes, identity.claims
         return call
 
-    async def _serve_request(self, exchange: Exchange, request: eras.McpRequest, taken: Acceptable) -> None:
+    async def _serve_request(self, exchange: Exchange, request: eras.McpRequest, taken: AcceptedTypes) -> None:
         listens = request.method.name == "subscriptions/listen"
         streams = taken.sse and (request.caller.version.stateless or not self._json_response)
         if listens:

@@ -25,11 +25,11 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.errors import DragomanError, InternalError, InvalidRequest, RpcError, TransportError
 from dragoman.protocol import eras, jsonrpc
-from dragoman.protocol.exchange import ACCEPTED, BAD_REQUEST, OK
-from dragoman.protocol.listen import RESOURCE_UPDATED, Subscription
+from dragoman.protocol.inbound import ACCEPTED, BAD_REQUEST, OK
 from dragoman.protocol.peer import Answered, Event, Peer, RequestCancelled, Unmatched
 from dragoman.protocol.sse import EventId
 from dragoman.protocol.states import Transitions
+from dragoman.protocol.subscriptions import RESOURCE_UPDATED, Subscription
 from dragoman.server.audience import change_params, is_told, is_wanted, log_params
 from dragoman.server.http.replies import HttpRefusal
 from dragoman.server.http.retention import Retention, SessionStreams

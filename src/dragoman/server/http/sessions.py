@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dragoman.errors import InvalidRequest, RpcError
-from dragoman.protocol.exchange import BAD_REQUEST, NOT_FOUND
+from dragoman.protocol.inbound import BAD_REQUEST, NOT_FOUND
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.tokens import SessionTokens
 from dragoman.server.http.holders import Holders, holder_name

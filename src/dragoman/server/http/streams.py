@@ -114,7 +114,7 @@ class EventStream:
 
     def opening(self) -> bytes:
         """Return the event that tells how to come back."""
-        return sse.prime(EventId(self.name, self._first).encode(), RETRY_MILLISECONDS)
+        return sse.priming_event(EventId(self.name, self._first).encode(), RETRY_MILLISECONDS)
 
     def detach(self) -> None:
         """Let go of whoever reads the stream."""

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from dragoman.errors import InvalidRequest, MethodNotFound
 from dragoman.protocol import eras
-from dragoman.protocol.exchange import JSON, NOT_ACCEPTABLE, NOT_FOUND, Acceptable
+from dragoman.protocol.inbound import JSON, NOT_ACCEPTABLE, NOT_FOUND, AcceptedTypes
 from dragoman.runtime.portal import run_blocking
 from dragoman.server.dispatch.runner import refusal
 from dragoman.server.http.guard import Guard
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Headers = Mapping[str, str] | Iterable[tuple[str, str]]
 
 INTERNAL_ERROR = 500
-_JSON_ONLY = Acceptable(json=True, sse=False)
+_JSON_ONLY = AcceptedTypes(json=True, sse=False)
 _REMEDY = "serve it with server.asgi()"
 
 
@@ -67,7 +67,7 @@ class ViewService(HttpService):
             call.server_context = self._server_context
         return call
 
-    async def _serve_request(self, exchange: Exchange, request: eras.McpRequest, taken: Acceptable) -> None:
+    async def _serve_request(self, exchange: Exchange, request: eras.McpRequest, taken: AcceptedTypes) -> None:
         if request.method.name == "subscriptions/listen":
             error = MethodNotFound(f"subscriptions/listen is not served here: there are no streams; {_REMEDY}")
             raise HttpRefusal(NOT_FOUND, error, request)

@@ -16,7 +16,7 @@ from dragoman.protocol.extensions import CORE
 if TYPE_CHECKING:
     import asyncio
 
-    from dragoman.protocol.listen import Subscription
+    from dragoman.protocol.subscriptions import Subscription
     from dragoman.server.request.asking import Asking
 
 ELICITATION_COMPLETE = "notifications/elicitation/complete"

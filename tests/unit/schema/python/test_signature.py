@@ -38,7 +38,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
 from dragoman.errors import DefinitionError
-from dragoman.schema.python.annotations import Unresolved
+from dragoman.schema.python.annotations import UnresolvedName
 from dragoman.schema.python.shapes import Problem
 from dragoman.schema.python.signature import ArgumentsRejected, Signature
 
@@ -1660,7 +1660,7 @@ def test_the_return_annotation_is_resolved():
     assert Signature.of(local).returns is Point
     assert Signature.of(nothing).returns is type(None)
     assert Signature.of(two_integers).returns is UNSET
-    assert isinstance(Signature.of(hidden_away).returns, Unresolved)
+    assert isinstance(Signature.of(hidden_away).returns, UnresolvedName)
     assert Signature.of(hidden_away).returns.__name__ == "Missing"
 
 

@@ -28,7 +28,7 @@ from dragoman.types import Json
 _PLAIN_FACTORIES = (list, dict, set, frozenset, tuple)
 
 
-class RecordField(Struct, frozen=True):
+class ClassField(Struct, frozen=True):
     """A field: the author's name for it, JSON's, and what it holds when it is left out, if that can be said."""
 
     name: str
@@ -41,7 +41,7 @@ class RecordField(Struct, frozen=True):
 class FieldClass(Struct, frozen=True):
     """A class of fields."""
 
-    members: list[RecordField]
+    members: list[ClassField]
     build: Callable[..., Any]
     options: Mapping[str, Any] = {}
     """How the stand-in is configured: a tag, an array, no unknown fields."""
@@ -70,7 +70,7 @@ def _read_struct(origin: Any, hints: dict[str, Any]) -> FieldClass:
     names, keys, defaults = origin.__struct_fields__, origin.__struct_encode_fields__, origin.__struct_defaults__
     padded = (NODEFAULT,) * (len(names) - len(defaults)) + defaults
     members = [
-        RecordField(name, key, hints[name], default is NODEFAULT, _struct_default(default))
+        ClassField(name, key, hints[name], default is NODEFAULT, _struct_default(default))
         for name, key, default in zip(names, keys, padded, strict=True)
     ]
     options = {name: getattr(config, name) for name in ("tag", "tag_field", "array_like", "forbid_unknown_fields")}
@@ -86,7 +86,7 @@ def _struct_default(default: Any) -> Any:
 
 def _read_dataclass(origin: Any, hints: dict[str, Any]) -> FieldClass:
     fields = sys.modules["dataclasses"]
-    members: list[RecordField] = []
+    members: list[ClassField] = []
     awkward = False
     for field in origin.__dataclass_fields__.values():
         hint = hints[field.name]
@@ -102,7 +102,7 @@ def _read_dataclass(origin: Any, hints: dict[str, Any]) -> FieldClass:
             default = field.default if has_default else UNSET
             if field.default_factory in _PLAIN_FACTORIES:
                 default = field.default_factory()
-            members.append(RecordField(field.name, field.name, hint.type if initial_only else hint, required, default))
+            members.append(ClassField(field.name, field.name, hint.type if initial_only else hint, required, default))
     return FieldClass(members, origin, awkward=awkward)
 
 
@@ -110,7 +110,7 @@ def _read_sent_dataclass(origin: Any, hints: dict[str, Any]) -> FieldClass:
     """Read what a dataclass holds: not what only its constructor takes, but all that it computes."""
     fields = sys.modules["dataclasses"].fields(origin)
     taken = {member.name: member for member in _read_dataclass(origin, hints).members}
-    computed = {field.name: RecordField(field.name, field.name, hints[field.name], required=False) for field in fields}
+    computed = {field.name: ClassField(field.name, field.name, hints[field.name], required=False) for field in fields}
     return FieldClass([taken.get(name, member) for name, member in computed.items()], origin)
 
 
@@ -122,7 +122,7 @@ def _read_typed_dict(origin: Any, hints: dict[str, Any]) -> FieldClass:
         while get_origin(hint) is not None and getattr(get_origin(hint), "_name", "") in _QUALIFIERS:
             required = {Required: True, NotRequired: False}.get(get_origin(hint), required)
             hint = get_args(hint)[0]
-        members.append(RecordField(name, name, hint, required))
+        members.append(ClassField(name, name, hint, required))
     return FieldClass(members, dict)
 
 
@@ -132,13 +132,13 @@ _QUALIFIERS = ("Required", "NotRequired", "ReadOnly")
 def _read_named_tuple(origin: Any, hints: dict[str, Any]) -> FieldClass:
     defaults = origin._field_defaults
     members = [
-        RecordField(name, name, hints.get(name, Any), name not in defaults, defaults.get(name, UNSET))
+        ClassField(name, name, hints.get(name, Any), name not in defaults, defaults.get(name, UNSET))
         for name in origin._fields
     ]
     return FieldClass(members, origin, {"array_like": True})
 
 
-def stand_in(name: str, record: FieldClass, shapes: list[Shape]) -> Callable[[Any], Any]:
+def stand_in_conversion(name: str, record: FieldClass, shapes: list[Shape]) -> Callable[[Any], Any]:
     """Return a conversion for a record that msgspec cannot decode by itself: through a Struct of the fields' shapes."""
     optional = msgspec.field(default=UNSET)
     pairs = enumerate(zip(record.members, shapes, strict=True))
@@ -159,7 +159,7 @@ def stand_in(name: str, record: FieldClass, shapes: list[Shape]) -> Callable[[An
     return convert
 
 
-def document(origin: Any, record: FieldClass, properties: list[Json]) -> Json:
+def class_schema(origin: Any, record: FieldClass, properties: list[Json]) -> Json:
     """Return the schema of a record whose fields have these schemas."""
     about = parse(_own_documentation(origin))
     described = [
@@ -209,7 +209,7 @@ def _own_documentation(origin: Any) -> str | None:
     return None if text is None or text.startswith(f"{origin.__name__}(") else text
 
 
-def hints_of(annotation: Any, local_names: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+def resolved_hints(annotation: Any, local_names: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     """Return the annotations of a class with its type variables filled in, and whether local names were needed.
 
     Raises:
@@ -225,7 +225,7 @@ def hints_of(annotation: Any, local_names: Mapping[str, Any]) -> tuple[dict[str,
     scopes = _scopes(annotation)
     every = {variable: meant for scope in scopes.values() for variable, meant in scope.items()}
     if every:
-        hints = {name: substituted(hint, every | _scope_of(name, origin, scopes)) for name, hint in hints.items()}
+        hints = {name: substitute(hint, every | _scope_of(name, origin, scopes)) for name, hint in hints.items()}
     return hints, is_local
 
 
@@ -236,7 +236,7 @@ def _scopes(annotation: Any) -> dict[Any, dict[Any, Any]]:
     scopes = {origin: scope}
     for parent in getattr(origin, "__dict__", {}).get("__orig_bases__", ()):
         if get_origin(parent) not in {None, Generic, Protocol}:
-            scopes = _scopes(substituted(parent, scope)) | scopes
+            scopes = _scopes(substitute(parent, scope)) | scopes
     return scopes
 
 
@@ -245,7 +245,7 @@ def _scope_of(name: str, origin: Any, scopes: dict[Any, dict[Any, Any]]) -> dict
     return scopes.get(owner, {})
 
 
-def substituted(annotation: Any, meanings: Mapping[Any, Any]) -> Any:
+def substitute(annotation: Any, meanings: Mapping[Any, Any]) -> Any:
     """Return an annotation with its type variables filled in."""
     if isinstance(annotation, TypeVar):
         return meanings.get(annotation, annotation)

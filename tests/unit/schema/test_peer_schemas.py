@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from dragoman.schema.branching import Branching, PeerSchema
-from dragoman.schema.compile import MASK, compiled
+from dragoman.schema.compile import MASK, compile_schema
+from dragoman.schema.peer_schemas import Branching, PeerSchema
 
 DEEP = 40
 
@@ -88,7 +88,7 @@ def test_a_reference_that_leads_nowhere_is_not_followed(reference):
 
 
 def compared(schema, value, **options):
-    return PeerSchema(schema, compiled(schema, **options)).violations(value)
+    return PeerSchema(schema, compile_schema(schema, **options)).violations(value)
 
 
 def test_what_a_schema_of_a_peer_forbids_is_listed_with_its_place():
@@ -115,4 +115,4 @@ def test_the_draft_that_a_schema_names_may_count():
 @pytest.mark.parametrize("options", [{}, {"any_draft": True}])
 def test_what_is_no_schema_says_where_and_why(options):
     with pytest.raises(ValueError, match=r"^properties\.a\.type: "):
-        compiled({"properties": {"a": {"type": "nonsense"}}}, **options)
+        compile_schema({"properties": {"a": {"type": "nonsense"}}}, **options)

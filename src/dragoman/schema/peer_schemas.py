@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from dragoman.schema import walk
-from dragoman.schema.compile import MOST_VIOLATIONS, Violation, violations
+from dragoman.schema.compile import MAX_VIOLATIONS, Violation, violations
 from dragoman.types import Json
 
-MOST_STEPS = 5_000_000
+MAX_STEPS = 5_000_000
 """What a validator does in about a tenth of a second."""
 _UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 
@@ -92,7 +92,7 @@ def _below(schema: Json, value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _require_few(steps: int) -> None:
-    if steps > MOST_STEPS:
+    if steps > MAX_STEPS:
         raise _TooManyError
 
 
@@ -103,6 +103,6 @@ class PeerSchema:
         self._validator = validator
         self._branching = Branching(schema)
 
-    def violations(self, value: Any, most: int = MOST_VIOLATIONS) -> list[Violation] | None:
+    def violations(self, value: Any, most: int = MAX_VIOLATIONS) -> list[Violation] | None:
         """Return what is wrong with a value, or None if nobody knows, because the schema branches too often."""
         return violations(self._validator, value, most) if self._branching.is_bearable(value) else None
