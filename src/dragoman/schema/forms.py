@@ -44,7 +44,7 @@ def form_schema(schema: Mapping[str, Any], source: Any = None) -> Json:
 
 
 def form_content(form: Json, content: Json) -> Json:
-    """Return the content of an accepted form; clients before 2025-11-25 send one choice instead of a list of choices."""
+    """Return the content of an accepted form; clients before 2025-11-25 send one choice instead of a list."""
     lists = {name for name, field in form["properties"].items() if field.get("type") == "array"}
     return {name: [value] if name in lists and isinstance(value, str) else value for name, value in content.items()}
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 def members_of(kind):
     hints, _ = resolved_hints(kind, {})
-    return reader_for(kind)(kind, hints).members
+    return reader_for(kind)(kind, hints).fields
 
 
 def test_dataclasses_have_the_members_of_their_constructor():
