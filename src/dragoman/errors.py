@@ -1,4 +1,4 @@
-"""The one exception tree.
+"""Every exception class of the package, as one tree.
 
 DragomanError
   RpcError(code, message, data)     what JSON-RPC says, both ways
@@ -80,7 +80,7 @@ class RpcError(DragomanError):
     """
 
     label: str = "rpc_error"
-    """What the hooks of a server are told of a request that ended so: one of few names."""
+    """The name of this outcome for the hooks of a server."""
 
     def __init__(self, code: int, message: str, data: object = UNSET) -> None:
         super().__init__(message)
