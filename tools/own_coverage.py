@@ -1,7 +1,7 @@
 """Require that each file of types/ and protocol/ is covered, branches included, by its own test file alone.
 
-One run of the unit tests records which test covered what; the report of each file then counts only the tests of
-`tests/unit/<room>/test_<file>.py`, and what ran at import.
+One run of the unit tests records which test covered what. The report of each file then counts only its own tests, in
+`tests/unit/<room>/test_<file>.py` or `test_<file>_<subject>.py`, and what ran at import.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ def _run_unit_tests(data_file: Path) -> int:
 
 
 def _lack(data_file: Path, source: Path) -> str | None:
-    own_tests = ROOT / "tests/unit" / source.parent.name / f"test_{source.name}"
-    if not own_tests.exists():
-        return f"{source.relative_to(ROOT)} has no {own_tests.relative_to(ROOT)}"
+    folder = ROOT / "tests/unit" / source.parent.name
+    own_tests = [*folder.glob(f"test_{source.name}"), *folder.glob(f"test_{source.stem}_*.py")]
+    if not own_tests:
+        return f"{source.relative_to(ROOT)} has no {folder.relative_to(ROOT)}/test_{source.name}"
     measured = coverage.Coverage(data_file=str(data_file))
     measured.load()
     report = StringIO()
-    contexts = ["^$", rf"\b{source.parent.name}\.{own_tests.stem}\."]
+    contexts = ["^$", *(rf"\b{source.parent.name}\.{tests.stem}\." for tests in own_tests)]
     covered = measured.report([str(source)], contexts=contexts, file=report, show_missing=True)
     return None if covered == 100 else report.getvalue()
 

@@ -1,4 +1,4 @@
-"""Defaults for every server, client and chat of the process, and what one of them says otherwise."""
+"""The configuration of a server, and defaults for all servers, clients and chats of the process."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Configuration(Struct, kw_only=True):
         PROCESS.watchers.notify()
 
     def over(self, defaults: Configuration) -> Configuration:
-        """Return this configuration with the defaults where it says nothing."""
+        """Return this configuration with the defaults for the options that it leaves at None."""
         said = {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
         return msgspec.structs.replace(defaults, **said)
 
@@ -111,7 +111,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 class Watchers:
-    """Methods that are called after each change, as long as their objects live."""
+    """Bound methods that are called after each change; they do not keep their objects alive."""
 
     __slots__ = ("_methods",)
 
@@ -131,7 +131,7 @@ class Watchers:
 
 
 class ProcessConfiguration:
-    """What holds for every server of the process."""
+    """The defaults of the process; watchers are notified of every change."""
 
     __slots__ = ("_configuration", "watchers")
 
@@ -141,7 +141,7 @@ class ProcessConfiguration:
 
     @property
     def configuration(self) -> Configuration:
-        """The defaults; who watches is told when others are set."""
+        """The defaults."""
         return self._configuration
 
     @configuration.setter

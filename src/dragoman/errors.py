@@ -1,4 +1,4 @@
-"""The one exception tree.
+"""Every exception class of the package, as one tree.
 
 DragomanError
   RpcError(code, message, data)     what JSON-RPC says, both ways
@@ -58,6 +58,17 @@ from msgspec import UNSET
 class DragomanError(Exception):
     """The root of every exception that dragoman raises."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(kind: type[DragomanError], args: tuple[Any, ...], attributes: dict[str, Any]) -> DragomanError:
+    """Return a copy of an exception without a call of its constructor, whose parameters differ from class to class."""
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
+
 
 class RpcError(DragomanError):
     """A JSON-RPC error: raise it in a handler to answer with it, catch it when a peer answered with it.
@@ -69,7 +80,7 @@ class RpcError(DragomanError):
     """
 
     label: str = "rpc_error"
-    """What the hooks of a server are told of a request that ended so: one of few names."""
+    """The name of this outcome for the hooks of a server."""
 
     def __init__(self, code: int, message: str, data: object = UNSET) -> None:
         super().__init__(message)
@@ -77,20 +88,13 @@ class RpcError(DragomanError):
         self.message = message
         self.data: Any = data
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.code, self.message, self.data, self.__dict__)
-
     @staticmethod
     def of(code: int, message: str, data: object = UNSET) -> RpcError:
         """Return the most precise class for an error that a peer sent."""
-        return _rebuild(_BY_CODE.get(code, RpcError), code, message, data, {})
-
-
-def _rebuild(kind: type[RpcError], code: int, message: str, data: object, attributes: dict[str, Any]) -> RpcError:
-    error = kind.__new__(kind)
-    RpcError.__init__(error, code, message, data)
-    error.__dict__.update(attributes)
-    return error
+        kind = _BY_CODE.get(code, RpcError)
+        error = kind.__new__(kind)
+        RpcError.__init__(error, code, message, data)
+        return error
 
 
 class _CodedError(RpcError):
@@ -224,9 +228,6 @@ class ServerCrashed(TransportError):
         self.exit_code = exit_code
         self.stderr_tail = stderr_tail
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.args[0], self.exit_code, self.stderr_tail)
-
 
 class SessionExpired(TransportError):
     """The server does not know the session any more."""
@@ -238,9 +239,6 @@ class ResumptionRefused(TransportError):
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
         self.status = status
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.args[0], self.status)
 
 
 class TooLarge(TransportError):
@@ -255,9 +253,6 @@ class HttpError(TransportError):
         self.status = status
         self.body = body
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.args[0], self.status, self.body)
-
 
 class AuthError(TransportError):
     """The server does not let this client in."""
@@ -270,9 +265,6 @@ class AuthRequired(AuthError):
         super().__init__(message)
         self.status = status
         self.challenge = challenge
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.args[0], self.status, self.challenge)
 
 
 class InsecureUrl(AuthError, ValueError):
@@ -305,9 +297,6 @@ class TokenRefused(AuthError):
         super().__init__(message)
         self.error = error
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.args[0], self.error)
-
 
 class Timeout(TransportError, TimeoutError):
     """The other side did not answer in time."""
@@ -315,9 +304,6 @@ class Timeout(TransportError, TimeoutError):
     def __init__(self, message: str, request_id: int | str | None = None) -> None:
         super().__init__(message)
         self.request_id = request_id
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.args[0], self.request_id)
 
 
 class ModelError(DragomanError):
@@ -335,9 +321,6 @@ class ModelError(DragomanError):
         super().__init__(message)
         self.status = status
         self.retry_after = retry_after
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.args[0], self.status, self.retry_after)
 
 
 class RoundLimit(DragomanError):
@@ -359,9 +342,6 @@ class ToolError(DragomanError):
         super().__init__(message)
         self.result: Any = result
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.args[0], self.result)
-
 
 class NotAccepted(ToolError):
     """The user declined or cancelled a question, and its `content` was read; `action` says which of the two."""
@@ -369,9 +349,6 @@ class NotAccepted(ToolError):
     def __init__(self, action: str) -> None:
         super().__init__(f"The user did not accept: {action}")
         self.action = action
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.action,)
 
 
 class Rejected(DragomanError):
@@ -403,9 +380,6 @@ class ConfigError(DragomanError, ValueError):
         self.server = server
         self.field = field
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.message, self.file, self.server, self.field)
-
 
 class ValidationError(DragomanError):
     """A value does not fit its type or schema; `path` says where, as in `$.tools[3].name`."""
@@ -413,9 +387,6 @@ class ValidationError(DragomanError):
     def __init__(self, message: str, path: str = "$") -> None:
         super().__init__(message)
         self.path = path
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.args[0], self.path)
 
 
 class InputNeeded(DragomanError):
@@ -430,9 +401,6 @@ class InputNeeded(DragomanError):
         self.requests = requests or {}
         self.state = state
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.args[0], self.requests, self.state)
-
 
 class NotFound(DragomanError, LookupError):
     """The server has nothing of that kind and name; `close_matches` are names that resemble it."""
@@ -443,9 +411,6 @@ class NotFound(DragomanError, LookupError):
         self.kind = kind
         self.name = name
         self.close_matches = list(close_matches)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.kind, self.name, self.close_matches)
 
 
 class PaginationLimit(DragomanError):

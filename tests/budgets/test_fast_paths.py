@@ -52,7 +52,7 @@ FAST_PATHS = (
     FastPath("server/request/context.py", DRIVEN, ("_run_in_place",), "a thread that waits for the loop", _IN_PLACE),
     FastPath("server/dispatch/runner.py", SECOND, ("_answer",), "eras.seal and one message", _PLAIN),
     FastPath("server/define/tool_results.py", SECOND, ("Output.plain_result",), "Output.result", _PLAIN),
-    FastPath("protocol/jsonrpc.py", SPLICED, ("encode_result_around",), "encode_result", _PARTS),
+    FastPath("protocol/jsonrpc.py", SPLICED, ("encode_result_envelope",), "encode_result", _PARTS),
     FastPath("protocol/jsonrpc.py", SECOND, ("decode",), "measuring every message", _LIMITS),
     FastPath("protocol/peer.py", SECOND, ("Peer.finish",), "an answer in one message", _PARTS),
     FastPath("protocol/peer.py", SECOND, ("Peer._events",), "Peer.receive_message for each line", _STREAM),

@@ -23,7 +23,7 @@ NEVER_SEEN = {
     "dragoman.auth.client.discovery._MetadataUnavailableError": "becomes the error of the login",
     "dragoman.cli.elicitation._DeclinedError": "ends a question at the terminal",
     "dragoman.cli.verbs.run_reload._Ended": "ends what is served, before it is started anew",
-    "dragoman.schema.branching._TooManyError": "ends a comparison with a schema that branches too often",
+    "dragoman.schema.peer_schemas._TooManyError": "ends a comparison with a schema that branches too often",
     "dragoman.schema.python.annotations.UnsupportedAnnotation": "becomes a DefinitionError that names the parameter",
     "dragoman.schema.python.signature.ArgumentsRejected": "becomes the result of the tool, or an error of the request",
     "dragoman.server.request.questions.RunEnded": "ends the run of a blocking handler that asked",

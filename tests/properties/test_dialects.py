@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chat.dialect_rules import assert_gemini, assert_lenient, assert_strict
-from dragoman.schema.coerce import restore
+from dragoman.schema.coerce import restore_arguments
 from dragoman.schema.dialects import for_anthropic, for_gemini, for_openai
 from dragoman.schema.naming import safe_name
 
@@ -175,7 +175,7 @@ def test_any_schema_becomes_one_that_each_dialect_takes(case):
 @given(cases())
 def test_arguments_that_are_valid_stay_as_they_are(case):
     schema, arguments = case
-    assert restore(arguments, schema) == arguments
+    assert restore_arguments(arguments, schema) == arguments
 
 
 @EXAMPLES
@@ -192,7 +192,7 @@ def test_what_a_model_writes_in_strict_mode_comes_back_as_the_tool_wants_it(case
     spoken = for_openai(schema, strict=True)
     text = written(arguments, spoken, alias=lambda name: name, fill=True)
     if is_valid(text, spoken):
-        restored = restore(text, schema)
+        restored = restore_arguments(text, schema)
         assert is_valid(restored, schema)
         assert agrees(restored, arguments)
 
@@ -204,7 +204,7 @@ def test_what_a_model_writes_for_gemini_comes_back_as_the_tool_wants_it(case):
     spoken = as_json_schema(for_gemini(schema))
     text = written(arguments, spoken, alias=alias, fill=False)
     if is_valid(text, spoken):
-        restored = restore(text, schema)
+        restored = restore_arguments(text, schema)
         assert is_valid(restored, schema)
         assert agrees(restored, arguments)
 
@@ -229,4 +229,4 @@ def test_what_is_hardly_a_schema_is_made_one(garbage):
     for lenient in (for_openai(schema), for_anthropic(schema)):
         assert lenient["type"] == "object"
         assert isinstance(lenient["properties"], dict)
-    restore({"a": "1", "b": None, "c": [{}]}, schema)
+    restore_arguments({"a": "1", "b": None, "c": [{}]}, schema)

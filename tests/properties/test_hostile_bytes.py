@@ -8,7 +8,7 @@ import pytest
 
 from dragoman import types
 from dragoman.errors import RpcError, ValidationError
-from dragoman.protocol import eras, exchange, headers, jsonrpc
+from dragoman.protocol import eras, headers, inbound, jsonrpc
 from dragoman.protocol.peer import Peer
 from dragoman.protocol.sse import EventDecoder, EventId
 from dragoman.protocol.tokens import KeyRing, SessionTokens
@@ -116,8 +116,8 @@ def test_a_post_is_always_answered_with_something_that_can_be_sent():
         ]
     )
     for data in corpus(3):
-        outcome = exchange.receive(sent, data, OFFER)
-        if isinstance(outcome, exchange.Rejection):
+        outcome = inbound.receive_post(sent, data, OFFER)
+        if isinstance(outcome, inbound.Rejection):
             assert 400 <= outcome.status < 500
             outcome.body()
 
@@ -151,4 +151,4 @@ def test_event_streams_tokens_event_ids_templates_and_headers_take_anything():
         EventId.decode(text)
         template.match(text)
         headers.read([(b"mcp-param-a", data), (b"mcp-name", data), (b"accept", data)])
-        exchange.acceptable(text)
+        inbound.accepted_types(text)

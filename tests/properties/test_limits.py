@@ -23,7 +23,7 @@ pieces = st.lists(st.sampled_from([b"[", b"]", b"{", b"}", b'"', b"\\", b":", b"
 @settings(max_examples=500, deadline=None)
 def test_a_message_that_is_not_measured_is_within_the_limits(data, nesting, message_bytes):
     limits, measuring = (Limits(message_bytes=message_bytes, nesting=nesting) for _ in range(2))
-    for name in ("flat_bytes", "flat_objects_bytes"):
+    for name in ("always_shallow_bytes", "always_shallow_object_bytes"):
         msgspec.structs.force_setattr(measuring, name, -1)
     found, measured = decode(data, limits), decode(data, measuring)
     if isinstance(found, Invalid) and isinstance(measured, Invalid):

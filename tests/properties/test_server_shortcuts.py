@@ -124,7 +124,7 @@ def test_a_result_in_parts_is_the_result_in_one(id, value):
     for state in ("served", "cancelled", "in a batch", "unknown"):
         result = Raw(jsonrpc.encode(value))
         whole, parts = served(id, state), served(id, state)
-        head, tail = jsonrpc.encode_result_around(id)
+        head, tail = jsonrpc.encode_result_envelope(id)
         sent = parts.finish(id, (head, result, tail))
         assert whole.send_result(id, result) == (b"".join(sent) if isinstance(sent, tuple) else sent)
         assert whole.refuse_id(id) is None

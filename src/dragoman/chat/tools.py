@@ -17,7 +17,7 @@ from dragoman.chat.messages import ToolCall, ToolSpec
 from dragoman.client.bound import AsyncBoundTool
 from dragoman.client.results import CallResult
 from dragoman.errors import DragomanError, ToolError
-from dragoman.schema.coerce import restore
+from dragoman.schema.coerce import restore_arguments
 from dragoman.schema.naming import safe_name, tool_names
 
 
@@ -57,7 +57,7 @@ class ChatTool:
 
     def arguments(self, call: ToolCall) -> dict[str, Any]:
         """Return the arguments of a call in the form of the tool's own schema."""
-        return restore(call.arguments or {}, self.tool.input_schema)
+        return restore_arguments(call.arguments or {}, self.tool.input_schema)
 
 
 class Toolbox:

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from dragoman.client.options import ClientOptions as ClientOptions
     from dragoman.client.results import CallResult as CallResult
     from dragoman.protocol.extensions import ExtensionRow as ExtensionRow
-    from dragoman.protocol.listen import SubscriptionField as SubscriptionField
     from dragoman.protocol.methods import Method as Method
+    from dragoman.protocol.subscriptions import SubscriptionField as SubscriptionField
     from dragoman.runtime.network import Network as Network
     from dragoman.transports.contract import Transport as Transport
 else:
@@ -68,7 +68,7 @@ else:
             "answer.sampling": "Sampling SamplingHandler SamplingRequest",
             "connect.endpoint": "Target register_transport",
             ".protocol.extensions": "ExtensionRow",
-            ".protocol.listen": "SubscriptionField",
+            ".protocol.subscriptions": "SubscriptionField",
             ".protocol.methods": "Method",
             ".runtime.network": "Network",
             ".transports.contract": "Transport",

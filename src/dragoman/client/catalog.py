@@ -27,8 +27,8 @@ from dragoman.client.options import RequestOptions
 from dragoman.errors import DefinitionError, MethodNotFound, NotFound, PaginationLimit, ValidationError
 from dragoman.protocol.fields import is_wrapped
 from dragoman.protocol.headers import HeaderPlan
-from dragoman.schema.branching import PeerSchema
-from dragoman.schema.compile import compiled
+from dragoman.schema.compile import compile_schema
+from dragoman.schema.peer_schemas import PeerSchema
 
 if TYPE_CHECKING:
     from dragoman.client.session import ClientSession
@@ -82,7 +82,7 @@ class ListedTool:
         if structured is UNSET:
             return ValidationError(f"{self.tool.name!r} has an output schema, but gave no structured content")
         try:
-            self._output = self._output or PeerSchema(schema, compiled(schema, any_draft=True))
+            self._output = self._output or PeerSchema(schema, compile_schema(schema, any_draft=True))
         except ValueError as error:
             return ValidationError(f"The output schema of {self.tool.name!r} is no schema: {error}")
         found = self._output.violations(structured, 1)

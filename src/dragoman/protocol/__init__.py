@@ -1,1 +1,1 @@
-"""What the wire means: bytes and facts in, values out; no loop, no clock, no logging."""
+"""The meaning of messages: bytes and facts in, values out; no loop, no clock, no logging."""

@@ -1,8 +1,9 @@
-"""The two eras behind one request and one result.
+"""The two eras of MCP: `open` makes a request of either era neutral, `seal` fits a neutral result to a version.
 
-`open` turns a request of either era into the same neutral `McpRequest`. Who calls (version, capabilities, name) comes
-from the request's own `_meta` in the stateless era and from the session in the handshake era. `seal` turns a neutral
-result into what a version carries. The era is decided by each message's `_meta` alone and never remembered.
+An `McpRequest` names its `Caller`: the protocol version, the capabilities and the name of the client. In the stateless
+era (2026-07-28) every request carries these three in its `_meta`. In the handshake era the client sends them once, in
+`initialize`, and the session keeps them. The `_meta` of each message alone decides its era: a connection may carry
+messages of both eras, so the era is never remembered.
 """
 
 from __future__ import annotations
@@ -27,13 +28,7 @@ from dragoman.protocol.extensions import CORE, ProtocolTable
 from dragoman.protocol.fields import trim
 from dragoman.protocol.headers import McpHeaders, check_request, version_mismatch
 from dragoman.protocol.methods import Method, offered, require_declared
-from dragoman.protocol.versions import (
-    VERSIONS,
-    Version,
-    handshake_versions,
-    stateless_versions,
-    version_names,
-)
+from dragoman.protocol.versions import VERSIONS, Version, handshake_versions, stateless_versions, version_names
 from dragoman.types.decoding import decoders
 from dragoman.types.memo import Memo
 
@@ -41,7 +36,7 @@ T = TypeVar("T")
 
 
 class Caller(Struct, frozen=True):
-    """Who sent a request: what the client said of itself, in a session or in the request."""
+    """The client that sent a request, as it described itself in `initialize` or in the `_meta` of the request."""
 
     version: Version
     capabilities: types.ClientCapabilities = field(default_factory=types.ClientCapabilities)
@@ -49,7 +44,7 @@ class Caller(Struct, frozen=True):
     log_level: types.LoggingLevel | None = None
 
     def extension(self, id: str) -> types.Json | None:
-        """Return the settings with which the client declared an extension; None if it did not."""
+        """Return the settings with which the client declared an extension, None if it did not declare it."""
         return self.capabilities.extension(id)
 
 
@@ -59,25 +54,25 @@ class McpRequest(Struct, frozen=True, gc=False):
     id: types.RequestId
     method: Method
     params: Any
-    """Typed, as the method takes them."""
+    """A Struct of the type `method.params`."""
     caller: Caller
     progress_token: types.ProgressToken | None = None
     meta: Raw | UnsetType = UNSET
     raw_params: Raw = jsonrpc.NO_PARAMS
-    """As they came, for methods that the protocol does not know."""
+    """The encoded parameters, for methods that the protocol does not define."""
 
 
 class Offer(Struct, frozen=True):
-    """What a server serves: its versions, newest first, and the methods that each of them has."""
+    """The versions that a server serves, newest first, and the methods of each."""
 
     versions: tuple[Version, ...]
     methods: Mapping[str, Mapping[str, Method]]
-    known: Mapping[str, Method]
-    """Every request of a client that the table has, whether it is offered or not."""
+    client_methods: Mapping[str, Method]
+    """Every method that a client may call in some version, whether this server offers it or not."""
     stateless: Mapping[str, Version]
-    """Those that are served without a handshake, by name."""
-    unintroduced: Caller | None
-    """A client that sends requests by hand, without a handshake; None where no version has one."""
+    """The served versions of the stateless era, by name."""
+    default_caller: Caller | None
+    """The caller of a request without `_meta` and without a session; None if only stateless versions are served."""
     table: ProtocolTable = CORE
 
     @classmethod
@@ -89,7 +84,7 @@ class Offer(Struct, frozen=True):
         *,
         notifications: bool = False,
     ) -> Offer:
-        """Return the offer of a server with these capabilities: of requests, or of notifications that it hears."""
+        """Return the offer of a server with these capabilities: its requests, or the notifications that it receives."""
         newest_first = tuple(sorted(served, reverse=True))
         rows = tuple(
             method for method in table.methods if method.is_notification is notifications and "client" in method.sender
@@ -122,23 +117,23 @@ class Offer(Struct, frozen=True):
         return found
 
     def declared(self, capabilities: types.ServerCapabilities, version: Version) -> types.ServerCapabilities:
-        """Return what a server declares in a version: of its extensions, those that may be declared there."""
+        """Return the capabilities that a server declares in a version; not every version allows every extension."""
         if capabilities.extensions is None:
             return capabilities
         declarable = self.table.declarable(capabilities.extensions, version)
         return msgspec.structs.replace(capabilities, extensions=declarable or None)
 
 
-class _Head(Struct):
+class _ParamsWithMeta(Struct):
     meta: Raw | UnsetType = field(default=UNSET, name="_meta")
 
 
-class _Claim(Struct):
+class _MetaWithVersion(Struct):
     version: Any = field(default=None, name=types.PROTOCOL_VERSION)
 
 
-_head = msgspec.json.Decoder(_Head)
-_claim = msgspec.json.Decoder(_Claim)
+_params_with_meta = msgspec.json.Decoder(_ParamsWithMeta)
+_meta_with_version = msgspec.json.Decoder(_MetaWithVersion)
 _request_meta = msgspec.json.Decoder(types.RequestMeta)
 _object = msgspec.json.Decoder(types.Json)
 _NO_META = types.RequestMeta()
@@ -146,7 +141,8 @@ _NULL = Raw(b"null")
 _DISCOVER = "server/discover"
 
 
-Read = tuple[types.RequestMeta, Raw | UnsetType, types.Params | None]
+ReadParams = tuple[types.RequestMeta, Raw | UnsetType, types.Params | None]
+"""The `_meta` of a request, decoded and encoded, and its parameters."""
 
 
 def open(
@@ -154,83 +150,83 @@ def open(
     offer: Offer,
     session: Caller | None = None,
     *,
-    read_already: Read | None = None,
-    sent: McpHeaders | None = None,
+    already_read: ReadParams | None = None,
+    headers: McpHeaders | None = None,
 ) -> McpRequest:
-    """Return the neutral request: stateless when the message says so itself, else in the session's name.
+    """Return the neutral request: stateless if its `_meta` names a version, else as a request of the session.
 
-    This is the ladder of both carriers. Each rung comes before the next: `_meta`, version, mirrored headers, method,
-    what the client must have declared for it, parameters. Over HTTP a stateless request comes with the headers that
-    were `sent`; a duplex connection has none. A bare `server/discover` is served as the newest stateless version has
-    it, to a client without capabilities.
+    The checks have a fixed order, and the first that fails decides the error: `_meta`, version, mirrored headers,
+    method, capabilities that the client must have declared for it, parameters. `headers` are those of a stateless
+    request over HTTP; a duplex connection has none. `server/discover` without `_meta` is served in the newest stateless
+    version, as a request of a client without capabilities.
 
     Raises:
-        InvalidParams: `_meta` is malformed, or lacks what the stateless era requires; or the parameters do not fit.
-        HeaderMismatch: a header does not say what the body says.
-        UnsupportedVersion: it claims a version that is not served without a handshake.
-        MethodNotFound: that version has no such method, or its capability is not offered.
+        InvalidParams: `_meta` is malformed or lacks a required key, or the parameters do not fit the method.
+        HeaderMismatch: a header differs from the body that it mirrors.
+        UnsupportedVersion: the server does not serve the named version without a handshake.
+        MethodNotFound: the version has no such method, or the server does not offer its capability.
         MissingCapability: the client did not declare the extension that the method belongs to.
     """
-    meta, raw_meta, params = read(message, offer) if read_already is None else read_already
-    caller = (session or offer.unintroduced) if meta.protocol_version is None and sent is None else None
+    meta, raw_meta, params = read_params(message, offer) if already_read is None else already_read
+    caller = (session or offer.default_caller) if meta.protocol_version is None and headers is None else None
     if caller is None:
-        caller = stateless_caller(meta, offer, sent)
-        if sent is not None:
+        caller = stateless_caller(meta, offer, headers)
+        if headers is not None:
             offered_there = offer.methods[caller.version.name].get(message.method)
-            check_request(sent, message, offered_there or offer.known.get(message.method), params)
+            check_request(headers, message, offered_there or offer.client_methods.get(message.method), params)
     elif message.method == _DISCOVER:
-        # Only stateless versions have it, and who asks what is spoken cannot be asked to speak it already.
+        # Only stateless versions have this method, and a client sends it to find out which versions there are.
         caller = next((Caller(version) for version in stateless_versions(offer.versions)), caller)
     method = offer.find(message.method, caller)
-    if type(params) is not method.params:  # they do not fit, or are those of the method in another version
+    if type(params) is not method.params:  # they do not fit, or another version has other parameters
         params = method.decode_params(message.params)
     return McpRequest(message.id, method, params, caller, meta.progress_token, raw_meta, message.params)
 
 
-def unopened(message: jsonrpc.Request, offer: Offer, session: Caller | None = None) -> McpRequest:
-    """Return what can be told of a request that `open` refuses, for those who are to know of it.
+def refused_request(message: jsonrpc.Request, offer: Offer, session: Caller | None = None) -> McpRequest:
+    """Return what is known of a request that `open` refuses, for middleware and hooks.
 
-    Parameters that cannot be read are None, and a method that does not exist has its name alone.
+    Unreadable parameters are None. A method that does not exist is a `Method` with its name alone.
     """
     try:
-        meta, raw_meta, params = read(message, offer)
+        meta, raw_meta, params = read_params(message, offer)
     except InvalidParams:
         meta, raw_meta, params = _NO_META, UNSET, None
-    caller = session or offer.unintroduced or Caller(offer.versions[0])
+    caller = session or offer.default_caller or Caller(offer.versions[0])
     if meta.protocol_version is not None:
         newest = next(iter(offer.stateless.values()), caller.version)
         version = offer.stateless.get(meta.protocol_version, newest)
         capabilities = meta.client_capabilities or types.ClientCapabilities()
         caller = Caller(version, capabilities, meta.client_info or caller.info, meta.log_level)
-    method = offer.known.get(message.method) or Method(name=message.method, result=types.Result)
+    method = offer.client_methods.get(message.method) or Method(name=message.method, result=types.Result)
     return McpRequest(message.id, method, params, caller, meta.progress_token, raw_meta, message.params)
 
 
-def read(message: jsonrpc.Request, offer: Offer) -> Read:
-    """Return a request's `_meta`, as the protocol reads it and as it came, and its parameters.
+def read_params(message: jsonrpc.Request, offer: Offer) -> ReadParams:
+    """Return the `_meta` of a request, decoded and encoded, and its parameters.
 
-    The parameters are None where the method is unknown or they do not fit it: which error that is depends on what else
-    is wrong, since `_meta` and the version come first.
+    The parameters are None if the method is unknown or if they do not fit it. That is no error yet, because errors of
+    `_meta` and of the version take precedence.
 
     Raises:
         InvalidParams: the parameters are not an object, or `_meta` is malformed.
     """
-    method = offer.known.get(message.method)
+    method = offer.client_methods.get(message.method)
     try:
         params = None if method is None else decoders[method.params].decode(message.params)
     except (msgspec.DecodeError, RecursionError):
         params = None
-    raw_meta = _decode(_head, message.params).meta if params is None else params.meta
+    raw_meta = _decode(_params_with_meta, message.params).meta if params is None else params.meta
     if raw_meta is UNSET or raw_meta == _NULL:
         return _NO_META, UNSET, params
     return _decode(_request_meta, raw_meta), raw_meta, params
 
 
 def claims_stateless(message: jsonrpc.Request | jsonrpc.Notification) -> bool:
-    """Tell whether a message names its own protocol version, whatever else is wrong with it."""
+    """Tell whether the `_meta` of a message names a protocol version, even if the message is otherwise invalid."""
     try:
-        raw = _head.decode(message.params).meta
-        return raw is not UNSET and _claim.decode(raw).version is not None
+        raw = _params_with_meta.decode(message.params).meta
+        return raw is not UNSET and _meta_with_version.decode(raw).version is not None
     except (msgspec.DecodeError, RecursionError):
         return False
 
@@ -242,22 +238,22 @@ def _decode(decoder: msgspec.json.Decoder[T], raw: Raw) -> T:
         raise InvalidParams(f"Invalid parameters: {error}") from None
 
 
-def stateless_caller(meta: types.RequestMeta, offer: Offer, sent: McpHeaders | None = None) -> Caller:
-    """Return who sent a stateless request; the header that names its version is checked where headers were sent.
+def stateless_caller(meta: types.RequestMeta, offer: Offer, headers: McpHeaders | None = None) -> Caller:
+    """Return the caller of a stateless request. The version header, if there are headers, must agree with `_meta`.
 
     Raises:
-        InvalidParams: the request lacks what every stateless request carries.
-        HeaderMismatch: a header is repeated, or names another version than the body.
-        UnsupportedVersion: its version is not served without a handshake.
+        InvalidParams: `_meta` lacks a key that every stateless request carries.
+        HeaderMismatch: a header is repeated, or names another version than `_meta`.
+        UnsupportedVersion: the server does not serve the version without a handshake.
     """
     claimed, capabilities = meta.protocol_version, meta.client_capabilities
     if claimed is None or capabilities is None:
-        # MUST (2026-07-28): "missing required _meta field -> -32602", before the version itself is judged.
+        # MUST (2026-07-28): "missing required _meta field -> -32602", before the version itself is checked.
         missing = types.PROTOCOL_VERSION if claimed is None else types.CLIENT_CAPABILITIES
         served = ", ".join(version_names(offer.versions))
         raise InvalidParams(f"_meta lacks {missing!r}, which every stateless request carries; served are {served}")
-    if sent is not None and (sent.repeated is not None or sent.protocol_version != claimed):
-        raise version_mismatch(sent, claimed)
+    if headers is not None and (headers.repeated is not None or headers.protocol_version != claimed):
+        raise version_mismatch(headers, claimed)
     version = offer.stateless.get(claimed)
     if version is None:
         raise UnsupportedVersion(claimed, version_names(offer.versions))
@@ -265,14 +261,14 @@ def stateless_caller(meta: types.RequestMeta, offer: Offer, sent: McpHeaders | N
 
 
 def seal(result: types.Result, version: Version, server_info: Raw | None = None) -> types.Result:
-    """Return the result as a version carries it.
+    """Return a result in the form of a version.
 
-    Stateless results get their type, cacheable ones their lifetime, and all of them the server's name; for earlier
-    versions, what they lack is left out or said otherwise.
+    A stateless result gets its `resultType`, the name of the server in `_meta` and, if it is cacheable, `ttlMs` and
+    `cacheScope`. For earlier versions, `trim` leaves out or replaces what they do not define.
     """
     if version.stateless:
         sealed: Any = trim(result, version).__copy__()  # type: ignore[attr-defined]
-        result_type, is_cacheable = _traits[type(result)]
+        result_type, is_cacheable = _result_type_and_cacheable[type(result)]
         if sealed.result_type is None:
             sealed.result_type = result_type
         if is_cacheable:
@@ -285,42 +281,42 @@ def seal(result: types.Result, version: Version, server_info: Raw | None = None)
 
 
 _PLAIN = types.CallToolResult([types.TextContent("")], structured_content={})
-carries_plainly: Memo[Version, bool] = Memo(lambda version: not version.stateless and trim(_PLAIN, version) is _PLAIN)
-"""Whether a version carries what a tool says, and an object beside it, without anything being added or left out."""
+leaves_tool_results_unchanged: Memo[Version, bool] = Memo(
+    lambda version: not version.stateless and trim(_PLAIN, version) is _PLAIN
+)
+"""Whether `seal` returns a tool's result of text and an object as it is, in a version."""
 
 
-def _traits_of(kind: type[types.Result]) -> tuple[str, bool]:
-    """Return what type results of a kind say they have, and whether they say how long they may be kept."""
+def _find_result_type_and_cacheable(kind: type[types.Result]) -> tuple[str, bool]:
     result_type = "input_required" if issubclass(kind, types.InputRequiredResult) else "complete"
     return result_type, issubclass(kind, types.CacheableResult)
 
 
-_traits = Memo(_traits_of)
+_result_type_and_cacheable = Memo(_find_result_type_and_cacheable)
 
 
 def seal_value(value: Any, version: Version, server_info: Raw | None = None) -> Any:
-    """Return what a method of the server's own gave back: as it is, or as a stateless result.
+    """Return what a custom method returned: as it is, or as a stateless result.
 
     Raises:
-        ValidationError: it cannot be JSON.
+        ValidationError: JSON has no form for it.
     """
     if not version.stateless:
         return value
-    sealed = dict(value) if isinstance(value, dict) else _as_object(value)
+    if isinstance(value, dict):
+        sealed = dict(value)
+    else:
+        # Only its encoding shows whether a value is an object: a dataclass is one.
+        encoded = jsonrpc.encode(value)
+        sealed = _object.decode(encoded) if encoded.startswith(b"{") else {"result": Raw(encoded)}
     sealed.setdefault("resultType", "complete")
     if server_info is not None:
         sealed["_meta"] = {types.SERVER_INFO: server_info, **(sealed.get("_meta") or {})}
     return sealed
 
 
-def _as_object(value: Any) -> types.Json:
-    """Whether a value is an object shows on the wire only: a dataclass is one there."""
-    encoded = jsonrpc.encode(value)
-    return _object.decode(encoded) if encoded.startswith(b"{") else {"result": Raw(encoded)}
-
-
 def seal_error(error: RpcError, version: Version) -> RpcError:
-    """Return the error with the code that a version has for it."""
+    """Return an error with the code that a version defines for it."""
     if isinstance(error, ResourceNotFound):
         code = version.resource_not_found
     else:
@@ -331,7 +327,7 @@ def seal_error(error: RpcError, version: Version) -> RpcError:
 def discover(
     offer: Offer, capabilities: types.ServerCapabilities, instructions: str | None = None
 ) -> types.DiscoverResult:
-    """Return the answer to `server/discover`, still to be sealed."""
+    """Return the result of `server/discover`, not sealed yet."""
     newest = max(offer.stateless.values())
     return types.DiscoverResult(version_names(offer.versions), offer.declared(capabilities, newest), instructions)
 
@@ -343,26 +339,22 @@ def initialize(
     info: types.Implementation,
     instructions: str | None = None,
 ) -> tuple[types.InitializeResult, Caller]:
-    """Return the answer to `initialize`, sealed, and who the session's requests come from.
+    """Return the result of `initialize`, sealed, and the caller of the requests in the session.
 
     Raises:
         UnsupportedVersion: the server serves no version that has a handshake.
     """
     version = negotiate(params.protocol_version, offer.versions)
     result = types.InitializeResult(version.name, offer.declared(capabilities, version), info, instructions)
-    return trim(result, version), Caller(version, _within(version, params.capabilities, offer), params.client_info)
-
-
-def _within(version: Version, capabilities: types.ClientCapabilities, offer: Offer) -> types.ClientCapabilities:
-    """Return what a version lets a server make of a client; extensions have versions of their own."""
-    if not capabilities.extensions:
-        return trim(capabilities, version)
-    declarable = offer.table.declarable(capabilities.extensions, version)
-    return msgspec.structs.replace(trim(capabilities, version), extensions=declarable)
+    declared = trim(params.capabilities, version)
+    if params.capabilities.extensions:  # each extension has versions of its own
+        declarable = offer.table.declarable(params.capabilities.extensions, version)
+        declared = msgspec.structs.replace(declared, extensions=declarable)
+    return trim(result, version), Caller(version, declared, params.client_info)
 
 
 def negotiate(requested: str, served: tuple[Version, ...]) -> Version:
-    """Return the version of a handshake: the one asked for when it is served, else the newest that has a handshake.
+    """Return the version of a handshake: the requested one if it is served, else the newest of the handshake era.
 
     Raises:
         UnsupportedVersion: no served version has a handshake.

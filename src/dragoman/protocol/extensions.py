@@ -1,18 +1,18 @@
-"""Extensions: rows that join the tables of the protocol.
+"""Protocol extensions: rows that join the tables of the core protocol.
 
-An extension adds to the protocol what both sides must have declared before they use it. A row says what it adds to the
-wire: methods, parameters of existing methods, fields of list entries, result types, and kinds of subscriptions. The row
-is data alone; `server.extensions` and `client.extensions` hold what runs. `ProtocolTable` joins the rows of the core
-with those of extensions, and answers every question that depends on which methods there are.
+An extension adds to the protocol, and both sides declare it before they use it. Its row lists what it adds to the wire:
+methods, parameters of core methods, fields of list entries, result types and subscription fields. A row is data;
+`server.extensions` and `client.extensions` hold the code. A `ProtocolTable` joins the rows of the core and of the
+extensions, and answers every question that depends on which methods exist.
 
-The rejected alternative is a list of hooks in each place that asks. Each place would then need a case for extensions,
-and a new question would need a new hook.
+Hooks in each place that asks such a question were rejected: each place would need a case for extensions, and each new
+question a new hook.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -21,8 +21,8 @@ from msgspec import Struct, field
 
 from dragoman import types
 from dragoman.errors import DefinitionError
-from dragoman.protocol.listen import CORE_FIELDS, SubscriptionField
 from dragoman.protocol.methods import METHODS, Method
+from dragoman.protocol.subscriptions import CORE_FIELDS, SubscriptionField
 from dragoman.protocol.versions import V2025_06_18, VERSIONS, Version
 from dragoman.types import canonical_extension
 
@@ -42,15 +42,15 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
             result_types={"quote": ("tools/call",)},
         )
 
-    `id` follows the rules of `_meta` keys and needs a prefix. The extension may be declared from the version `since` up
-    to the version `until`. Its methods need its declaration by both sides. `params` maps a method of the core to a
-    Struct whose fields are added to the parameters of that method; `entries` does so for the entries of a list. All of
+    `id` follows the rules of `_meta` keys and needs a prefix. The extension may be declared in the versions from
+    `since` to `until`. Both sides must declare it before its methods are used. `params` maps a core method to a Struct
+    whose fields are added to the parameters of the method; `entries` maps a list method to fields of its entries. All
     these fields are optional. `result_types` maps each further `resultType` to the methods that it may answer.
-    `capability` is the path of the declaration, where that is not `extensions.<id>`; then only the receiver of a method
-    declares it, as for the methods of the core.
+    `capability` is the path of the declaration if it is not `extensions.<id>`; then only the receiver of a method
+    declares it, as for core methods.
 
     Raises:
-        DefinitionError: the id, or what is added, does not fit the protocol.
+        DefinitionError: the id is malformed, or a method or result type exists in the core protocol.
     """
 
     id: str
@@ -66,17 +66,17 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_extension_id(self.id)
-        for result_type in self.result_types:
-            if result_type in CORE_RESULT_TYPES:
-                raise DefinitionError(f"{self.id}: the result type {result_type!r} belongs to the protocol itself")
-        core = {method.name for method in METHODS}
-        for method in self.methods:
-            if method.name in core:
-                raise DefinitionError(f"{self.id}: the method {method.name!r} belongs to the protocol itself")
+        self._refuse_core_names("result type", self.result_types, CORE_RESULT_TYPES)
+        self._refuse_core_names("method", [method.name for method in self.methods], {one.name for one in METHODS})
+
+    def _refuse_core_names(self, noun: str, names: Iterable[str], core: Container[str]) -> None:
+        for name in names:
+            if name in core:
+                raise DefinitionError(f"{self.id}: the {noun} {name!r} belongs to the protocol itself")
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Where the extension is declared, as a path into capabilities."""
+        """The declaration, as a path into capabilities."""
         return self.capability or ("extensions", self.id)
 
     def exists_in(self, version: Version) -> bool:
@@ -85,16 +85,16 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
 
     @property
     def shared(self) -> tuple[str, ...]:
-        """What both sides declare, as a path into capabilities; empty where only the receiver does."""
+        """The declaration that both sides make, as a path into capabilities; empty if only the receiver declares."""
         return () if self.capability else self.path
 
     def joined_methods(self) -> tuple[Method, ...]:
-        """Return the methods, which exist where the extension does and need its declaration."""
+        """Return the methods, limited to the versions of the extension, with its declaration as their capability."""
         return tuple(
             msgspec.structs.replace(
                 method,
                 since=max(method.since, self.since),
-                until=_earlier(method.until, self.until),
+                until=min((one for one in (method.until, self.until) if one is not None), default=None),
                 capability=self.path,
                 declared=self.shared,
             )
@@ -102,16 +102,11 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
         )
 
 
-def _earlier(one: Version | None, other: Version | None) -> Version | None:
-    known = [version for version in (one, other) if version is not None]
-    return min(known, default=None)
-
-
 def check_extension_id(id: object) -> str:
-    """Return the id of an extension.
+    """Return the id of an extension if it is well-formed.
 
     Raises:
-        DefinitionError: the id is not a name behind a prefix, such as `com.example/prices`.
+        DefinitionError: the id is not a prefix and a name, such as `com.example/prices`.
     """
     # MUST (2026-07-28): extension ids follow the rules of `_meta` keys, and the prefix is mandatory.
     if not isinstance(id, str) or re.fullmatch(_ID, id) is None:
@@ -122,30 +117,29 @@ def check_extension_id(id: object) -> str:
 
 
 def merge_settings(*given: Mapping[str, types.Json] | None) -> dict[str, types.Json]:
-    """Return the settings of extensions, those that come later over those that come before, object by object.
+    """Merge settings of extensions by id; later settings override earlier ones, at every depth.
 
-    An id and its alias are the same extension; it is declared under the id.
+    An id and its alias are the same extension, which is declared under its id.
     """
     merged: dict[str, types.Json] = {}
     for one in given:
-        named = {canonical_extension(id): settings for id, settings in (one or {}).items()}
-        merged = merge(merged, named)
+        merged = merge_objects(merged, {canonical_extension(id): settings for id, settings in (one or {}).items()})
     return merged
 
 
-def merge(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object with the members of another over it, at every depth."""
+def merge_objects(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `one` with the members of `other` over it, at every depth."""
     merged = dict(one)
     for name, value in other.items():
-        before = merged.get(name)
-        merged[name] = (
-            merge(before if isinstance(before, Mapping) else {}, value) if isinstance(value, Mapping) else value
-        )
+        if isinstance(value, Mapping):
+            before = merged.get(name)
+            value = merge_objects(before if isinstance(before, Mapping) else {}, value)
+        merged[name] = value
     return merged
 
 
 class ProtocolTable(Struct, frozen=True):
-    """The methods of the core and of extensions, and what follows from them.
+    """The methods of the core protocol and of extensions, with lookups by method.
 
     Example:
         table = ProtocolTable.of([row])
@@ -155,20 +149,21 @@ class ProtocolTable(Struct, frozen=True):
     methods: tuple[Method, ...]
     extensions: tuple[ExtensionRow, ...]
     named_by: Mapping[str, str]
-    """For each method whose requests have a name in the `Mcp-Name` header, the parameter that holds it."""
+    """The parameter that the `Mcp-Name` header mirrors, by method."""
     progressing: frozenset[str]
     repeatable: frozenset[str]
 
     @classmethod
     def of(cls, extensions: Iterable[ExtensionRow] = (), own: Iterable[Method] = ()) -> ProtocolTable:
-        """Return the table of the core, with the rows of extensions and with methods that need no declaration.
+        """Return the table of the core, of extensions, and of `own` methods, which need no declaration.
 
         Raises:
             DefinitionError: two extensions, or an extension and the core, add the same thing.
         """
         rows = tuple(extensions)
         added = [*(method for row in rows for method in row.joined_methods()), *own]
-        _require_apart(added)
+        for version in VERSIONS:  # in different versions, generations of an extension may share names
+            _require_once((method.name for method in added if method.exists_in(version)), "method")
         methods = (*(_with_params(method, rows) for method in METHODS), *added)
         return cls(
             methods,
@@ -183,20 +178,16 @@ class ProtocolTable(Struct, frozen=True):
         return any(row.name == method and row.exists_in(version) for row in self.methods)
 
     def answering(self, method: str, result_type: str, version: Version) -> ExtensionRow | None:
-        """Return the extension that lets a result of a further type answer a method in a version, if there is one."""
-        return next(
-            (
-                row
-                for row in self.extensions
-                if row.exists_in(version) and method in row.result_types.get(result_type, ())
-            ),
-            None,
-        )
+        """Return the extension in which a result of this type may answer a method in a version, if there is one."""
+        for row in self.extensions:
+            if row.exists_in(version) and method in row.result_types.get(result_type, ()):
+                return row
+        return None
 
     def declarable(self, settings: Mapping[str, types.Json], version: Version) -> dict[str, types.Json]:
-        """Return the settings of those extensions that may be declared under their ids in a version.
+        """Return the settings of the extensions that may be declared under their ids in a version.
 
-        An id without a row always may.
+        An id without a row may be declared in every version.
         """
         here = {row.id for row in self.extensions if row.exists_in(version) and not row.capability}
         elsewhere = {row.id for row in self.extensions} - here
@@ -208,19 +199,13 @@ class ProtocolTable(Struct, frozen=True):
         return extended(kind, *added)
 
     def subscription_fields(self) -> tuple[SubscriptionField, ...]:
-        """Return the kinds of subscriptions; those of an extension need its declaration."""
+        """Return the fields of a subscription filter; the fields of an extension need its declaration."""
         added = (
             msgspec.structs.replace(one, capability=row.path, declared=row.shared)
             for row in self.extensions
             for one in row.subscriptions
         )
         return (*CORE_FIELDS, *added)
-
-
-def _require_apart(methods: list[Method]) -> None:
-    """See that no version has two methods of one name; generations of an extension may share names."""
-    for version in VERSIONS:
-        _require_once((method.name for method in methods if method.exists_in(version)), "method")
 
 
 def _require_once(names: Iterable[str], noun: str) -> None:
@@ -232,31 +217,31 @@ def _require_once(names: Iterable[str], noun: str) -> None:
 
 
 def _with_params(method: Method, rows: tuple[ExtensionRow, ...]) -> Method:
-    # Generations of an extension may add the same.
+    # Generations of an extension may add the same fields.
     added = dict.fromkeys(row.params[method.name] for row in rows if method.name in row.params)
     params = extended(method.params, *added)
     if method.name == _LISTEN:
-        params = _listening(params, tuple(one.name for row in rows for one in row.subscriptions))
+        params = _with_subscription_fields(params, tuple(one.name for row in rows for one in row.subscriptions))
     return method if params is method.params else msgspec.structs.replace(method, params=params)
 
 
 @cache
-def _listening(params: type[Struct], names: tuple[str, ...]) -> type[Struct]:
-    """Return the parameters of `subscriptions/listen` whose filter has further fields."""
+def _with_subscription_fields(params: type[Struct], names: tuple[str, ...]) -> type[Struct]:
+    """Return the parameters of `subscriptions/listen` with further fields in the filter."""
     if not names:
         return params
     _require_once(names, "subscription")
     added = [(name, bool | list[str] | None, None) for name in names]
-    wanted = msgspec.defstruct("SubscriptionFilter", added, bases=(types.SubscriptionFilter,))
-    return msgspec.defstruct(params.__name__, [("notifications", wanted)], bases=(params,), kw_only=True)
+    filter_type = msgspec.defstruct("SubscriptionFilter", added, bases=(types.SubscriptionFilter,))
+    return msgspec.defstruct(params.__name__, [("notifications", filter_type)], bases=(params,), kw_only=True)
 
 
 @cache
 def extended(kind: type[Struct], *additions: type[Struct]) -> type[Struct]:
-    """Return a wire type with the fields of others added to it; the same type where nothing is added.
+    """Return a wire type with the fields of other Structs added to it; the same type if none are added.
 
     Raises:
-        DefinitionError: a field exists already, or is not optional.
+        DefinitionError: a field exists already, or has no default.
     """
     for addition in additions:
         kind = msgspec.defstruct(

@@ -1,8 +1,9 @@
-"""What each version lacks, and what stands for it there.
+"""Fields and values that a version does not define, and what replaces them.
 
-Two tables: which fields came (or went) with which version, and how a value that an older version cannot carry is said
-in words that it knows. `trim` applies both, by a plan that is compiled once per type and version; where the plan is
-empty the value goes through untouched, and no value is ever changed in place.
+`SINCE` and `UNTIL` list the first and the last version of a field. `CONVERSIONS` lists how a value is written for a
+version that does not define its type, for example a resource link as text. `trim` applies these tables by a plan, which
+is compiled once for each type and version. If the plan is empty, `trim` returns the value itself. It never changes a
+value in place.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ SINCE: dict[type[Struct], dict[str, Version]] = {
     types.CacheableResult: {"ttl_ms": V2026_07_28, "cache_scope": V2026_07_28},
     types.CallToolResult: {"structured_content": V2025_06_18},
 }
-"""The version that a field came with, for a type and those that extend it; what is not here has always been."""
+"""The first version of a field, for a type and its subclasses. A field that is not listed exists in every version."""
 
 UNTIL: dict[type[Struct], dict[str, Version]] = {
     types.Tool: {"execution": V2025_11_25},
@@ -71,25 +72,25 @@ UNTIL: dict[type[Struct], dict[str, Version]] = {
     types.ClientCapabilities: {"tasks": V2025_11_25},
     types.RootsCapability: {"list_changed": V2025_11_25},
     types.CallToolRequestParams: {"task": V2025_11_25},
-    # What a server asks and a client answers travels inside other messages now: without `_meta`, and without a type.
+    # From 2026-07-28 on these travel inside other messages, without `_meta` and without a `resultType`.
     types.CreateMessageRequestParams: {"task": V2025_11_25, "meta": V2025_11_25},
     types.CreateMessageResult: {"result_type": V2025_11_25},
     types.ElicitRequestParams: {"task": V2025_11_25, "elicitation_id": V2025_11_25, "meta": V2025_11_25},
     types.ElicitResult: {"result_type": V2025_11_25, "meta": V2025_11_25},
     types.ListRootsResult: {"result_type": V2025_11_25, "meta": V2025_11_25},
 }
-"""The last version that has a field."""
+"""The last version of a field, for a type and its subclasses."""
 
 
 T = TypeVar("T")
 Structured = TypeVar("Structured", types.CallToolResult, types.ToolResultContent)
 
 WRAP_MARKS = ("x-dragoman-wrapped", "x-fastmcp-wrap-result")
-"""Mark an output schema whose values travel as `{"result": value}`; the second is the mark that FastMCP reads."""
+"""Keywords of an output schema whose values are sent as `{"result": value}`; FastMCP reads the second."""
 
 
 def trim(value: T, version: Version) -> T:
-    """Return the value as a version can carry it; the same object where nothing has to change."""
+    """Return a value in the form that a version defines; the same object if nothing changes."""
     plan = _plans[version][type(value)]
     return value if plan is None else plan(value)
 
@@ -106,15 +107,12 @@ class _Plan(Struct, frozen=True):
                 value = msgspec.structs.replace(value, **dict(self.dropped))
                 break
         if self.nested:
-            value = self._with_trimmed_parts(value)
+            before = {name: getattr(value, name) for name in self.nested}
+            after = _trim_members(before, self.version)
+            value = value if after is before else msgspec.structs.replace(value, **after)
         for convert in self.conversions:
             value = convert(value)
         return value
-
-    def _with_trimmed_parts(self, value: Any) -> Any:
-        before = {name: getattr(value, name) for name in self.nested}
-        after = _trim_members(before, self.version)
-        return value if after is before else msgspec.structs.replace(value, **after)
 
 
 def _trim_items(items: list[Any], version: Version) -> list[Any]:
@@ -128,7 +126,7 @@ def _trim_members(members: dict[str, Any], version: Version) -> dict[str, Any]:
 
 
 def _plan(kind: type, version: Version) -> Callable[[Any], Any] | None:
-    """Return what trims the values of a type, if anything has to."""
+    """Return what trims the values of a type, None if they never change."""
     if issubclass(kind, list):
         return partial(_trim_items, version=version)
     if kind is dict:
@@ -176,14 +174,14 @@ def _find(table: Mapping[type[Struct], Mapping[str, Version]], kind: type[Struct
 
 
 def _reachable(annotation: Any) -> set[type[Struct]]:
-    """Return the types that a value may hold at any depth; a type may hold itself."""
+    """Return the Structs that a value of this annotation may contain, at any depth."""
     found: set[type[Struct]] = set()
-    waiting = _structs_in(annotation)
-    while waiting:
-        kind = waiting.pop()
+    unvisited = _structs_in(annotation)
+    while unvisited:
+        kind = unvisited.pop()
         if kind not in found:
             found.add(kind)
-            waiting += [inner for field in _fields_of[kind] for inner in _structs_in(field.type)]
+            unvisited += [inner for field in _fields_of[kind] for inner in _structs_in(field.type)]
     return found
 
 
@@ -226,8 +224,8 @@ def _is_encoded_object(value: Any) -> bool:
     return isinstance(value, Raw) and bytes(memoryview(value)[:1]) == b"{"
 
 
-def wrap(result: types.Result) -> types.Result:
-    """Return a tool's result with its structured content, if it has any, inside an object."""
+def wrap_structured_content(result: types.Result) -> types.Result:
+    """Return the result of a tool with its structured content, if it has any, as `{"result": ...}`."""
     if isinstance(result, types.CallToolResult) and result.structured_content is not UNSET:
         return _wrapped(result)
     return result
@@ -239,24 +237,24 @@ def _wrapped(result: Structured) -> Structured:
     return wrapped  # type: ignore[no-any-return]
 
 
-def wraps(output_schema: types.Json) -> bool:
-    """Tell whether values of a schema must be wrapped before 2026-07-28: the schema's root is not an object."""
+def needs_wrapping(output_schema: types.Json) -> bool:
+    """Tell whether versions before 2026-07-28 need the values of a schema wrapped: its root is not an object."""
     return output_schema.get("type") != "object"
 
 
 def is_wrapped(output_schema: types.Json) -> bool:
-    """Tell whether an output schema is marked as that of wrapped values, by dragoman or by FastMCP."""
+    """Tell whether an output schema has a keyword that marks wrapped values."""
     return any(output_schema.get(mark) is True for mark in WRAP_MARKS)
 
 
 def _object_schema(tool: types.Tool) -> types.Tool:
-    if tool.output_schema is None or not wraps(tool.output_schema):
+    if tool.output_schema is None or not needs_wrapping(tool.output_schema):
         return tool
-    return msgspec.structs.replace(tool, output_schema=wrap_schema(tool.output_schema))
+    return msgspec.structs.replace(tool, output_schema=wrap_output_schema(tool.output_schema))
 
 
-def wrap_schema(schema: types.Json) -> types.Json:
-    """Return the schema of an object that holds a value of the given schema as `result`."""
+def wrap_output_schema(schema: types.Json) -> types.Json:
+    """Return the schema of an object whose property `result` has the given schema."""
     marks = dict.fromkeys(WRAP_MARKS, True)
     dialect = {key: value for key, value in schema.items() if key == "$schema"}
     inner = _rebase({key: value for key, value in schema.items() if key != "$schema"})
@@ -264,8 +262,8 @@ def wrap_schema(schema: types.Json) -> types.Json:
 
 
 def _rebase(schema: types.Json, *_: Any) -> types.Json:
-    """Let references into the document point to where the schema now stands."""
-    # A schema with an $id is a document of its own, so its references keep their meaning wherever it stands.
+    """Adapt references into the document to the new place of the schema."""
+    # A schema with an $id is a document of its own, so its references do not depend on its place.
     if not str(schema.get("$id", "#")).startswith("#"):
         return schema
     rebased = with_subschemas(schema, _rebase)
@@ -303,7 +301,7 @@ def _plain_form(params: types.ElicitRequestParams) -> types.ElicitRequestParams:
 
 
 def _plain_field(field: Any) -> Any:
-    """2025-06-18 has defaults on booleans only, one choice of several at most, and its titles in `enumNames`."""
+    """Return a form field for 2025-06-18: defaults on booleans only, single choices only, titles in `enumNames`."""
     if not isinstance(field, dict):
         return field
     single = _single_choice(field)
@@ -338,4 +336,4 @@ CONVERSIONS: dict[type[Struct], tuple[tuple[Version, Callable[[Any], Any]], ...]
     types.CreateMessageResult: ((V2025_11_25, _one_block),),
     types.ElicitRequestParams: ((V2025_11_25, _plain_form),),
 }
-"""The version from which on a value may stay as it is, and what stands for it before; newest first."""
+"""For each type, the version from which on its values need no conversion, and the conversion; newest first."""

@@ -1,8 +1,9 @@
-"""The HTTP headers that mirror a request (2026-07-28), built by clients and checked by servers.
+"""HTTP headers that mirror parts of a request (2026-07-28): clients build them, servers check them.
 
-`Mcp-Method` and `Mcp-Name` mirror the method and what it is about. A property of a tool's input schema that is
-annotated with `x-mcp-header` is mirrored as `Mcp-Param-<annotation>`; a schema's annotations are compiled once into a
-plan. Values that a header cannot carry are wrapped as `=?base64?...?=`.
+Proxies route by these headers without reading the body, so a server must reject a header that differs from the body.
+`Mcp-Method` mirrors the method. `Mcp-Name` mirrors the name or URI in the parameters. A property of a tool's input
+schema with the annotation `x-mcp-header` is mirrored as `Mcp-Param-<annotation>`; a `HeaderPlan` holds the annotations
+of one schema. A value that a header cannot carry is sent in the Base64 sentinel encoding: `=?base64?...?=`.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ ANNOTATION = "x-mcp-header"
 
 _OWS = " \t"
 _READABLE = r"[\t\x20-\x7e]*"
-_ANNOTATION = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_HEADER_NAME = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _INTEGER = r"-?[0-9]{1,16}(?:\.0+)?"
-_LARGEST_INTEGER = 2**53 - 1
+_MAX_INTEGER = 2**53 - 1
 _SENTINEL_START, _SENTINEL_END = "=?base64?", "?="
 _SENTINEL = r"=\?base64\?(.*)\?="
-_MAY_BE_ENCODED = ("Mcp-Name", "Mcp-Param-")
+_PERMIT_BASE64 = ("Mcp-Name", "Mcp-Param-")
 _parts = msgspec.json.Decoder(dict[str, Raw])
 _text = msgspec.json.Decoder(str)
 
@@ -44,10 +45,10 @@ def encode_value(value: Mirrored) -> str:
     """Return a value as a header carries it.
 
     Raises:
-        ValidationError: it is an integer that not every peer reads exactly, or has a lone surrogate.
+        ValidationError: it is an integer beyond 2**53 - 1, which not every peer reads exactly, or a lone surrogate.
     """
-    if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
-        raise ValidationError(f"A header carries integers up to {_LARGEST_INTEGER} (2**53 - 1), not larger ones")
+    if isinstance(value, int) and abs(value) > _MAX_INTEGER:
+        raise ValidationError(f"A header carries integers up to {_MAX_INTEGER} (2**53 - 1), not larger ones")
     text = _spell(value)
     if _is_plain(text) and not (text.startswith(_SENTINEL_START) and text.endswith(_SENTINEL_END)):
         return text
@@ -68,15 +69,15 @@ def _spell(value: Mirrored) -> str:
 
 
 def decode_value(header: str, text: str) -> str:
-    """Return what a header says.
+    """Return the value of a header that permits the Base64 sentinel encoding.
 
     Raises:
-        HeaderMismatch: it has characters that no header may carry, or its base64 is broken.
+        HeaderMismatch: the header has invalid characters, or its base64 is malformed.
     """
     text = _read_value(header, text)
-    wrapped = re.fullmatch(_SENTINEL, text)
+    encoded = re.fullmatch(_SENTINEL, text)
     try:
-        return text if wrapped is None else b64decode(wrapped[1], validate=True).decode()
+        return text if encoded is None else b64decode(encoded[1], validate=True).decode()
     except ValueError:
         raise HeaderMismatch(f"The header {header} is not valid base64 of UTF-8") from None
 
@@ -89,7 +90,7 @@ def _read_value(header: str, text: str) -> str:
 
 
 class McpHeaders(Struct, frozen=True):
-    """The headers of one HTTP request that the protocol reads, by meaning."""
+    """The headers of one HTTP request that the protocol reads."""
 
     protocol_version: str | None = None
     session_id: str | None = None
@@ -99,9 +100,9 @@ class McpHeaders(Struct, frozen=True):
     method: str | None = None
     name: str | None = None
     params: Mapping[str, str] = {}
-    """`Mcp-Param-*` by the lower-case rest of its name."""
+    """The `Mcp-Param-*` headers, by the rest of the name in lower case."""
     repeated: str | None = None
-    """An `Mcp-*` header that stands there more than once."""
+    """An `Mcp-*` header that was sent more than once."""
 
 
 _FIELDS = {
@@ -116,7 +117,7 @@ _FIELDS = {
 
 
 def read(lines: Iterable[tuple[bytes, bytes]]) -> McpHeaders:
-    """Return what the header lines of a request say; names are lower-case, as ASGI gives them."""
+    """Return the headers of a request; names are lower-case, as in ASGI."""
     found: dict[str, Any] = {}
     params: dict[str, str] = {}
     for name, value in lines:
@@ -136,37 +137,36 @@ def read(lines: Iterable[tuple[bytes, bytes]]) -> McpHeaders:
 
 
 def version_mismatch(headers: McpHeaders, claimed: str) -> HeaderMismatch:
-    """Return why headers are refused that repeat one of the protocol, or name another version than the body claims."""
+    """Return the error for headers that repeat an `Mcp-*` header, or name another version than the body."""
     if headers.repeated is not None:
         return HeaderMismatch(f"The header {headers.repeated} is repeated; send it once")
-    return _differs("MCP-Protocol-Version", headers.protocol_version, claimed)
+    return _mismatch("MCP-Protocol-Version", headers.protocol_version, claimed)
 
 
 def check_request(headers: McpHeaders, message: Request, method: Method | None, params: types.Params | None) -> None:
-    """Compare the headers that mirror the method, and the name in the parameters, with the body.
+    """Compare `Mcp-Method` and `Mcp-Name` with the body.
 
-    `method` is None where it is unknown, and `params` where they do not fit it.
+    `method` is None if it is unknown; `params` is None if the parameters do not fit the method.
 
     Raises:
-        HeaderMismatch: one is missing, superfluous, malformed or different.
+        HeaderMismatch: a header is missing, superfluous, malformed or different.
     """
     if headers.method != message.method:
-        raise _differs("Mcp-Method", headers.method, message.method)
+        raise _mismatch("Mcp-Method", headers.method, message.method)
     if method is None or method.name_from is None:
         return
     expected: str | None = getattr(params, method.name_from, None)
     if expected is None:
         with suppress(KeyError, msgspec.DecodeError):
             expected = _text.decode(_parts.decode(message.params)[method.name_from])
-    # Parameters without a name are refused by their own rung; there is nothing to mirror.
+    # Parameters without a name are refused later, when they are decoded.
     if expected is not None:
         check_mirror("Mcp-Name", headers.name, expected)
     elif headers.name is not None:
         raise HeaderMismatch("The header Mcp-Name was sent, but the body has no name")
 
 
-def _differs(header: str, sent: str | None, expected: str) -> HeaderMismatch:
-    """Only names and parameters may be wrapped in base64: a proxy that judges by the method must see it."""
+def _mismatch(header: str, sent: str | None, expected: str) -> HeaderMismatch:
     return HeaderMismatch(f"The header {header} must be {expected!r}, as in the body; it is {sent!r}")
 
 
@@ -174,15 +174,15 @@ def check_mirror(header: str, sent: str | None, expected: str) -> None:
     """Compare a header with the value that it mirrors.
 
     Raises:
-        HeaderMismatch: it is missing, malformed or different.
+        HeaderMismatch: the header is missing, malformed or different.
     """
     if sent is None:
         raise HeaderMismatch(f"The header {header} is missing; it mirrors {expected!r}")
     if sent == expected and sent.isascii() and sent.isprintable() and not sent.startswith(_SENTINEL_START):
         return
-    # MUST (2026-07-28): decode before comparing, "for headers that permit the Base64 sentinel encoding"; others do not.
-    said = decode_value(header, sent) if header.startswith(_MAY_BE_ENCODED) else _read_value(header, sent)
-    if said != expected:
+    # MUST (2026-07-28): decode before comparing, "for headers that permit the Base64 sentinel encoding".
+    value = decode_value(header, sent) if header.startswith(_PERMIT_BASE64) else _read_value(header, sent)
+    if value != expected:
         raise HeaderMismatch(f"The header {header} does not match the body, which says {expected!r}")
 
 
@@ -190,7 +190,7 @@ def build(version: str, method: str, name: str | None = None) -> dict[str, str]:
     """Return the headers that a client sends with a request.
 
     Raises:
-        ValidationError: the method or the name is nothing that a header can carry.
+        ValidationError: a header cannot carry the method or the name.
     """
     if not _is_plain(method):
         raise ValidationError(f"The method {method!r} cannot be sent over HTTP; name it in printable ASCII")
@@ -201,7 +201,7 @@ def build(version: str, method: str, name: str | None = None) -> dict[str, str]:
 
 
 class MirroredParam(Struct, frozen=True):
-    """One annotated property: its header, where its value stands in the arguments, and whether it is an integer."""
+    """One annotated property: its header, its path in the arguments, and whether it is an integer."""
 
     header: str
     path: tuple[str, ...]
@@ -213,19 +213,18 @@ class MirroredParam(Struct, frozen=True):
         return self.header.lower()
 
     def find(self, arguments: Any) -> Mirrored | None:
-        """Return the value in the arguments, if it is there and of a kind that is mirrored."""
+        """Return the value in the arguments, None if it is absent or of a type that is not mirrored."""
         for name in self.path:
             arguments = arguments.get(name) if isinstance(arguments, Mapping) else None
-        return arguments if isinstance(arguments, str | int | bool) else self._integral(arguments)
-
-    def _integral(self, value: Any) -> int | None:
-        return int(value) if self.integer and isinstance(value, float) and value.is_integer() else None
+        if self.integer and isinstance(arguments, float) and arguments.is_integer():
+            return int(arguments)
+        return arguments if isinstance(arguments, str | int | bool) else None
 
     def check(self, value: Mirrored | None, sent: str | None) -> None:
-        """Compare the header that was sent with the value in the body.
+        """Compare the header with the value in the body.
 
         Raises:
-            HeaderMismatch: it is missing, superfluous, malformed or different.
+            HeaderMismatch: the header is missing, superfluous, malformed or different.
         """
         name = f"Mcp-Param-{self.header}"
         if value is None:
@@ -252,8 +251,8 @@ class HeaderPlan(Struct, frozen=True):
         """Compile the annotations of a schema.
 
         Raises:
-            DefinitionError: an annotation is no HTTP token, is used twice, is on a type that is not mirrored, or cannot
-                be reached from the root by `properties` alone; or the schema is nested too deeply to tell.
+            DefinitionError: an annotation is no HTTP token, occurs twice, is on a type that is not mirrored, or is not
+                reachable from the root by `properties` alone; or the schema is nested too deeply.
         """
         params: dict[str, MirroredParam] = {}
         try:
@@ -272,11 +271,11 @@ class HeaderPlan(Struct, frozen=True):
         """Return the headers that a client sends with these arguments.
 
         Raises:
-            ValidationError: the arguments cannot be JSON, or a value is nothing that a header can carry.
+            ValidationError: JSON has no form for the arguments, or a header cannot carry a value.
         """
         if not self.params:
             return {}
-        # Arguments may be Python's own, as UUIDs or enumerations; what is mirrored is how the body spells them.
+        # Arguments may be Python objects such as UUIDs; the header mirrors the form that they have in the body.
         body = msgspec.json.decode(encode(dict(arguments)))
         values = ((param, param.find(body)) for param in self.params)
         return {f"Mcp-Param-{param.header}": encode_value(value) for param, value in values if value is not None}
@@ -285,14 +284,14 @@ class HeaderPlan(Struct, frozen=True):
         """Compare the headers that a client sent with the arguments.
 
         Raises:
-            HeaderMismatch: one is missing, superfluous, malformed or different.
+            HeaderMismatch: a header is missing, superfluous, malformed or different.
         """
         for param in self.params:
             param.check(param.find(arguments), headers.get(param.key))
 
 
 def _annotated(schema: Any, path: tuple[str, ...] | None) -> Iterator[tuple[Json, tuple[str, ...] | None]]:
-    """Yield every annotated schema, with its path in the arguments where a chain of `properties` leads there."""
+    """Yield every annotated schema, with its path in the arguments if `properties` alone lead to it, else None."""
     if not isinstance(schema, dict):
         return
     if ANNOTATION in schema:
@@ -304,7 +303,7 @@ def _annotated(schema: Any, path: tuple[str, ...] | None) -> Iterator[tuple[Json
 
 def _mirrored(schema: Mapping[str, Any], path: tuple[str, ...]) -> MirroredParam:
     name = schema[ANNOTATION]
-    if not isinstance(name, str) or not re.fullmatch(_ANNOTATION, name):
+    if not isinstance(name, str) or not re.fullmatch(_HEADER_NAME, name):
         raise DefinitionError(f"{ANNOTATION} of {'.'.join(path)} must be an HTTP token, not {name!r}")
     kind = schema.get("type")
     if kind not in ("string", "integer", "boolean"):

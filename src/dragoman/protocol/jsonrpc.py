@@ -1,12 +1,13 @@
-"""JSON-RPC 2.0: bytes to messages and back.
+"""JSON-RPC 2.0 messages: decoding, encoding and limits.
 
-`decode` never raises: whatever a peer sent, the answer is a message, and `Invalid` is the message for what could not be
-read, ready to be answered. Every limit of the wire is checked here, once, so that the decoders behind it see only valid
-UTF-8 of bounded size and depth. Parameters, results and errors stay `Raw`: who knows their type decodes them.
+`decode` never raises. Bytes that are no message become an `Invalid`, which holds the error to answer with. `decode`
+checks every limit of a message (size, nesting, UTF-8), so later decoders need not check them again. Parameters, results
+and errors stay encoded as `Raw` slices until the code that knows their type decodes them.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from itertools import accumulate
 from math import isfinite
@@ -25,19 +26,19 @@ _NULL_BYTES = len(_NULL)
 
 
 class Limits(Struct, frozen=True):
-    """How large, how deep and how many: the bounds of one message. The last two follow from the others."""
+    """The limits of one message. The last two fields are computed from the others."""
 
     message_bytes: int = 4 * 1024 * 1024
     nesting: int = 128
     batch: int = 1000
-    flat_bytes: int = 0
-    """So many can be neither too many nor nested too deeply: a level takes two."""
-    flat_objects_bytes: int = 0
-    """So many, if there are only objects, whose members have names: a level of these takes five."""
+    always_shallow_bytes: int = 0
+    """A message of at most this size keeps all limits: each level of nesting takes two bytes, as in `[]`."""
+    always_shallow_object_bytes: int = 0
+    """The same for a message without arrays, in which each level takes five bytes: braces, an empty name, a colon."""
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "flat_bytes", min(2 * self.nesting, self.message_bytes))
-        msgspec.structs.force_setattr(self, "flat_objects_bytes", min(5 * self.nesting, self.message_bytes))
+        for name, level_bytes in (("always_shallow_bytes", 2), ("always_shallow_object_bytes", 5)):
+            msgspec.structs.force_setattr(self, name, min(level_bytes * self.nesting, self.message_bytes))
 
 
 DEFAULT_LIMITS = Limits()
@@ -45,7 +46,7 @@ DEFAULT_LIMITS = Limits()
 
 @final
 class Request(Struct, frozen=True, gc=False):
-    """A request: it wants one response with its id."""
+    """A request. The receiver sends one response with the same id."""
 
     id: RequestId
     method: str
@@ -54,7 +55,7 @@ class Request(Struct, frozen=True, gc=False):
 
 @final
 class Notification(Struct, frozen=True, gc=False):
-    """A notification: it is never answered."""
+    """A notification. It has no response."""
 
     method: str
     params: Raw = NO_PARAMS
@@ -62,7 +63,7 @@ class Notification(Struct, frozen=True, gc=False):
 
 @final
 class ResultResponse(Struct, frozen=True):
-    """The answer to a request of ours."""
+    """The successful response to a request."""
 
     id: RequestId
     result: Raw
@@ -70,7 +71,7 @@ class ResultResponse(Struct, frozen=True):
 
 @final
 class ErrorResponse(Struct, frozen=True):
-    """The refusal of a request of ours; without an id the peer could not tell which."""
+    """The error response to a request. The id is None if the peer could not read the id of the request."""
 
     id: RequestId | None
     error: RpcError
@@ -78,7 +79,10 @@ class ErrorResponse(Struct, frozen=True):
 
 @final
 class Invalid(Struct, frozen=True):
-    """What is not a message; `answer` is false where an answer could be taken for another one."""
+    """Bytes or JSON that are no message, with the error to answer with.
+
+    `answer` is False for a malformed response: an error response to it would carry an id of this side's own requests.
+    """
 
     id: RequestId | None
     error: RpcError
@@ -118,7 +122,7 @@ _error_object = msgspec.json.Decoder(_ErrorObject)
 _request_id = msgspec.json.Decoder(int | str)
 
 
-(_OPENING,) = b"["
+(_ARRAY_START,) = b"["
 
 
 def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
@@ -128,8 +132,10 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
         decode(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}')  # Request(id=1, method='ping', ...)
     """
     size = len(data)
-    is_flat = size <= limits.flat_bytes or (size <= limits.flat_objects_bytes and _OPENING not in data)
-    if not is_flat or not data.isascii():
+    is_shallow = size <= limits.always_shallow_bytes or (
+        size <= limits.always_shallow_object_bytes and _ARRAY_START not in data
+    )
+    if not is_shallow or not data.isascii():
         problem = _over_limits(data, limits)
         if problem is not None:
             return Invalid(None, ParseError(problem))
@@ -147,7 +153,7 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
     params = envelope.params
     if len(params) == _NULL_BYTES and params == _NULL:
         params = NO_PARAMS
-    if method[:4] == "rpc.":  # which is quicker than `startswith`
+    if method[:4] == "rpc.":  # quicker than `startswith`
         return Invalid(None if id is UNSET else id, InvalidRequest("Method names that begin with 'rpc.' are reserved"))
     if id is UNSET:
         return Notification(method, params)
@@ -177,8 +183,8 @@ _AS_BITS = bytes.maketrans(b"{[]}", b"1100")
 _NOT_MARKS = bytes(byte for byte in range(256) if byte not in b'[]{}"')
 
 
-def _walk(brackets: int) -> tuple[int, int]:
-    """Return by how much eight brackets change the depth, and how far they go above it on the way."""
+def _depth_change_and_peak(brackets: int) -> tuple[int, int]:
+    """Return how eight brackets, given as bits, change the depth, and the greatest depth on the way."""
     depth = peak = 0
     for bit in range(7, -1, -1):
         depth += 1 if brackets >> bit & 1 else -1
@@ -188,16 +194,16 @@ def _walk(brackets: int) -> tuple[int, int]:
 
 @cache
 def _changes_and_peaks() -> tuple[bytes, bytes]:
-    """Return what `_walk` gives for every byte; few messages have so many brackets that it is needed."""
-    changes, peaks = zip(*map(_walk, range(256)), strict=True)
+    """Return `_depth_change_and_peak` of every byte; few messages have so many brackets that the tables are needed."""
+    changes, peaks = zip(*map(_depth_change_and_peak, range(256)), strict=True)
     return bytes(change % 256 for change in changes), bytes(peaks)
 
 
 def nests_deeper(data: bytes, levels: int) -> bool:
-    """Tell whether JSON has more nested arrays and objects than that, without building any of them.
+    """Tell whether JSON nests arrays and objects deeper than `levels`, without decoding it.
 
-    The time is linear in the size, whatever the JSON is. Eight brackets become the bits of one byte, so that the steps
-    in Python are few.
+    The time is linear in the size of the JSON. Eight brackets become the bits of one byte, whose effect on the depth is
+    looked up in a table, so that Python executes one step for eight brackets.
     """
     if not _opens_more(data, levels):
         return False
@@ -211,9 +217,9 @@ def nests_deeper(data: bytes, levels: int) -> bool:
 
 
 def _marks(data: bytes) -> bytes:
-    """Return only the quotes around strings, and the brackets: 1 for one that opens, 0 for one that closes.
+    """Return only the quotes and the brackets of JSON; an opening bracket becomes 1, a closing bracket 0.
 
-    Two quotes side by side are left out: whatever is around them, it stays inside or outside of a string.
+    Two adjacent quotes are left out: they do not change whether what follows is inside a string.
     """
     if b"\\" in data:
         data = data.replace(rb"\\", b"").replace(rb"\"", b"")
@@ -225,7 +231,7 @@ def _outside_strings(marks: bytes) -> bytes:
         return marks
     outside: list[bytes] = []
     is_inside = False
-    # In parts, because each piece between two quotes is an object of its own for a moment.
+    # Part by part, because `split` holds every piece in memory at once.
     for at in range(0, len(marks), _PART_BYTES):
         pieces = marks[at : at + _PART_BYTES].split(b'"')
         outside.append(b"".join(pieces[is_inside::2]))
@@ -234,7 +240,7 @@ def _outside_strings(marks: bytes) -> bytes:
 
 
 def _opens_more(data: bytes, levels: int) -> bool:
-    """Tell whether more brackets open than that, wherever they stand."""
+    """Tell whether more than `levels` brackets open, inside or outside of strings."""
     if len(data) <= _SHORT:
         return data.count(b"{") + data.count(b"[") > levels
     # In a long message, of which most is text, `find` is many times faster than `count`.
@@ -253,7 +259,6 @@ def _unparsable(error: Exception) -> Invalid:
 
 
 def _decode_refusal(envelope: _Envelope) -> ErrorResponse | Invalid:
-    """Return what is neither a request, nor a notification, nor a result."""
     id = None if envelope.id is UNSET else envelope.id
     if envelope.error is not UNSET:
         return ErrorResponse(id, decode_error(envelope.error))
@@ -263,7 +268,7 @@ def _decode_refusal(envelope: _Envelope) -> ErrorResponse | Invalid:
 
 
 def decode_error(data: bytes | Raw) -> RpcError:
-    """Return the error that a peer sent; a malformed one is an error all the same, so that nobody waits on."""
+    """Return the error that a peer sent. A malformed error becomes an InternalError, so that its request still ends."""
     try:
         error = _error_object.decode(data)
     except (msgspec.DecodeError, RecursionError):
@@ -272,7 +277,7 @@ def decode_error(data: bytes | Raw) -> RpcError:
 
 
 def _diagnose(data: bytes, misfit: msgspec.ValidationError) -> Invalid:
-    """Say what is wrong with JSON that is no message, keeping its id where it has a readable one."""
+    """Return why JSON is no message, with its id if that can be read."""
     try:
         _any.decode(data)
         parts = _parts.decode(data)
@@ -280,19 +285,15 @@ def _diagnose(data: bytes, misfit: msgspec.ValidationError) -> Invalid:
         return Invalid(None, InvalidRequest("A message must be a JSON object; batches exist in 2025-03-26 only"))
     except (msgspec.DecodeError, RecursionError) as error:
         return _unparsable(error)
+    id: RequestId | None = None
+    with suppress(KeyError, msgspec.DecodeError):
+        id = _request_id.decode(parts["id"])
     is_response = "method" not in parts and ("result" in parts or "error" in parts)
-    return Invalid(_readable_id(parts), InvalidRequest(f"Not a JSON-RPC 2.0 message: {misfit}"), answer=not is_response)
-
-
-def _readable_id(parts: dict[str, Raw]) -> RequestId | None:
-    try:
-        return _request_id.decode(parts["id"]) if "id" in parts else None
-    except msgspec.DecodeError:
-        return None
+    return Invalid(id, InvalidRequest(f"Not a JSON-RPC 2.0 message: {misfit}"), answer=not is_response)
 
 
 def decode_batch(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Batch | Invalid | None:
-    """Return the messages that an array holds (2025-03-26), or None if the bytes hold no array.
+    """Return the messages of a batch (2025-03-26), or None if the bytes are no JSON array.
 
     Example:
         decode_batch(b'[{"jsonrpc": "2.0", "id": 1, "method": "ping"}]')  # Batch([Request(id=1, ...)])
@@ -342,7 +343,7 @@ def encode(value: Any) -> bytes:
     """Return a value as JSON.
 
     Raises:
-        ValidationError: it cannot be JSON: a lone surrogate, a cycle, an unknown type, an integer without end.
+        ValidationError: JSON has no form for it: a lone surrogate, a cycle, an unknown type, an integer too large.
     """
     try:
         return _encoder.encode(value)
@@ -358,7 +359,7 @@ def encode_request(id: RequestId, method: str, params: Any = NO_PARAMS) -> bytes
     """Return the bytes of a request.
 
     Raises:
-        ValidationError: the parameters cannot be JSON: what `encode` refuses, and numbers that are not finite.
+        ValidationError: JSON has no form for the parameters; NaN and infinity are refused too.
     """
     try:
         data = _encoder.encode(_RequestOut(id, method, params))
@@ -370,7 +371,7 @@ def encode_request(id: RequestId, method: str, params: Any = NO_PARAMS) -> bytes
 
 
 def _require_finite(params: Any) -> None:
-    """Refuse NaN and infinity, which the encoder writes as null: the other side would take them for no value."""
+    """Refuse NaN and infinity. The encoder would write null, and the peer would read an absent value."""
     unseen = [params]
     while unseen:
         value = unseen.pop()
@@ -398,14 +399,17 @@ def encode_result(id: RequestId, result: Any) -> bytes:
         raise _unencodable(error) from None
 
 
-def encode_result_around(id: RequestId) -> tuple[bytes, bytes]:
-    """Return the bytes of a response before its result, which is encoded already and need not be copied, and after."""
+def encode_result_envelope(id: RequestId) -> tuple[bytes, bytes]:
+    """Return the bytes of a response before and after its result, for a result that is already encoded.
+
+    The caller writes the three parts one after another, so that a large result is not copied.
+    """
     whole = encode(_ResultOut(id, _NULL))
     return whole[: -len(b"null}")], b"}"
 
 
 def encode_error(id: RequestId | None, error: RpcError, *, null_id: bool = False) -> bytes:
-    """Return the bytes of an error response; an unknown id is left out, or null where the version wants it."""
+    """Return the bytes of an error response. An unknown id is left out, or null where the version requires it."""
     shown = UNSET if id is None and not null_id else id
     return encode(_ErrorOut(shown, _ErrorObject(error.code, error.message, error.data)))
 

@@ -1,37 +1,37 @@
-"""Newline-delimited framing, as stdio speaks it.
+"""Newline-delimited framing of the stdio transport.
 
-Theory of operation: every chunk is split once at `\\n`. Its last piece is the start of a line that has not ended yet
-and waits with those that follow it; so none of them holds a newline, none is scanned again, and they are joined once.
-A line that outgrows the limit is reported at once and dropped up to its newline.
+Each chunk is split once at `\\n`. Its last piece has no newline yet. It is kept, and joined with the following pieces
+when the newline arrives, so no byte is searched twice. A line that exceeds the limit is reported at once as
+`Oversized`, and its remaining bytes are discarded up to the newline.
 
-A line is measured without its terminator, `\\n` or `\\r\\n`. One `\\r` at the end of what has arrived may still
-turn out to belong to the terminator, so it does not count until the byte after it is known. This makes the answer
-depend on the bytes alone and never on how they were cut into chunks.
+The size of a line excludes its terminator, `\\n` or `\\r\\n`. A `\\r` at the end of a chunk may belong to the
+terminator, so it is not counted until the next byte arrives. The result depends on the bytes alone and not on the
+boundaries of the chunks.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-# As numbers, which `in` finds in bytes at once; anything else it first tries to take for a number, and fails slowly.
+# Integers, because `in` first tries to convert another operand to an integer, and the failure is slow.
 _NEWLINE, _RETURN = b"\n\r"
-(_CLOSING,) = b"}"
+(_OBJECT_END,) = b"}"
 
 
 class Oversized(Struct, frozen=True):
-    """What stands in the place of a line or an event that is larger than the limit."""
+    """Replaces a line or an event that exceeds the limit."""
 
 
 def encode(message: bytes) -> bytes:
     """Return a JSON message as one line."""
     if _NEWLINE in message or _RETURN in message:
-        message = flat(message)
+        message = without_newlines(message)
     return message + b"\n"
 
 
-def flat(message: bytes) -> bytes:
-    """Return JSON without newlines."""
-    # MUST NOT: "embedded newlines in a message". In JSON they can only be white space between tokens.
+def without_newlines(message: bytes) -> bytes:
+    """Return JSON with spaces instead of newlines."""
+    # MUST NOT (all versions): "embedded newlines in a message". In JSON they are white space between tokens.
     return message.replace(b"\n", b" ").replace(b"\r", b" ")
 
 
@@ -44,53 +44,53 @@ class LineDecoder:
         decoder.receive(b':2}\\r\\n')            # [b'{"id":2}']
     """
 
-    __slots__ = ("_discarding", "_limit", "_unended", "_unended_bytes")
+    __slots__ = ("_discarding", "_limit", "_partial", "_partial_bytes")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._unended: list[bytes] = []
-        self._unended_bytes = 0
+        self._partial: list[bytes] = []
+        self._partial_bytes = 0
         self._discarding = False
 
     def receive(self, chunk: bytes) -> list[bytes | Oversized]:
-        """Return the lines that this chunk completes, and an `Oversized` for each line that outgrew the limit."""
+        """Return the lines that this chunk completes, and an `Oversized` for each line that exceeds the limit."""
         lines = chunk.split(b"\n")
         rest = lines.pop()
         found: list[bytes | Oversized] = []
-        if lines and (self._discarding or self._unended):
-            self._extend(lines[0], found)
-            lines[0] = self._take()
+        if lines and (self._discarding or self._partial):
+            self._append(lines[0], found)
+            lines[0] = self._pop_partial()
         limit = self._limit
         for line in lines:
-            if line and line[-1] == _CLOSING and len(line) <= limit:
+            if line and line[-1] == _OBJECT_END and len(line) <= limit:
                 found.append(line)
             else:
                 self._report(line, found)
         if rest:
-            self._extend(rest, found)
+            self._append(rest, found)
         return found
 
     def finish(self) -> list[bytes | Oversized]:
-        """Return the last line if the stream ended without a newline, and be ready for another stream."""
+        """Return the last line if the stream ended without a newline, and reset the decoder."""
         found: list[bytes | Oversized] = []
-        self._report(self._take(), found)
+        self._report(self._pop_partial(), found)
         return found
 
-    def _extend(self, piece: bytes, found: list[bytes | Oversized]) -> None:
+    def _append(self, piece: bytes, found: list[bytes | Oversized]) -> None:
         if self._discarding or not piece:
             return
-        if self._unended_bytes + len(piece) - piece.endswith(b"\r") <= self._limit:
-            self._unended.append(piece)
-            self._unended_bytes += len(piece)
+        if self._partial_bytes + len(piece) - piece.endswith(b"\r") <= self._limit:
+            self._partial.append(piece)
+            self._partial_bytes += len(piece)
             return
         found.append(Oversized())
-        self._take()
+        self._pop_partial()
         self._discarding = True
 
-    def _take(self) -> bytes:
-        line = b"".join(self._unended)
-        self._unended.clear()
-        self._unended_bytes = 0
+    def _pop_partial(self) -> bytes:
+        line = b"".join(self._partial)
+        self._partial.clear()
+        self._partial_bytes = 0
         self._discarding = False
         return line
 

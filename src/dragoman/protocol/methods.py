@@ -1,7 +1,8 @@
-"""The table of methods: what each takes, gives and needs, and in which versions it exists.
+"""The table of methods: parameters, result, sender, versions and capability of each.
 
-A method that a version lacks is absent from that version's table, and so is one whose capability is not offered: who
-looks it up there finds nothing, and nobody else asks about versions or capabilities.
+`offered` makes the table of one version and one set of capabilities. A method that the version lacks, or whose
+capability was not declared, is absent from it. So a single lookup decides whether a method may be called, and no other
+module compares versions or capabilities for this.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from msgspec import Raw, Struct
 from dragoman import types
 from dragoman.errors import InvalidParams, MissingCapability
 from dragoman.protocol.versions import (
+    LATEST_HANDSHAKE,
     V2024_11_05,
     V2025_06_18,
     V2025_11_25,
@@ -27,7 +29,7 @@ Side = Literal["client", "server"]
 
 
 class Method(Struct, frozen=True, kw_only=True):
-    """One method of the protocol, or one that a server adds."""
+    """One method of the protocol, of an extension, or of a server."""
 
     name: str
     params: type[types.Params] = types.Params
@@ -37,21 +39,21 @@ class Method(Struct, frozen=True, kw_only=True):
     since: Version = V2024_11_05
     until: Version | None = None
     capability: tuple[str, ...] = ()
-    """What the receiver must have declared, as a path into its capabilities."""
+    """The capability that the receiver must have declared, as a path into its capabilities."""
     name_from: str | None = None
     """The parameter that the `Mcp-Name` header mirrors."""
     input_required: bool = False
-    """The result may be that input is required first."""
+    """The server may answer `input_required` (2026-07-28)."""
     progresses: bool = False
-    """The server may send progress before the result, so the client sends a progress token."""
+    """The server may send progress, so the client sends a progress token."""
     repeatable: bool = False
-    """A client may send the request again after a connection broke: serving it twice does no harm."""
+    """A client may send the request again after a lost connection, because serving it twice does no harm."""
     declared: tuple[str, ...] = ()
-    """What the sender must have declared too, as a path into its capabilities."""
+    """The capability that the sender must have declared, as a path into its capabilities."""
 
     @property
     def is_notification(self) -> bool:
-        """Whether it is never answered."""
+        """Whether the method has no result."""
         return self.result is None
 
     def exists_in(self, version: Version) -> bool:
@@ -62,7 +64,7 @@ class Method(Struct, frozen=True, kw_only=True):
         """Return the typed parameters.
 
         Raises:
-            InvalidParams: they do not fit; the message says where.
+            InvalidParams: they do not fit; the message names the place.
         """
         try:
             return decoders[self.params].decode(params)
@@ -70,143 +72,80 @@ class Method(Struct, frozen=True, kw_only=True):
             raise InvalidParams(f"Invalid parameters for {self.name}: {error}") from None
 
 
+_HANDSHAKE: dict[str, Any] = {"until": LATEST_HANDSHAKE}
+_STATELESS: dict[str, Any] = {"since": V2026_07_28}
+
+
+def _request(
+    name: str,
+    params: type[types.Params],
+    result: type[types.Result],
+    *capability: str,
+    repeatable: bool = True,
+    **row: Any,
+) -> Method:
+    return Method(name=name, params=params, result=result, capability=capability, repeatable=repeatable, **row)
+
+
 def _list(name: str, result: type[types.Result], capability: str) -> Method:
-    return Method(
-        name=name, params=types.PaginatedRequestParams, result=result, capability=(capability,), repeatable=True
-    )
+    return _request(name, types.PaginatedRequestParams, result, capability)
 
 
-_LEGACY = V2025_11_25
+def _get(name: str, params: type[types.Params], result: type[types.Result], capability: str, **row: Any) -> Method:
+    """Return the row of a request whose handler may report progress and ask for input."""
+    return _request(name, params, result, capability, input_required=True, progresses=True, **row)
+
+
+def _ask(name: str, params: type[types.Params], result: type[types.Result], capability: str, **row: Any) -> Method:
+    """Return the row of a request from server to client, which only the handshake era has."""
+    return _request(name, params, result, capability, repeatable=False, sender=("server",), **_HANDSHAKE, **row)
+
+
+def _notification(name: str, params: type[types.Params] = types.Params, *sender: Side, **row: Any) -> Method:
+    return Method(name=name, params=params, sender=sender or ("server",), **row)
+
 
 METHODS: tuple[Method, ...] = (
-    Method(
-        name="initialize",
-        params=types.InitializeRequestParams,
-        result=types.InitializeResult,
-        until=_LEGACY,
-        repeatable=True,
-    ),
-    Method(name="server/discover", result=types.DiscoverResult, since=V2026_07_28, repeatable=True),
-    Method(name="ping", result=types.Result, sender=("client", "server"), until=_LEGACY, repeatable=True),
+    _request("initialize", types.InitializeRequestParams, types.InitializeResult, **_HANDSHAKE),
+    _request("server/discover", types.Params, types.DiscoverResult, **_STATELESS),
+    _request("ping", types.Params, types.Result, sender=("client", "server"), **_HANDSHAKE),
     _list("tools/list", types.ListToolsResult, "tools"),
-    Method(
-        name="tools/call",
-        params=types.CallToolRequestParams,
-        result=types.CallToolResult,
-        capability=("tools",),
-        name_from="name",
-        input_required=True,
-        progresses=True,
-    ),
+    _get("tools/call", types.CallToolRequestParams, types.CallToolResult, "tools", name_from="name", repeatable=False),
     _list("prompts/list", types.ListPromptsResult, "prompts"),
-    Method(
-        name="prompts/get",
-        params=types.GetPromptRequestParams,
-        result=types.GetPromptResult,
-        capability=("prompts",),
-        name_from="name",
-        input_required=True,
-        progresses=True,
-        repeatable=True,
-    ),
+    _get("prompts/get", types.GetPromptRequestParams, types.GetPromptResult, "prompts", name_from="name"),
     _list("resources/list", types.ListResourcesResult, "resources"),
     _list("resources/templates/list", types.ListResourceTemplatesResult, "resources"),
-    Method(
-        name="resources/read",
-        params=types.ReadResourceRequestParams,
-        result=types.ReadResourceResult,
-        capability=("resources",),
-        name_from="uri",
-        input_required=True,
-        progresses=True,
-        repeatable=True,
+    _get("resources/read", types.ReadResourceRequestParams, types.ReadResourceResult, "resources", name_from="uri"),
+    _request("resources/subscribe", types.SubscribeRequestParams, types.Result, "resources", "subscribe", **_HANDSHAKE),
+    _request(
+        "resources/unsubscribe", types.UnsubscribeRequestParams, types.Result, "resources", "subscribe", **_HANDSHAKE
     ),
-    Method(
-        name="resources/subscribe",
-        params=types.SubscribeRequestParams,
-        result=types.Result,
-        until=_LEGACY,
-        capability=("resources", "subscribe"),
-        repeatable=True,
+    _request("completion/complete", types.CompleteRequestParams, types.CompleteResult, "completions"),
+    _request("logging/setLevel", types.SetLevelRequestParams, types.Result, "logging", **_HANDSHAKE),
+    _request(
+        "subscriptions/listen", types.SubscriptionsListenRequestParams, types.SubscriptionsListenResult, **_STATELESS
     ),
-    Method(
-        name="resources/unsubscribe",
-        params=types.UnsubscribeRequestParams,
-        result=types.Result,
-        until=_LEGACY,
-        capability=("resources", "subscribe"),
-        repeatable=True,
-    ),
-    Method(
-        name="completion/complete",
-        params=types.CompleteRequestParams,
-        result=types.CompleteResult,
-        capability=("completions",),
-        repeatable=True,
-    ),
-    Method(
-        name="logging/setLevel",
-        params=types.SetLevelRequestParams,
-        result=types.Result,
-        until=_LEGACY,
-        capability=("logging",),
-        repeatable=True,
-    ),
-    Method(
-        name="subscriptions/listen",
-        params=types.SubscriptionsListenRequestParams,
-        result=types.SubscriptionsListenResult,
-        since=V2026_07_28,
-        repeatable=True,
-    ),
-    Method(
-        name="sampling/createMessage",
-        params=types.CreateMessageRequestParams,
-        result=types.CreateMessageResult,
-        sender=("server",),
-        until=_LEGACY,
-        capability=("sampling",),
-    ),
-    Method(
-        name="elicitation/create",
-        params=types.ElicitRequestParams,
-        result=types.ElicitResult,
-        sender=("server",),
-        since=V2025_06_18,
-        until=_LEGACY,
-        capability=("elicitation",),
-    ),
-    Method(name="roots/list", result=types.ListRootsResult, sender=("server",), until=_LEGACY, capability=("roots",)),
-    Method(name="notifications/initialized", until=_LEGACY),
-    Method(
-        name="notifications/cancelled",
-        params=types.CancelledNotificationParams,
-        sender=("client", "server"),
-    ),
-    Method(name="notifications/progress", params=types.ProgressNotificationParams, sender=("server",)),
-    Method(name="notifications/progress", params=types.ProgressNotificationParams, until=_LEGACY),
-    Method(name="notifications/roots/list_changed", until=_LEGACY),
-    Method(name="notifications/message", params=types.LoggingMessageNotificationParams, sender=("server",)),
-    Method(
-        name="notifications/resources/updated",
-        params=types.ResourceUpdatedNotificationParams,
-        sender=("server",),
-    ),
-    Method(name="notifications/tools/list_changed", sender=("server",)),
-    Method(name="notifications/prompts/list_changed", sender=("server",)),
-    Method(name="notifications/resources/list_changed", sender=("server",)),
-    Method(
-        name="notifications/elicitation/complete",
-        params=types.ElicitationCompleteNotificationParams,
-        sender=("server",),
+    _ask("sampling/createMessage", types.CreateMessageRequestParams, types.CreateMessageResult, "sampling"),
+    _ask("elicitation/create", types.ElicitRequestParams, types.ElicitResult, "elicitation", since=V2025_06_18),
+    _ask("roots/list", types.Params, types.ListRootsResult, "roots"),
+    _notification("notifications/initialized", types.Params, "client", **_HANDSHAKE),
+    _notification("notifications/cancelled", types.CancelledNotificationParams, "client", "server"),
+    _notification("notifications/progress", types.ProgressNotificationParams),
+    _notification("notifications/progress", types.ProgressNotificationParams, "client", **_HANDSHAKE),
+    _notification("notifications/roots/list_changed", types.Params, "client", **_HANDSHAKE),
+    _notification("notifications/message", types.LoggingMessageNotificationParams),
+    _notification("notifications/resources/updated", types.ResourceUpdatedNotificationParams),
+    _notification("notifications/tools/list_changed"),
+    _notification("notifications/prompts/list_changed"),
+    _notification("notifications/resources/list_changed"),
+    _notification(
+        "notifications/elicitation/complete",
+        types.ElicitationCompleteNotificationParams,
         since=V2025_11_25,
-        until=_LEGACY,
+        **_HANDSHAKE,
     ),
-    Method(
-        name="notifications/subscriptions/acknowledged",
-        params=types.SubscriptionsAcknowledgedNotificationParams,
-        sender=("server",),
-        since=V2026_07_28,
+    _notification(
+        "notifications/subscriptions/acknowledged", types.SubscriptionsAcknowledgedNotificationParams, **_STATELESS
     ),
 )
 
@@ -217,7 +156,7 @@ def offered(
     sender: Side,
     capabilities: types.ServerCapabilities | types.ClientCapabilities,
 ) -> Mapping[str, Method]:
-    """Return, by name, the methods that one side may call on another that declared these capabilities."""
+    """Return, by name, the methods that the sender may call on a receiver that declared these capabilities."""
     return {
         method.name: method
         for method in methods
@@ -226,7 +165,7 @@ def offered(
 
 
 def declares(capabilities: Any, path: tuple[str, ...]) -> bool:
-    """Tell whether a capability was declared: present, and not false."""
+    """Tell whether capabilities have a path whose value is neither absent nor false."""
     if path[:1] == ("extensions",):
         return capabilities.extension(path[1]) is not None  # an id may have an alias
     for name in path:
@@ -237,10 +176,10 @@ def declares(capabilities: Any, path: tuple[str, ...]) -> bool:
 
 
 def require_declared(capabilities: types.ClientCapabilities, path: tuple[str, ...]) -> None:
-    """See that a client declared a capability.
+    """Check that a client declared a capability.
 
     Raises:
-        MissingCapability: it did not.
+        MissingCapability: the client did not declare it.
     """
     if not declares(capabilities, path):
         required: types.Json = {}

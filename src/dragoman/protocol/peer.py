@@ -1,15 +1,19 @@
-"""One end of a conversation: a duplex connection, or a session of the handshake era over HTTP.
+"""One side of a duplex connection, or of an HTTP session of the handshake era: ids, responses, cancellation.
 
-Bytes come in through `receive`, or decoded messages through `accept`, and events go out. The machine keeps what both
-directions need: the requests of the other side that are being served (no two with one id; a cancelled one is never
-answered), our own requests that wait for an answer, each with a `waiter` that the caller chose and gets back, and the
-progress tokens of these. A batch is answered as one message, in the order of its requests, when the last of them is
-answered. What is to be written comes back as bytes, or None when there is nothing to write; lines are framed by the
-transport.
+Bytes go in through `events`, decoded messages through `accept`; events come out. A `Peer` keeps two tables:
 
-A request is accepted, perhaps cancelled, and finished. Each state is a way to settle the answer, which is kept with the
-request's id: None writes it as it is, a part of a batch gives it to the batch, `_Unwanted` drops it. A set of cancelled
-ids beside the requests was rejected: the two had to be kept in step, and every answer had to look at both.
+- requests of the other side that are being served. Two of them never have the same id. A cancelled request gets no
+  response.
+- requests of this side that wait for a response. Each has a `waiter`, an object that the caller chose and gets back
+  with the response, and its id is its progress token.
+
+A batch gets one response, in the order of its requests, when the last of them is finished. Methods that send return the
+bytes to write, or None if there is nothing to write. The transport frames lines.
+
+A served request is accepted, perhaps cancelled, and finished. The first table maps its id to a function, its state,
+which settles the response: None means that the response is written as it is, a function of `_Batch` adds the response
+to the batch, `_SettleCancelled` drops it. A separate set of cancelled ids was rejected: both had to be kept
+consistent, and every response needed two lookups.
 """
 
 from __future__ import annotations
@@ -31,9 +35,8 @@ from dragoman.protocol.versions import LATEST_HANDSHAKE, Version
 CANCELLED = "notifications/cancelled"
 PROGRESS = "notifications/progress"
 INITIALIZE = "initialize"
-LONGEST_ID = 15
-"""Digits of an id that came back as text."""
-
+MAX_ID_DIGITS = 15
+"""The longest id, in digits, that is recognised in a response that has it as a string."""
 
 T = TypeVar("T")
 Answer = TypeVar("Answer", bound=bytes | tuple[bytes, Raw, bytes])
@@ -43,34 +46,34 @@ _progress = msgspec.json.Decoder(types.ProgressNotificationParams)
 
 
 class Answered(Struct, frozen=True):
-    """A request of ours has its outcome."""
+    """A request of this side has its response."""
 
     waiter: Any
     outcome: Raw | RpcError
 
 
 class Progressed(Struct, frozen=True):
-    """A request of ours has come further."""
+    """A request of this side made progress."""
 
     waiter: Any
     params: types.ProgressNotificationParams
 
 
 class RequestCancelled(Struct, frozen=True):
-    """The other side gave up a request that is being served; whatever comes of it is not sent."""
+    """The other side cancelled a request that is being served; its response will not be sent."""
 
     id: types.RequestId
     reason: str | None
 
 
 class PeerReply(Struct, frozen=True):
-    """A message to write at once: the answer to what could not be served."""
+    """An error response to write at once, for a message that cannot be served."""
 
     data: bytes
 
 
 class Unmatched(Struct, frozen=True):
-    """An answer to nothing that waits here, or a cancellation of what is not served here."""
+    """A response to no waiting request, or a cancellation of a request that is not being served."""
 
     message: jsonrpc.ResultResponse | jsonrpc.ErrorResponse | jsonrpc.Notification
 
@@ -79,11 +82,11 @@ Event = jsonrpc.Request | jsonrpc.Notification | Answered | Progressed | Request
 
 
 Settle = Callable[[bytes | None], bytes | None]
-"""Takes the answer to a request, or None if it gets none, and returns what is to be written."""
+"""Receives the response to a request, None if it gets none, and returns the bytes to write."""
 
 
 class _Batch:
-    """The answers of a batch, in the order of its messages, until the last is there."""
+    """Collects the responses of a batch, in the order of its messages, until the last has arrived."""
 
     def __init__(self, messages: list[jsonrpc.Message]) -> None:
         self._answers: list[bytes | None] = [None] * len(messages)
@@ -98,8 +101,8 @@ class _Batch:
         return jsonrpc.encode_batch(given) if given else None
 
 
-class _Unwanted(Struct, frozen=True):
-    """Settles a request that was cancelled: with no answer, whatever comes of it."""
+class _SettleCancelled(Struct, frozen=True):
+    """Drops the response to a cancelled request."""
 
     settle: Settle | None
 
@@ -108,29 +111,30 @@ class _Unwanted(Struct, frozen=True):
 
 
 def _settle_unknown(_: bytes | None) -> bytes | None:
-    """Answer nothing: the request is not served."""
+    """Drop the response to a request that is not being served."""
     return None
 
 
 def _settle_handshake(answer: bytes | None) -> bytes | None:
-    """Answer `initialize`, which is part of no batch."""
+    """Return the response to `initialize`, which is never part of a batch and cannot be cancelled."""
     return answer
 
 
 class Peer:
-    """The state of one connection.
+    """The state of one connection or session.
 
     Example:
         peer = Peer()
-        for event in peer.receive(chunk):
+        for event in peer.events(chunk):
             match event:
                 case jsonrpc.Request(id, method, params):
                     write(peer.send_result(id, {}))
                 case PeerReply(data):
                     write(data)
 
-    `version` is what the handshake agreed on; set it when it did. `id_prefix` makes the ids of our requests strings
-    that begin with it: a session over HTTP is served by several processes, and an answer must tell which of them asked.
+    Set `version` when the handshake has agreed on one. With an `id_prefix`, the ids of this side's requests are strings
+    that begin with it: several processes may serve a session over HTTP, and a response must name the process that
+    asked.
     """
 
     __slots__ = ("_id_prefix", "_last_id", "_limits", "_lines", "_served", "_waiting", "tokens", "version")
@@ -144,31 +148,32 @@ class Peer:
         self._served: dict[types.RequestId, Settle | None] = {}
         self._waiting: dict[types.RequestId, Any] = {}
         self.tokens: dict[types.ProgressToken, Any] = {}
-        """Who waits for progress under a token that is no id of ours; whoever sets one removes it."""
+        """Waiters by progress tokens that are not ids of this side; the code that adds a token removes it."""
 
     @property
     def waiting(self) -> list[types.RequestId]:
-        """The ids of our requests that have no answer yet."""
+        """The ids of this side's requests that wait for a response."""
         return list(self._waiting)
 
     @property
     def waiters(self) -> list[Any]:
-        """Whoever waits for an answer to a request of ours."""
+        """The waiters of this side's requests that wait for a response."""
         return list(self._waiting.values())
 
     def receive(self, chunk: bytes) -> list[Event]:
-        """Return what a chunk of the stream brings; chunks may end anywhere."""
+        """Return the events of a chunk of the stream."""
         return list(self.events(chunk))
 
     def events(self, chunk: bytes) -> Iterator[Event]:
-        """Yield what a chunk brings, message by message: what is done about one holds for the next.
+        """Yield the events of a chunk of the stream, which may end anywhere.
 
-        An id that was answered meanwhile is free again, and a version that was agreed on is spoken.
+        Each message is accepted after the caller has handled the event before it: an id that is finished meanwhile is
+        free again, and a version that is set meanwhile applies.
         """
         return self._events(self._lines.receive(chunk))
 
     def receive_end(self) -> list[Event]:
-        """Return what an unterminated last line brings at the end of the stream."""
+        """Return the events of an unterminated last line at the end of the stream."""
         return list(self._events(self._lines.finish()))
 
     def _events(self, lines: list[bytes | Oversized]) -> Iterator[Event]:
@@ -187,7 +192,7 @@ class Peer:
                 yield event
 
     def receive_message(self, data: bytes) -> list[Event]:
-        """Return what one whole message brings."""
+        """Return the events of one message or batch."""
         message = jsonrpc.decode(data, self._limits)
         if type(message) is jsonrpc.Invalid:
             return self._accept_invalid(message, data)
@@ -195,15 +200,15 @@ class Peer:
         return [] if event is None else [event]
 
     def accept(self, message: jsonrpc.Message, settle: Settle | None = None) -> Event | None:
-        """Return what a decoded message brings, if anything; `settle` takes its answer where it is part of a batch."""
-        # A Struct takes long to tell that something is no instance of it.
+        """Return the event of a decoded message, if any; `settle` receives the response to a message of a batch."""
+        # `isinstance` with a Struct is slow if the answer is no.
         if type(message) is jsonrpc.Request:
             if message.id not in self._served:
                 self._served[message.id] = _settle_handshake if message.method == INITIALIZE else settle
                 return message
             return self._refuse_in(settle, message.id, _in_use(message.id))
         if type(message) is jsonrpc.ResultResponse or type(message) is jsonrpc.ErrorResponse:
-            id = message.id if message.id in self._waiting else self._meant(message.id)
+            id = message.id if message.id in self._waiting else self._waiting_under_text(message.id)
             outcome = message.result if type(message) is jsonrpc.ResultResponse else message.error
             return Unmatched(message) if id is None else Answered(self._waiting.pop(id), outcome)
         if type(message) is jsonrpc.Notification:
@@ -216,17 +221,17 @@ class Peer:
         return Answered(self._waiting.pop(message.id), malformed)
 
     def refuse_id(self, id: types.RequestId) -> InvalidRequest | None:
-        """Return why a request is refused whose id is in use, if it is; for who looks at more before it is accepted."""
+        """Return the error for a request whose id is in use, None if it is free, without accepting the request."""
         return _in_use(id) if id in self._served else None
 
-    def _meant(self, id: types.RequestId | None) -> types.RequestId | None:
-        """Return which request of ours an answer is for whose id came back as text, as some servers write it."""
-        if isinstance(id, str) and id.isascii() and id.isdecimal() and len(id) <= LONGEST_ID:
+    def _waiting_under_text(self, id: types.RequestId | None) -> types.RequestId | None:
+        """Return the id of a waiting request that some servers send back as a string, None if there is none."""
+        if isinstance(id, str) and id.isascii() and id.isdecimal() and len(id) <= MAX_ID_DIGITS:
             return number if (number := int(id)) in self._waiting else None
         return None
 
     def _accept_invalid(self, message: jsonrpc.Invalid, data: bytes) -> list[Event]:
-        """Return what no message brings: that it is none, or what a batch brings where the version has those."""
+        """Return the events of a batch, if the version has batches, else the event of an invalid message."""
         found = jsonrpc.decode_batch(data, self._limits) if self.version.batches else None
         if isinstance(found, jsonrpc.Batch):
             return self.accept_batch(found.messages)
@@ -234,7 +239,7 @@ class Peer:
         return [] if event is None else [event]
 
     def accept_batch(self, messages: list[jsonrpc.Message]) -> list[Event]:
-        """Return what a decoded batch brings; it is answered as one message when its last request is."""
+        """Return the events of a decoded batch."""
         batch = _Batch(messages)
         events = [
             self.accept(_unless_handshake(message), partial(batch.settle, position))
@@ -258,9 +263,9 @@ class Peer:
         if id not in self._served:
             return Unmatched(notification)
         settle = self._served[id]
-        if settle is _settle_handshake or isinstance(settle, _Unwanted):
+        if settle is _settle_handshake or isinstance(settle, _SettleCancelled):
             return None
-        self._served[id] = _Unwanted(settle)
+        self._served[id] = _SettleCancelled(settle)
         return RequestCancelled(id, params.reason)
 
     def _accept_progress(self, raw: Raw) -> Progressed | None:
@@ -280,25 +285,26 @@ class Peer:
         return None if answers is None else PeerReply(answers)
 
     def send_result(self, id: types.RequestId, result: Any) -> bytes | None:
-        """Return the answer to a request that was served, or None when it was cancelled or its batch still waits.
+        """Return the bytes of a result, None if the request was cancelled or its batch is not complete.
 
         Raises:
-            ValidationError: the result cannot be JSON; the request is still to be answered.
+            ValidationError: JSON has no form for the result; the request still needs a response.
         """
         return self.finish(id, jsonrpc.encode_result(id, result))
 
     def send_error(self, id: types.RequestId, error: RpcError) -> bytes | None:
-        """Return the refusal of a request that was served, under the same rules.
+        """Return the bytes of an error response, under the same rules as `send_result`.
 
         Raises:
-            ValidationError: the error's data cannot be JSON; the request is still to be answered.
+            ValidationError: JSON has no form for the data of the error; the request still needs a response.
         """
         return self.finish(id, jsonrpc.encode_error(id, error))
 
     def finish(self, id: types.RequestId, answer: Answer | None) -> Answer | bytes | None:
-        """End a request that was served; return what is to be written, if anything.
+        """End a request that was served, and return the bytes to write, if any.
 
-        The answer is encoded: as one message, or in parts, which are joined in a batch only. An empty one is not sent.
+        The response is encoded: as one message, or in parts, which are joined only in a batch. An empty response is not
+        sent.
         """
         settle = self._served.pop(id, _settle_unknown)
         if settle is None:
@@ -306,35 +312,35 @@ class Peer:
         return settle(b"".join(answer) if isinstance(answer, tuple) else answer)
 
     def next_id(self) -> types.RequestId:
-        """Return an id that no request of ours has had."""
+        """Return an id that no request of this side has had."""
         self._last_id += 1
         return self._last_id if self._id_prefix is None else f"{self._id_prefix}{self._last_id}"
 
     def send_request(self, id: types.RequestId, method: str, params: Any, waiter: Any) -> bytes:
-        """Return a request of ours, under an id from `next_id`, which is its progress token too.
+        """Return the bytes of a request with an id from `next_id`, and keep its waiter.
 
         Raises:
-            ValidationError: the parameters cannot be JSON; nothing waits.
+            ValidationError: JSON has no form for the parameters; the waiter is not kept.
         """
         data = jsonrpc.encode_request(id, method, params)
         self._waiting[id] = waiter
         return data
 
     def cancel(self, id: types.RequestId, reason: str | None = None) -> bytes | None:
-        """Give up a request of ours; return the notification that says so, or None when it was answered already."""
+        """Cancel a request of this side; return the notification to write, None if the request has its response."""
         if id not in self._waiting:
             return None
         del self._waiting[id]
         return jsonrpc.encode_notification(CANCELLED, types.CancelledNotificationParams(id, reason))
 
     def abandon(self) -> list[Any]:
-        """Return the waiters of our requests, which no answer will reach, and forget them."""
+        """Remove and return the waiters of this side's requests, which will get no response."""
         waiters = self.waiters
         self._waiting.clear()
         return waiters
 
     def close(self) -> list[Any]:
-        """Forget everything; return the waiters of our requests, which no answer will reach."""
+        """Remove all requests; return the waiters of this side's requests, which will get no response."""
         self._served.clear()
         return self.abandon()
 
@@ -344,7 +350,7 @@ def _in_use(id: types.RequestId) -> InvalidRequest:
 
 
 def _unless_handshake(message: jsonrpc.Message) -> jsonrpc.Message:
-    """Return a message of a batch, or what says that it must not be part of one."""
+    """Return a message of a batch, or an `Invalid` for `initialize`, which must not be part of one."""
     if type(message) is jsonrpc.Request and message.method == INITIALIZE:
         return jsonrpc.Invalid(message.id, InvalidRequest("initialize must not be part of a batch"))
     return message

@@ -1,11 +1,13 @@
-"""Asking in several round trips (2026-07-28).
+"""Multi-round-trip requests (2026-07-28): input requests, recorded answers and the sealed `requestState`.
 
-A server that needs input answers `input_required` and forgets; the client answers and sends the request again, and the
-handler runs once more from its start. What was answered in earlier rounds travels in `requestState`, which is sealed
-and bound to the server, the method, the parameters, the principal and an expiry. `Rounds` is one such run: the handler
-asks, and is given the recorded answer or, where there is none, has its question noted for the next round. Answers are
-found by key; a key is the kind and order of the question unless the author gives one, and an answer holds only for the
-question's schema, not for the words of its message.
+A server that needs input returns `input_required` and keeps nothing. The client sends the request again with the
+answers, and the handler runs again from its start. Answers of earlier rounds travel in `requestState`, which is sealed
+and bound to the server, the method, the parameters, the principal and a time of expiry.
+
+`Rounds` is one run of the handler. When the handler asks a question, it gets the recorded answer; if there is none, the
+question is added to the next `input_required`. Answers are found by key. The key is the kind and the order of the
+question, unless the author gives one. An answer is valid only for a question with the same schema; the text of the
+question may change.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ from dragoman.errors import InvalidParams, ValidationError
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.tokens import KeyRing, digest
 
-MOST_ROUNDS = 10
-MOST_STATE_BYTES = 64 * 1024
+MAX_ROUNDS = 10
+MAX_STATE_BYTES = 64 * 1024
 LIFETIME = 600
-_CHANGING = frozenset({"_meta", "inputResponses", "requestState"})
+_CHANGES_BETWEEN_ROUNDS = frozenset({"_meta", "inputResponses", "requestState"})
 _KINDS = {types.ElicitRequest: "elicit", types.CreateMessageRequest: "sample", types.ListRootsRequest: "roots"}
 
 
@@ -51,8 +53,8 @@ _sorted = msgspec.json.Encoder(order="sorted")
 _NULL = Raw(b"null")
 
 
-class Subject(Struct, frozen=True):
-    """The request that a state belongs to: it opens for no other."""
+class RequestBinding(Struct, frozen=True):
+    """The request, principal and server that a `requestState` is bound to."""
 
     method: str
     params: str
@@ -60,15 +62,17 @@ class Subject(Struct, frozen=True):
     server: str
 
     @classmethod
-    def of(cls, method: str, params: Raw, principal: str | None, *, server: str) -> Subject:
-        """Return the subject of a request; what changes from round to round does not count.
+    def of(cls, method: str, params: Raw, principal: str | None, *, server: str) -> RequestBinding:
+        """Return the binding of a request; parameters that change between rounds are not part of it.
 
         Raises:
             InvalidParams: the parameters are not a JSON object.
         """
         try:
             every = _object.decode(params)
-            salient = _sorted.encode({name: value for name, value in every.items() if name not in _CHANGING})
+            salient = _sorted.encode(
+                {name: value for name, value in every.items() if name not in _CHANGES_BETWEEN_ROUNDS}
+            )
         except (ValueError, RecursionError) as error:
             raise InvalidParams(f"Invalid parameters for {method}: {error}") from None
         return cls(method, hashlib.sha256(salient).hexdigest()[:32], digest(principal), server)
@@ -78,14 +82,14 @@ class Rounds:
     """The questions and answers of one request.
 
     Example:
-        rounds = Rounds.resume(subject, ring, now, params.input_responses, params.request_state)
+        rounds = Rounds.resume(binding, ring, now, params.input_responses, params.request_state)
         answer = rounds.ask(ElicitRequest(ElicitRequestParams("Which city?", requested_schema=schema)))
         if answer is None:
             return rounds.required()
     """
 
-    def __init__(self, subject: Subject, ring: KeyRing, now: float) -> None:
-        self._subject = subject
+    def __init__(self, binding: RequestBinding, ring: KeyRing, now: float) -> None:
+        self._binding = binding
         self._ring = ring
         self._now = now
         self._round = 0
@@ -98,30 +102,25 @@ class Rounds:
     @classmethod
     def resume(
         cls,
-        subject: Subject,
+        binding: RequestBinding,
         ring: KeyRing,
         now: float,
         responses: dict[str, Raw] | None = None,
         request_state: str | None = None,
     ) -> Rounds:
-        """Take up a request where its state left it.
+        """Return the rounds of a request with the answers of earlier rounds and of this one.
 
         Raises:
-            InvalidParams: the state is forged, changed, outdated, or that of another server, request or principal.
+            InvalidParams: the state is forged, changed, expired, or bound to another request, principal or server.
         """
-        rounds = cls(subject, ring, now)
+        rounds = cls(binding, ring, now)
         asked: dict[str, str] | None = None
         if request_state is not None:
-            state = rounds._open(request_state)
-            rounds._round, rounds._answers, rounds._steps, rounds.state = (
-                state.round,
-                state.answers,
-                state.steps,
-                state.author,
-            )
-            asked = state.asked
+            opened = rounds._open(request_state)
+            rounds._round, rounds._answers, rounds._steps = opened.round, opened.answers, opened.steps
+            rounds.state, asked = opened.author, opened.asked
         for key, value in (responses or {}).items():
-            # SHOULD (2026-07-28): "Ignore unknown/unneeded InputResponses keys"; without a state any key may be known.
+            # SHOULD (2026-07-28): "Ignore unknown/unneeded InputResponses keys"; without a state every key is accepted.
             if asked is None or key in asked:
                 rounds._answers[key] = _Answer(asked[key] if asked else None, value)
         return rounds
@@ -132,7 +131,7 @@ class Rounds:
             state is None
             or state.expires < self._now
             or (state.method, state.params, state.principal)
-            != (self._subject.method, self._subject.params, self._subject.principal)
+            != (self._binding.method, self._binding.params, self._binding.principal)
         ):
             raise InvalidParams("Invalid or expired requestState; send the request again without it")
         return state
@@ -142,28 +141,28 @@ class Rounds:
         try:
             return None if payload is None else _decoder.decode(payload)
         except (ValueError, RecursionError):
-            # A release with other fields, which has the same key, may have sealed it.
+            # Another release, with the same key and other fields, may have sealed it.
             return None
 
     @property
     def _purpose(self) -> str:
-        return f"requestState {self._subject.server}"
+        return f"requestState {self._binding.server}"
 
     @property
     def inputs(self) -> dict[str, Raw]:
-        """Every answer so far, by key."""
+        """Every recorded answer, by key."""
         return {key: answer.value for key, answer in self._answers.items()}
 
     @property
     def pending(self) -> bool:
-        """Whether something was asked that has no answer yet."""
+        """Whether a question of this run has no answer yet."""
         return bool(self._asked)
 
     def ask(self, request: types.InputRequest, key: str | None = None) -> Raw | None:
-        """Return the answer to a question; None when it must be asked, which `required` will do.
+        """Return the answer to a question, None if the client must be asked, which `required` does.
 
         Raises:
-            ValidationError: two questions of one run have the same key, or the schema cannot be JSON.
+            ValidationError: two questions of one run have the same key, or JSON has no form for the schema.
         """
         key = self._claim_key(_KINDS[type(request)], key)
         answer = self._answers.get(key)
@@ -173,7 +172,7 @@ class Rounds:
         return None
 
     def ask_again(self, request: types.InputRequest, key: str) -> None:
-        """Ask even if there is an answer: its author has seen it in `inputs` and wants another.
+        """Discard the recorded answer to a question, and ask again.
 
         Raises:
             ValidationError: as in `ask`.
@@ -182,36 +181,35 @@ class Rounds:
         self.ask(request, key)
 
     def step(self, name: str) -> Raw | None:
-        """Return what a step of that name gave in an earlier round, if it ran."""
+        """Return the recorded value of a step, None if it has not run."""
         return self._steps.get(name)
 
     def record(self, name: str, value: Any) -> None:
-        """Keep what a step gave, so that it does not run again.
+        """Record the value of a step, so that the step does not run in later rounds.
 
         Raises:
-            ValidationError: it cannot be JSON.
+            ValidationError: JSON has no form for it.
         """
         self._steps[name] = Raw(encode(value))
 
     def required(self, state: Any | UnsetType = UNSET) -> types.InputRequiredResult:
-        """Return the result that asks the client; `state` is the author's own, and the earlier one if there is none.
+        """Return the `input_required` result; `state` is the author's, by default that of the earlier round.
 
         Raises:
-            ValidationError: the state has more than 64 KiB or cannot be JSON, or the request has been sent back ten
-                times.
+            ValidationError: JSON has no form for the state, it exceeds 64 KiB, or this would be the eleventh round.
         """
-        if self._round >= MOST_ROUNDS:
-            raise ValidationError(f"A request may ask in at most {MOST_ROUNDS} rounds")
+        if self._round >= MAX_ROUNDS:
+            raise ValidationError(f"A request may ask in at most {MAX_ROUNDS} rounds")
         asked = {key: fingerprint(request) for key, request in self._asked.items()}
         sealed = self._seal(asked, self.state if state is UNSET else Raw(encode(state)))
         return types.InputRequiredResult(input_requests=dict(self._asked) or None, request_state=sealed)
 
     def _seal(self, asked: dict[str, str], author: Raw) -> str:
-        subject = self._subject
+        binding = self._binding
         state = _State(
-            subject.method,
-            subject.params,
-            subject.principal,
+            binding.method,
+            binding.params,
+            binding.principal,
             int(self._now) + LIFETIME,
             self._round + 1,
             self._answers,
@@ -220,9 +218,9 @@ class Rounds:
             author,
         )
         sealed = self._ring.seal(self._purpose, encode(state))
-        if len(sealed) > MOST_STATE_BYTES:
+        if len(sealed) > MAX_STATE_BYTES:
             raise ValidationError(
-                f"The request's state has {len(sealed)} bytes; at most {MOST_STATE_BYTES} travel: keep large values on"
+                f"The request's state has {len(sealed)} bytes; at most {MAX_STATE_BYTES} travel: keep large values on"
                 " the server and record a handle"
             )
         return sealed
@@ -240,8 +238,8 @@ class Rounds:
 
 
 def fingerprint(request: types.InputRequest) -> str:
-    """Return what an answer is bound to: the kind of the question and its schema, but not its words."""
-    binding: list[Any] = [_KINDS[type(request)]]
+    """Return a digest of the kind and the schema of a question, to which its answer is bound."""
+    parts: list[Any] = [_KINDS[type(request)]]
     if isinstance(request, types.ElicitRequest):
-        binding += [request.params.mode or "form", request.params.requested_schema, request.params.url]
-    return hashlib.sha256(_sorted.encode(msgspec.json.decode(encode(binding)))).hexdigest()[:16]
+        parts += [request.params.mode or "form", request.params.requested_schema, request.params.url]
+    return hashlib.sha256(_sorted.encode(msgspec.json.decode(encode(parts)))).hexdigest()[:16]

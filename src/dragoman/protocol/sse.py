@@ -1,14 +1,14 @@
-"""Server-sent events, both ways, by the WHATWG event stream rules.
+"""Server-sent events: encoding and incremental decoding, by the rules of the WHATWG event stream.
 
-Theory of operation: CR, LF and CRLF all become LF, then every chunk is split once. A chunk that ends in CR has ended
-its line, and an LF that opens the next chunk belongs to that CR. Lines are taken as fields until a blank line
-dispatches the event. The data buffer holds each data field followed by LF, so it is empty only if no data field was
-seen, and a priming event, `id` with empty `data`, is dispatched.
+CR, LF and CRLF become LF, and each chunk is split once. A CR at the end of a chunk ends the line; an LF at the start of
+the next chunk belongs to that CR. Lines are read as fields until a blank line dispatches the event. The data buffer
+holds each data field followed by LF. It is empty only if the event has no data field, so a priming event, which has an
+`id` and empty `data`, is dispatched.
 
-The size of an event is the bytes of its fields so far plus the line being read, line endings not counted; a comment
-counts only while it is being read, so that keep-alives do not add up. An event that outgrows the limit is reported
-at once, then skipped up to its blank line; an id read before that still counts, so that a resume does not ask for
-the same event again. None of this depends on how the bytes were cut into chunks.
+The size of an event is the size of its fields and of the line that is being read, without line endings. A comment
+counts only while it is read, so keep-alive comments do not add up. An event that exceeds the limit is reported at once
+and skipped up to its blank line. An id before that point still becomes the last event id, so a client that resumes does
+not request the same event again. The result does not depend on the boundaries of the chunks.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from dragoman.protocol.lines import Oversized
 KEEP_ALIVE = b":\r\n\r\n"
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_LONGEST_RETRY = 9
+_MAX_RETRY_DIGITS = 9
 _ENDS_A_FIELD = re.compile("[\r\n\0]")
 _EVENT_ID = re.compile("([!-~]+)-(0|[1-9][0-9]{0,17})")
 
 
 class Event(Struct, frozen=True):
-    """One event of a stream; `id` and `retry` are those written in this event.
+    """One event of a stream; `id` and `retry` are None unless this event has those fields.
 
     Example:
         Event('{"jsonrpc":"2.0","id":1,"result":{}}', id="stream-7")
@@ -41,7 +41,7 @@ class Event(Struct, frozen=True):
 
 
 class EventId(Struct, frozen=True):
-    """The replay cursor: resuming after it sends the events of that stream with a greater sequence.
+    """The cursor of a resumable stream: a client that resumes from it receives the events with greater sequences.
 
     Example:
         EventId("4f1c", 7).encode()     # "4f1c-7"
@@ -62,7 +62,7 @@ class EventId(Struct, frozen=True):
 
     @staticmethod
     def decode(text: str) -> EventId | None:
-        """Return the cursor that a peer sent as `Last-Event-ID`, or None if no `encode` wrote it."""
+        """Return the cursor that a peer sent as `Last-Event-ID`, None if it is malformed."""
         found = _EVENT_ID.fullmatch(text)
         return None if found is None else EventId(found[1], int(found[2]))
 
@@ -85,8 +85,8 @@ def encode(
     return b"%bdata: %b\r\n\r\n" % (head, _unified_line_endings(data).replace(b"\n", b"\r\ndata: "))
 
 
-def prime(id: str, retry: int | None) -> bytes:
-    """Return an event without data that only gives the client a cursor to resume from."""
+def priming_event(id: str, retry: int | None) -> bytes:
+    """Return an event with empty data that gives the client a cursor to resume from (2025-11-25)."""
     return encode(b"", id=id, event=None, retry=retry)
 
 
@@ -99,42 +99,18 @@ class EventDecoder:
         decoder.last_event_id                         # "7"
     """
 
-    __slots__ = (
-        "_after_carriage_return",
-        "_at_start",
-        "_data",
-        "_event",
-        "_event_retry",
-        "_fields_size",
-        "_id",
-        "_last_event_id",
-        "_limit",
-        "_line",
-        "_line_skipped",
-        "_retry",
-        "_skipping",
-    )
-
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._last_event_id = ""
-        self._retry: int | None = None
+        self.last_event_id = ""
+        """The id of the last complete event that had one, to be sent as `Last-Event-ID`."""
+        self.retry: int | None = None
+        """The milliseconds to wait before reconnecting, if the server sent them."""
         self._line = bytearray()
         self._data = bytearray()
         self.finish()
 
-    @property
-    def last_event_id(self) -> str:
-        """The id of the last event that ended, or of one before it: what to send as `Last-Event-ID`."""
-        return self._last_event_id
-
-    @property
-    def retry(self) -> int | None:
-        """The milliseconds to wait before reconnecting, if the server said so."""
-        return self._retry
-
     def receive(self, chunk: bytes) -> list[Event | Oversized]:
-        """Return the events that this chunk completes, and an `Oversized` for each that outgrew the limit."""
+        """Return the events that this chunk completes, and an `Oversized` for each event that exceeds the limit."""
         found: list[Event | Oversized] = []
         lines = self._split(chunk)
         rest = lines.pop()
@@ -145,11 +121,11 @@ class EventDecoder:
         return found
 
     def finish(self) -> None:
-        """Discard an incomplete event, as the standard asks, and be ready for the stream of the next connection."""
+        """Discard an incomplete event, as the standard requires, and reset the decoder for the next connection."""
         self._at_start = True
         self._after_carriage_return = False
         self._line.clear()
-        self._line_skipped = False
+        self._is_line_skipped = False
         self._start_event()
 
     def _start_event(self) -> None:
@@ -158,7 +134,7 @@ class EventDecoder:
         self._id: str | None = None
         self._event_retry: int | None = None
         self._fields_size = 0
-        self._skipping = False
+        self._is_skipping = False
 
     def _split(self, chunk: bytes) -> list[bytes]:
         if self._after_carriage_return and chunk:
@@ -171,13 +147,13 @@ class EventDecoder:
     def _extend_line(self, piece: bytes, found: list[Event | Oversized]) -> None:
         if not piece:
             return
-        if self._skipping:
-            self._line_skipped = True
+        if self._is_skipping:
+            self._is_line_skipped = True
         elif self._fields_size + len(self._line) + len(piece) > self._limit:
             found.append(Oversized())
             self._line.clear()
             self._data.clear()
-            self._skipping = self._line_skipped = True
+            self._is_skipping = self._is_line_skipped = True
         else:
             self._line += piece
 
@@ -187,22 +163,22 @@ class EventDecoder:
         if self._at_start:
             self._at_start = False
             line = line.removeprefix(_BYTE_ORDER_MARK)
-        if self._line_skipped:
-            self._line_skipped = False
+        if self._is_line_skipped:
+            self._is_line_skipped = False
         elif not line:
             self._end_event(found)
         elif not line.startswith(b":"):
-            self._take_field(line)
+            self._read_field(line)
 
     def _end_event(self, found: list[Event | Oversized]) -> None:
         if self._id is not None:
-            self._last_event_id = self._id
+            self.last_event_id = self._id
         if self._data:
             data = self._data[:-1].decode("utf-8", "replace")
             found.append(Event(data, self._event or "message", self._id, self._event_retry))
         self._start_event()
 
-    def _take_field(self, line: bytes) -> None:
+    def _read_field(self, line: bytes) -> None:
         self._fields_size += len(line)
         name, value = _name_and_value(line)
         if name == b"data":
@@ -212,8 +188,8 @@ class EventDecoder:
             self._event = value.decode("utf-8", "replace")
         elif name == b"id" and b"\0" not in value:
             self._id = value.decode("utf-8", "replace")
-        elif name == b"retry" and value.isdigit() and len(value) <= _LONGEST_RETRY:
-            self._retry = self._event_retry = int(value)
+        elif name == b"retry" and value.isdigit() and len(value) <= _MAX_RETRY_DIGITS:
+            self.retry = self._event_retry = int(value)
 
 
 def _name_and_value(line: bytes) -> tuple[bytes, bytes]:
@@ -237,6 +213,6 @@ def _field_value(name: str, value: str) -> bytes:
 
 
 def _checked_retry(retry: int) -> int:
-    if not 0 <= retry < 10**_LONGEST_RETRY:
-        raise ValueError(f"A retry of {retry} ms would be ignored; use 0 to {10**_LONGEST_RETRY - 1}")
+    if not 0 <= retry < 10**_MAX_RETRY_DIGITS:
+        raise ValueError(f"A retry of {retry} ms would be ignored; use 0 to {10**_MAX_RETRY_DIGITS - 1}")
     return retry

@@ -1,8 +1,8 @@
-"""Tables of states: which state follows which, on which event.
+"""State tables: the next state of a machine, for each state and event.
 
-A machine names its states and events as literals, which the type checker compares with its table, and keeps its state
-in one attribute: looking at it is as quick as a flag. `Enum` was rejected: hashing a member runs Python code at every
-step, and states that users see, as the status of a client, are strings.
+A machine declares its states and events as `Literal` types, which the type checker compares with the table, and keeps
+its state in one attribute. `Enum` was rejected: hashing a member runs Python code at every step, and states that users
+see, such as the status of a client, are strings.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Step = TypeVar("Step", bound=str)
 
 
 class Transitions(dict[tuple[State, Step], State]):
-    """The state that follows a state on an event, from a row for each state; what no row has must not happen.
+    """The next state by (state, event), made from one row for each state. An event without an entry is a bug.
 
     Example:
         LIFE: Transitions[Life, Happening] = Transitions({"open": {"close": "closed"}, "closed": {}})

@@ -1,8 +1,8 @@
-"""Values that leave the server sealed and come back from strangers: request states and session ids.
+"""Signed tokens that clients hold and send back: session ids and request states.
 
-A token is base64url(tag + payload), the tag being HMAC-SHA256 over the purpose and the payload. It is signed, not
-encrypted: whoever holds it can read it. The first key of the ring seals and every key opens, so that keys can be
-rotated. Nothing here draws random numbers or reads a clock; both are given.
+A token is base64url(tag + payload). The tag is HMAC-SHA256 over the purpose and the payload. A token is signed and not
+encrypted: its holder can read it. The first key of a ring seals, and every key opens, so keys can be rotated. The
+caller gives the time and the random nonce, because this module reads no clock.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from dragoman.protocol.methods import declares
 from dragoman.protocol.versions import find_version
 
 _TAG_BYTES = 32
-_SHORTEST_KEY = 16
+_CLOCK_SKEW = 60
+_MIN_KEY_BYTES = 16
 
 
 class KeyRing:
-    """Keys that seal (the first) and open (all of them).
+    """A list of keys: the first seals tokens, all of them open tokens.
 
     Example:
         ring = KeyRing(new_key, old_key)
@@ -38,17 +39,17 @@ class KeyRing:
     """
 
     def __init__(self, *keys: bytes) -> None:
-        if not keys or any(len(key) < _SHORTEST_KEY for key in keys):
-            raise ValueError(f"A key ring needs at least one key, and every key at least {_SHORTEST_KEY} bytes")
+        if not keys or any(len(key) < _MIN_KEY_BYTES for key in keys):
+            raise ValueError(f"A key ring needs at least one key, and every key at least {_MIN_KEY_BYTES} bytes")
         self._keys = keys
 
     def seal(self, purpose: str, payload: bytes) -> str:
-        """Return the payload as a token that only opens for the same purpose."""
+        """Return the payload as a token that opens only for the same purpose."""
         token = _tag(self._keys[0], purpose, payload) + payload
         return urlsafe_b64encode(token).rstrip(b"=").decode("ascii")
 
     def open(self, purpose: str, token: str) -> bytes | None:
-        """Return the payload of a token that this ring sealed for that purpose, else None."""
+        """Return the payload of a token that a key of this ring sealed for the purpose, else None."""
         sealed = _from_base64(token)
         if sealed is None:
             return None
@@ -67,12 +68,12 @@ def _from_base64(text: str) -> bytes | None:
         sealed = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
     except ValueError:
         return None
-    # One token, one spelling: otherwise a revoked id could come back written differently.
+    # Only the canonical spelling is accepted: otherwise a revoked id could return in another spelling.
     return sealed if urlsafe_b64encode(sealed).rstrip(b"=") == text.encode("ascii") else None
 
 
 def digest(text: str | None) -> bytes:
-    """Return a short fingerprint of a principal or an origin, for binding a token to it."""
+    """Return a short digest of a principal or an origin, to bind a token to it."""
     return b"" if text is None else hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:12]
 
 
@@ -91,10 +92,10 @@ _KINDS: dict[str, Any] = {
     "elicitation": types.ElicitationCapability,
     "roots": types.RootsCapability,
 }
-_LONGEST_NAME = 256
-_LONGEST_VERSION = 64
-_MOST_BYTES = 1_480
-"""What a session id holds, without its tag, so that the id has no more than 2,048 bytes of base64."""
+_MAX_NAME_LENGTH = 256
+_MAX_VERSION_LENGTH = 64
+_MAX_PAYLOAD_BYTES = 1_480
+"""The largest payload of a session id; with its tag and in base64 the id has at most 2,048 bytes."""
 
 
 class _SessionFields(Struct, array_like=True):
@@ -107,17 +108,17 @@ class _SessionFields(Struct, array_like=True):
     client_version: str | None = None
     origin: bytes = b""
     extensions: bytes = b""
-    """As JSON, which has numbers that the encoding of the rest lacks."""
+    """JSON, because MessagePack has no integers beyond 64 bits."""
 
 
 class OpenedSession(Struct, frozen=True):
-    """What a session id says."""
+    """The content of a session id."""
 
     caller: Caller
     expires_at: int
-    """The last second in which it opens, since the epoch."""
+    """The last second since the epoch in which the id opens."""
     origin: bytes = b""
-    """The fingerprint of the page's origin that it began with; empty if there was none."""
+    """The digest of the web origin that began the session; empty if there was none."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -126,13 +127,12 @@ _settings = msgspec.json.Decoder(dict[str, types.Json])
 
 
 class SessionTokens:
-    """Session ids that carry the session: any process with the key ring can take a session up.
+    """Session ids that contain the session, so that every process with the key ring can serve it.
 
-    An id holds the protocol version, the client's name and version (cut to 256 and 64 characters), the capabilities
-    that servers act on, the time of issue and digests of the principal and of the page's origin. Of the extensions that
-    the client declared it holds those that the server has, as far as there is room; settings that are too large are
-    left empty. It opens only for the same server, path and principal, and only until it is `max_age` seconds old. It
-    never has more than 2,048 bytes.
+    An id holds the protocol version, the name and version of the client (cut to 256 and 64 characters), the client
+    capabilities that servers use, the time of issue, and digests of the principal and of the web origin. It also holds
+    the declared extensions that the server has, as far as there is room; settings that are too large become empty. An
+    id opens only for the same server, path and principal, and for `max_age` seconds. It has at most 2,048 bytes.
     """
 
     def __init__(self, ring: KeyRing, *, server: str, path: str, max_age: int = 86_400) -> None:
@@ -150,7 +150,7 @@ class SessionTokens:
         origin: bytes = b"",
         extensions: Iterable[str] = (),
     ) -> str:
-        """Return a new session id; `nonce` makes it unguessable and unique, and `extensions` are the server's."""
+        """Return a new session id; `nonce` is random and makes it unique, `extensions` are those of the server."""
         info = caller.info
         session = _SessionFields(
             caller.version.name,
@@ -158,18 +158,22 @@ class SessionTokens:
             _flags(caller.capabilities),
             digest(principal),
             nonce,
-            _cut(info.name, _LONGEST_NAME) if info else None,
-            _cut(info.version, _LONGEST_VERSION) if info else None,
+            _cut(info.name, _MAX_NAME_LENGTH) if info else None,
+            _cut(info.version, _MAX_VERSION_LENGTH) if info else None,
             origin,
         )
         declared = {id: settings for id in extensions if (settings := caller.extension(id)) is not None}
         if declared:
-            session.extensions = _fitting(declared, _MOST_BYTES - len(_encoder.encode(session)))
+            session.extensions = _fitting(declared, _MAX_PAYLOAD_BYTES - len(_encoder.encode(session)))
         return self._ring.seal(self._purpose, _encoder.encode(session))
 
     def open(self, token: str, *, principal: str | None, now: float) -> OpenedSession | None:
-        """Return who the session belongs to, and how long; None for a foreign, forged, changed or outdated id."""
-        session = self._decode(token)
+        """Return the content of an id; None if it is forged, expired, or bound to another server or principal."""
+        payload = self._ring.open(self._purpose, token)
+        try:
+            session = None if payload is None else _decoder.decode(payload)
+        except (ValueError, RecursionError):  # another release, with the same key and other fields, may have sealed it
+            session = None
         if session is None:
             return None
         version = find_version(session.version)
@@ -183,24 +187,13 @@ class SessionTokens:
             caller.capabilities.extensions = _settings.decode(session.extensions)
         return OpenedSession(caller, session.issued_at + self.max_age, session.origin)
 
-    def _decode(self, token: str) -> _SessionFields | None:
-        payload = self._ring.open(self._purpose, token)
-        try:
-            return None if payload is None else _decoder.decode(payload)
-        except (ValueError, RecursionError):
-            # A release with other fields, which has the same key, may have sealed it.
-            return None
-
-
-_CLOCK_SKEW = 60
-
 
 def _cut(text: str, length: int) -> str:
     return text[:length].encode("utf-8", "replace").decode()
 
 
 def _fitting(declared: dict[str, types.Json], room: int) -> bytes:
-    """Return the settings of extensions, encoded: whole, or empty, or not at all, as there is room."""
+    """Return the settings of extensions, encoded: as they are, or empty, or left out, as far as there is room."""
     carried: dict[str, types.Json] = {}
     for id, settings in declared.items():
         for form in (settings, {}):

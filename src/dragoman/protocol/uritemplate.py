@@ -1,14 +1,15 @@
-"""URI templates, RFC 6570 levels 1 to 3: from values to a URI and back.
+"""URI templates of RFC 6570, levels 1 to 3: expansion of values to a URI, and matching of a URI to values.
 
-Theory of operation: a template is parsed once into literals and expressions. Expansion follows the table of RFC 6570
-appendix A. For matching, the query expressions are set apart, since their parameters come in any order, and the rest
-becomes slots: a variable, the text in front of it, and the characters that its value cannot hold.
+A template is parsed once into literals and expressions. Expansion follows the table of RFC 6570, appendix A. For
+matching, the query expressions are separated, because their parameters come in any order. The rest becomes slots. A
+slot is a variable, the text before it, and the characters that its value cannot contain.
 
-Where the text after a variable holds a character that the variable cannot, there is only one way to match, and a
-regular expression finds it in linear time. Otherwise (`{name}.{format}`, `{+path}/{revision}`) there are several, and
-a backtracking engine needs a power of the length to see that none fits. Then the places where each variable may stop
-are found for the whole URI at once, from the last variable to the first, and the values are read off from the first
-to the last: linear time again, and an earlier variable takes as much as it can.
+If the text after a variable contains a character that the variable cannot, a URI matches in one way at most, and a
+regular expression finds it in linear time (`_UniqueMatcher`). Otherwise a URI may match in several ways, as for
+`{name}.{format}` and `{+path}/{revision}`. A regular expression would backtrack and need polynomial time to find that
+nothing matches. `_AmbiguousMatcher` computes all end positions of each variable for the whole URI, from the last
+variable to the first. Then it reads the values from the first to the last. This takes linear time, and an earlier
+variable gets as much text as possible.
 
 A variable outside the query is never absent and, except in `{;name}`, never empty.
 """
@@ -41,7 +42,7 @@ class UriTemplate:
         template.match("file:///a%20b/src/x.py?line=3")
         # {"project": "a b", "path": "src/x.py", "line": "3"}
 
-    Values are decoded: `{project}` yields a `/` if the URI says `%2F`, so check a value before it names a file.
+    Values are decoded: `%2F` in the URI becomes `/` in the value. Check a value before you use it as a file name.
     """
 
     __slots__ = ("_matcher", "_pieces", "_query", "required", "template", "variables")
@@ -55,7 +56,7 @@ class UriTemplate:
         self._query = _query(self._pieces)
         optional = () if self._query is None else self._query.names
         self.required = tuple(name for name in self.variables if name not in optional)
-        """The variables without which no URI of the template is made: all but those of a query."""
+        """The variables that every URI of the template has: all but those of a query."""
         self._matcher = _matcher(self._pieces)
 
     def __repr__(self) -> str:
@@ -66,7 +67,7 @@ class UriTemplate:
         return "".join(piece if isinstance(piece, str) else _expanded(piece, values) for piece in self._pieces)
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """Return the values that expand to this URI, or None if there are none."""
+        """Return the values that expand to this URI, None if there are none."""
         try:
             rest = _NOT_IN_A_URI.sub(_percent_encoded, uri)
         except UnicodeEncodeError:
@@ -107,7 +108,7 @@ class _Expression(NamedTuple):
     names: tuple[str, ...]
 
     def leads(self) -> Iterator[tuple[str, str]]:
-        """Yield the text that the expression writes in front of each value, and the name of the variable."""
+        """Yield each variable with the text that the expression writes before its value."""
         lead = self.operator.first
         for name in self.names:
             yield (lead + name if self.operator.is_named else lead), name
@@ -135,17 +136,13 @@ def _parsed_expression(template: str, source: str) -> _Expression:
     if names == ("",):
         raise _refusal(template, source, "names no variable; write a name in the braces, or remove them")
     for name in names:
-        _refuse_bad_name(template, source, name)
+        if "*" in name or ":" in name:
+            remedy = "remove the * or :length and give the variable one string"
+            raise _refusal(template, source, f"has a modifier of level 4, which is not supported; {remedy}")
+        if not _VARIABLE_NAME.fullmatch(name):
+            remedy = "use ASCII letters, digits, _ and %XX, with single dots between"
+            raise _refusal(template, source, f"has the bad variable name {name!r}; {remedy}")
     return _Expression(source, _OPERATORS[symbol], names)
-
-
-def _refuse_bad_name(template: str, source: str, name: str) -> None:
-    if "*" in name or ":" in name:
-        remedy = "remove the * or :length and give the variable one string"
-        raise _refusal(template, source, f"has a modifier of level 4, which is not supported; {remedy}")
-    if not _VARIABLE_NAME.fullmatch(name):
-        remedy = "use ASCII letters, digits, _ and %XX, with single dots between"
-        raise _refusal(template, source, f"has the bad variable name {name!r}; {remedy}")
 
 
 def _unique_variables(template: str, pieces: Sequence[str | _Expression]) -> tuple[str, ...]:
@@ -162,7 +159,7 @@ def _refuse_misplaced_query(template: str, pieces: Sequence[str | _Expression]) 
     written: set[str] = set()
     query_passed = False
     for piece in pieces:
-        lead = _lead(piece)
+        lead = _leading_text(piece)
         if isinstance(piece, _Expression) and piece.operator.is_query:
             if "#" in written:
                 raise _refusal(template, piece.source, "puts a query after the fragment; move it before the #")
@@ -184,7 +181,7 @@ def _expressions(pieces: Sequence[str | _Expression]) -> list[_Expression]:
     return [piece for piece in pieces if isinstance(piece, _Expression)]
 
 
-def _lead(piece: str | _Expression) -> str:
+def _leading_text(piece: str | _Expression) -> str:
     return piece if isinstance(piece, str) else piece.operator.first
 
 
@@ -225,7 +222,7 @@ def _decoded(values: dict[str, str] | None) -> dict[str, str] | None:
 
 
 class _Query(NamedTuple):
-    """The query expressions of a template, which stand side by side."""
+    """The query expressions of a template, which follow one another."""
 
     names: frozenset[str]
     ignores_unknown: bool
@@ -260,7 +257,7 @@ def _query(pieces: Sequence[str | _Expression]) -> _Query | None:
     return _Query(
         frozenset(name for expression in query for name in expression.names),
         ignores_unknown=query[0].operator.first == "?",
-        precedes_fragment="#" in "".join(map(_lead, pieces)),
+        precedes_fragment="#" in "".join(map(_leading_text, pieces)),
     )
 
 
@@ -270,7 +267,7 @@ def _name_and_value(pair: str) -> tuple[str, str]:
 
 
 class _VariableSlot(NamedTuple):
-    """A variable, the text in front of it, and the characters that its value cannot hold."""
+    """A variable, the text before it, and the characters that its value cannot contain."""
 
     before: str
     name: str
@@ -298,15 +295,15 @@ def _slots(pieces: Sequence[str | _Expression]) -> tuple[Sequence[_VariableSlot]
 
 
 def _excluded(pieces: Sequence[str | _Expression]) -> Iterator[str]:
-    """Yield, for each piece, what the values in it cannot hold: what separates them from each other and the rest."""
-    last_written = {mark: index for index, piece in enumerate(pieces) for mark in "?#" if mark in _lead(piece)}
+    """Yield, for each piece, the characters that its values cannot contain because they separate values."""
+    last_written = {mark: index for index, piece in enumerate(pieces) for mark in "?#" if mark in _leading_text(piece)}
     delimiters = "/?#"
     for index, piece in enumerate(pieces):
         if isinstance(piece, _Expression) and piece.operator.keeps_reserved:
             yield "".join(mark for mark, last in last_written.items() if last > index)
         else:
             yield delimiters + _value_separator(piece)
-        query, fragment = _lead(piece).rfind("?"), _lead(piece).rfind("#")
+        query, fragment = _leading_text(piece).rfind("?"), _leading_text(piece).rfind("#")
         if query != fragment:
             delimiters = "/?#&" if query > fragment else "/?#"
 
@@ -317,8 +314,8 @@ def _value_separator(piece: str | _Expression) -> str:
     return piece.operator.separator if piece.operator.is_named or len(piece.names) > 1 else ""
 
 
-class _OnlyWay:
-    """Matches slots that fit a URI in one way or none."""
+class _UniqueMatcher:
+    """Matches slots of which a URI fits at most one assignment."""
 
     def __init__(self, slots: Sequence[_VariableSlot], tail: str) -> None:
         self._pattern = re.compile("".join(slot.pattern for slot in slots) + re.escape(tail))
@@ -329,8 +326,8 @@ class _OnlyWay:
         return None if found is None else dict(zip(self._names, found.groups(""), strict=True))
 
 
-class _AnyWay:
-    """Matches slots that may fit a URI in several ways."""
+class _AmbiguousMatcher:
+    """Matches slots of which a URI may fit several assignments."""
 
     def __init__(self, slots: Sequence[_VariableSlot], tail: str) -> None:
         self._head = slots[0].before
@@ -347,9 +344,9 @@ class _AnyWay:
         for slot in reversed(self._slots):
             stops.append(fits & ~positions.inside_encoded_characters)
             fits = positions.before(slot.before, positions.starts(slot, stops[-1]))
-        return self._read_off(middle, stops[::-1]) if fits >> len(middle) else None
+        return self._read_values(middle, stops[::-1]) if fits >> len(middle) else None
 
-    def _read_off(self, text: str, stops: Sequence[int]) -> dict[str, str]:
+    def _read_values(self, text: str, stops: Sequence[int]) -> dict[str, str]:
         values: dict[str, str] = {}
         position = 0
         for slot, slot_stops in zip(self._slots, stops, strict=True):
@@ -362,9 +359,9 @@ class _AnyWay:
 
 
 class _Positions:
-    """Sets of positions in a text, as integers: bit `len(text) - position` is set.
+    """Sets of positions in a text, as integers: bit `len(text) - position` stands for a position.
 
-    Addition carries from low bits to high ones, so from where a value stops to all places where it may start.
+    An addition carries from low to high bits: from the end of a value to all positions at which it may start.
     """
 
     def __init__(self, text: str) -> None:
@@ -376,13 +373,13 @@ class _Positions:
         self.inside_encoded_characters = percent >> 1 | percent >> 2 | continuation
 
     def before(self, literal: str, fits: int) -> int:
-        """Return the positions from which this literal leads to one of the given."""
+        """Return the positions from which this literal reaches one of the given positions."""
         for character in reversed(literal):
             fits = (fits << 1) & self._where(character)
         return fits
 
     def starts(self, slot: _VariableSlot, stops: int) -> int:
-        """Return the positions from which a value of this slot leads to one of the given."""
+        """Return the positions from which a value of this slot reaches one of the given positions."""
         allowed = self._all ^ self._where(slot.excluded)
         last_characters = (stops << 1) & allowed
         starts = (allowed & ~(allowed + last_characters)) | last_characters
@@ -409,9 +406,9 @@ def _last_stop(text: str, slot: _VariableSlot, stops: int, start: int) -> int:
     return barrier - (stops & -stops).bit_length() + 1
 
 
-def _matcher(pieces: Sequence[str | _Expression]) -> _OnlyWay | _AnyWay:
+def _matcher(pieces: Sequence[str | _Expression]) -> _UniqueMatcher | _AmbiguousMatcher:
     slots, tail = _slots(pieces)
     for slot, following in pairwise(slots):
         if not set(slot.excluded) & set(following.before):
-            return _AnyWay(slots, tail)
-    return _OnlyWay(slots, tail)
+            return _AmbiguousMatcher(slots, tail)
+    return _UniqueMatcher(slots, tail)

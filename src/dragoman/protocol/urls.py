@@ -1,6 +1,6 @@
-"""What a URL is to every room: taken apart, compared by origin, recognised as this machine, and shown without secrets.
+"""URLs: parsing, origins, loopback hosts, and a form without secrets for logs and errors.
 
-Nothing is resolved here: a host is judged as it is spelled.
+No host name is resolved: every check reads the host as it is written.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dragoman.errors import InsecureUrl
 
 HTTP_SCHEMES = ("http", "https")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# urlsplit drops line breaks, and browsers take a backslash for a slash: they go to another host than is read here.
+# urlsplit drops line breaks, and browsers read a backslash as a slash: they would connect to another host.
 _MISLEADING = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
 
 
 def redacted(url: str) -> str:
-    """Return a URL without user, password, query and fragment, as it may stand in a log or an error."""
+    """Return a URL without user, password, query and fragment, for logs and errors."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -27,7 +27,7 @@ def redacted(url: str) -> str:
 
 
 def is_http_url(url: str) -> bool:
-    """Tell whether a text is an absolute URL of http or https."""
+    """Tell whether a text is an absolute http or https URL."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -36,17 +36,17 @@ def is_http_url(url: str) -> bool:
 
 
 def split(url: str) -> SplitResult:
-    """Take apart a URL that has a host which every reader understands alike.
+    """Parse a URL whose host every parser reads alike.
 
     Raises:
-        InsecureUrl: it has none.
+        InsecureUrl: the URL has no host, or parsers may read different hosts.
     """
     try:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError:
         raise InsecureUrl(f"{redacted(url)} is no address that can be used") from None
-    # urlsplit takes http://[::1].example for the host ::1.
+    # urlsplit reads the host ::1 in http://[::1].example.
     if not parts.hostname or _MISLEADING.search(url) or re.search("](?!:|$)", parts.netloc):
         raise InsecureUrl(f"{redacted(url)!r} is no address that can be used")
     if "%" in parts.hostname and ":" not in parts.hostname:
@@ -58,34 +58,34 @@ def host_of(url: str) -> str:
     """Return the host of a URL, in lower case and without brackets.
 
     Raises:
-        InsecureUrl: it has none.
+        InsecureUrl: as in `split`.
     """
     return split(url).hostname or ""
 
 
 def port_of(parts: SplitResult) -> int | None:
-    """Return the port of a URL: the one that is written, or that of its scheme."""
+    """Return the port of a URL, by default that of its scheme."""
     return _DEFAULT_PORTS.get(parts.scheme) if parts.port is None else parts.port
 
 
 def authority_of(parts: SplitResult) -> str:
-    """Return host and port in their one spelling: lower case, no user, no default port."""
+    """Return host and port in their canonical form: lower case, no user, no default port."""
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
     return host if port_of(parts) == _DEFAULT_PORTS.get(parts.scheme) else f"{host}:{parts.port}"
 
 
 def origin_of(url: str) -> str:
-    """Return scheme, host and port, the default port left out.
+    """Return scheme, host and port, without the default port.
 
     Raises:
-        InsecureUrl: the URL has no host.
+        InsecureUrl: as in `split`.
     """
     parts = split(url)
     return f"{parts.scheme}://{authority_of(parts)}"
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine: localhost, 127.0.0.0/8 or ::1, and no name that merely looks like it."""
+    """Tell whether a host is this machine: localhost, 127.0.0.0/8 or ::1."""
     if host.lower().rstrip(".") == "localhost":
         return True
     try:

@@ -1,8 +1,9 @@
 """The published protocol versions, each a row of data.
 
-There are two eras. Handshake: `initialize`, sessions, requests from server to client. Stateless: every request carries
-its version and capabilities, and a server asks by returning `input_required`. Rows are ordered, so that the tables of
-`methods` and `fields` can say "since"; no other module compares versions.
+There are two eras. In the handshake era (2024-11-05 to 2025-11-25) a client sends `initialize`, there are sessions, and
+the server sends requests to the client. In the stateless era (2026-07-28) every request carries its version and the
+capabilities of the client, and a server asks for input by returning `input_required`. Rows are ordered by date. Only
+the tables in `methods`, `fields` and `extensions` compare versions; other modules read the fields of a row.
 """
 
 from __future__ import annotations
@@ -13,21 +14,21 @@ from msgspec import Struct
 
 
 class Version(Struct, frozen=True, order=True, kw_only=True, cache_hash=True):
-    """What one protocol version does on the wire."""
+    """The behaviour of one protocol version on the wire."""
 
     name: str
     stateless: bool = False
     batches: bool = False
-    """A JSON array of messages is a message."""
+    """A JSON array of messages is a valid message."""
     omits_unknown_id: bool = False
-    """An error whose request cannot be told has no id, where earlier versions send null."""
+    """An error response to a request whose id is unknown has no id; in other versions its id is null."""
     primes_streams: bool = False
     """SHOULD (2025-11-25): "immediately send an SSE event consisting of an event ID and an empty data field"."""
     any_structured_content: bool = False
-    """Structured content may be any JSON value, where earlier versions have objects only."""
+    """Structured content may be any JSON value; in other versions it is an object."""
     resource_not_found: int = -32002
     replaced_errors: tuple[tuple[int, int], ...] = ()
-    """Error codes that this version must not send, and what stands for them."""
+    """Error codes that this version does not define, and the codes that replace them."""
 
 
 _HANDSHAKE_REPLACES = ((-32020, -32600), (-32021, -32603), (-32022, -32602))
@@ -55,7 +56,7 @@ VERSIONS: tuple[Version, ...] = (V2026_07_28, V2025_11_25, V2025_06_18, V2025_03
 LATEST_STATELESS = V2026_07_28
 LATEST_HANDSHAKE = V2025_11_25
 ASSUMED_OVER_HTTP = V2025_03_26
-"""What a client speaks that sends no version header: the header came with 2025-06-18."""
+"""The version of a client that sends no MCP-Protocol-Version header, which exists since 2025-06-18."""
 
 _BY_NAME = {version.name: version for version in VERSIONS}
 
@@ -66,21 +67,21 @@ def find_version(name: str | None) -> Version | None:
 
 
 def handshake_versions(versions: Iterable[Version]) -> tuple[Version, ...]:
-    """Return those of the handshake era, newest first."""
+    """Return the versions of the handshake era, newest first."""
     return tuple(sorted((version for version in versions if not version.stateless), reverse=True))
 
 
 def stateless_versions(versions: Iterable[Version]) -> tuple[Version, ...]:
-    """Return those of the stateless era, newest first."""
+    """Return the versions of the stateless era, newest first."""
     return tuple(sorted((version for version in versions if version.stateless), reverse=True))
 
 
 def version_names(versions: Iterable[Version]) -> list[str]:
-    """Return their names, newest first."""
+    """Return the names of versions, newest first."""
     return [version.name for version in sorted(versions, reverse=True)]
 
 
-def common(names: Iterable[str], known: Iterable[Version]) -> Version | None:
-    """Return the newest version that both sides have."""
-    wanted = set(names)
-    return max((version for version in known if version.name in wanted), default=None)
+def newest_common(names: Iterable[str], known: Iterable[Version]) -> Version | None:
+    """Return the newest known version among the names, None if there is none."""
+    named = set(names)
+    return max((version for version in known if version.name in named), default=None)

@@ -1,17 +1,17 @@
-"""What a model sent, as a schema wants it.
+"""Repair of values that language models send, by the schema that they must fit.
 
-Models send text that holds JSON, and 3.0 for 3. A value that fits the schema is left alone. One that does not is
-repaired where the schema says how: JSON text is parsed where no string fits, and an integral number becomes an integer
-where only integers fit. Arguments for a schema that was put into a dialect (`restore`) are also what that dialect made
-of them: null is dropped where a property may be absent and not null, text is parsed where only what it holds fits, and
-a property has its name back.
+Models send JSON inside strings, and 3.0 for 3. A value that fits its schema is not changed. Another value is repaired
+if the schema shows how: a string is parsed as JSON where no string fits, and an integral number becomes an integer
+where only integers fit. `restore_arguments` also reverts what `dialects` did to the schema of a tool: null is dropped
+where a property may be absent but not null, a string is parsed if only its content fits, and renamed properties get
+their names back.
 
-To fit here means not to contradict what a schema says of types, choices, names and items, so whatever is valid fits.
-The number of steps has a bound, beyond which a value stays as it is.
+A value fits here if it does not contradict the types, choices, names and items of the schema, so every valid value
+fits. The number of steps is bounded; beyond the bound a value is not changed.
 
-Each value is gone through once for each schema that it may be of: a step returns the repaired value and whether it
-fits, and the very same object where nothing was repaired. To ask first whether a value fits, and to repair it then, was
-rejected: it goes through each value once for every level above it.
+Each value is visited once for each schema that applies to it. A step returns the repaired value, or the very same
+object if nothing was repaired, and whether it fits. Two passes, one that checks and one that repairs, were rejected:
+each value would be visited once for every level above it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ import msgspec
 from dragoman.schema import walk
 from dragoman.types import Json
 
-MOST_STEPS = 200_000
-"""What is done in about a quarter of a second."""
-MOST_LEVELS = 100
+MAX_STEPS = 200_000
+"""The steps that take about a quarter of a second."""
+MAX_LEVELS = 100
 
 
 def coerce(value: Any, schema: Any) -> Any:
-    """Return a value as a schema wants it; what cannot be repaired stays.
+    """Return a value, repaired to fit a schema as far as possible.
 
     Example:
         coerce({"days": "3"}, {"properties": {"days": {"type": "integer"}}})  # {"days": 3}
@@ -39,12 +39,12 @@ def coerce(value: Any, schema: Any) -> Any:
     return _Coercion(schema).value(value, schema, 0)[0]
 
 
-def restore(arguments: Mapping[str, Any], schema: Json) -> Json:
-    """Return a model's arguments as the original schema of a tool wants them, also where a dialect renamed properties.
+def restore_arguments(arguments: Mapping[str, Any], schema: Json) -> Json:
+    """Return the arguments of a model, repaired to fit the schema of a tool before a dialect changed it.
 
     Example:
         schema = {"properties": {"tags": {"type": "array"}, "days": {"type": "integer"}}}
-        restore({"tags": '["a", "b"]', "days": None}, schema)  # {"tags": ["a", "b"]}
+        restore_arguments({"tags": '["a", "b"]', "days": None}, schema)  # {"tags": ["a", "b"]}
     """
     from dragoman.schema.naming import property_alias
 
@@ -57,7 +57,7 @@ def restore(arguments: Mapping[str, Any], schema: Json) -> Json:
 
 
 class _Part:
-    """What one schema says by itself: of types, choices, names and items."""
+    """The types, choices, properties and items of one schema, without those that it refers to."""
 
     def __init__(self, schema: Json) -> None:
         self._choices, self._types, kinds = walk.choices_of(schema), walk.types_of(schema), walk.kinds_of(schema)
@@ -71,12 +71,12 @@ class _Part:
         self.unions = [branches for key in ("anyOf", "oneOf") if (branches := walk.sequence(schema, key))]
 
     def integral(self, value: Any) -> Any:
-        """Return an integral number as an integer where there is room for integers and not for other numbers."""
+        """Return an integral float as an integer if the schema allows integers and no other numbers."""
         is_integral = self._admits_integers_only and isinstance(value, float) and value.is_integer()
         return int(value) if is_integral else value
 
-    def has(self, value: Any) -> bool:
-        """Tell whether a value is of the types and choices."""
+    def includes(self, value: Any) -> bool:
+        """Tell whether a value fits the types and choices."""
         if self._choices is not None and not any(walk.same(value, choice) for choice in self._choices):
             return False
         if self._types is None:
@@ -85,17 +85,17 @@ class _Part:
         return kind in self._types or (kind == "integer" and "number" in self._types)
 
     def admits(self, kind: str) -> bool:
-        """Tell whether there is room for a value of a type."""
+        """Tell whether the schema allows some value of a type."""
         if self._kinds is None or kind in self._kinds:
             return True
         return kind in ("integer", "number") and not self._kinds.isdisjoint(("integer", "number"))
 
     def of_property(self, name: str) -> Any:
-        """Return what is said of a property: True if nothing, False if it is forbidden."""
+        """Return the schema of a property: True if there is none, False if the property is forbidden."""
         return self.properties.get(name, self._others)
 
     def of_item(self, place: int) -> Any:
-        """Return what is said of an item of a list."""
+        """Return the schema of an item, None if there is none."""
         places, rest = self._items
         return places[place] if place < len(places) else rest
 
@@ -109,12 +109,12 @@ class _Coercion:
 
     def _is_exhausted(self, level: int) -> bool:
         self._steps += 1
-        return self._steps > MOST_STEPS or level > MOST_LEVELS
+        return self._steps > MAX_STEPS or level > MAX_LEVELS
 
     def _parts(self, schema: Any) -> list[_Part]:
-        """Return the schemas all of which a schema stands for: itself, what it refers to, and those of `allOf`."""
+        """Return the parts that a value must all fit: the schema, its reference, and those of `allOf`."""
         if not isinstance(schema, dict):
-            return _NOTHING if schema is False else []
+            return _NEVER if schema is False else []
         if (known := self._known.get(id(schema))) is not None:
             return known
         found: dict[int, _Part] = {}
@@ -122,7 +122,7 @@ class _Coercion:
         while pending:
             part = pending.pop()
             if part is False:
-                found[id(part)] = _NOTHING[0]
+                found[id(part)] = _NEVER[0]
             if isinstance(part, dict) and id(part) not in found:
                 found[id(part)] = _Part(part)
                 pending += [self._references.target(part.get("$ref")), *walk.sequence(part, "allOf")]
@@ -130,13 +130,13 @@ class _Coercion:
         return self._known[id(schema)]
 
     def value(self, value: Any, schema: Any, level: int) -> tuple[Any, bool]:
-        """Return a value as a schema wants it, and whether it fits."""
+        """Return a value, repaired to fit a schema as far as possible, and whether it fits."""
         if self._is_exhausted(level):
             return value, True
         given, fits = value, True
         for part in self._parts(schema):
             value = part.integral(value)
-            outcomes = [part.has(value)]
+            outcomes = [part.includes(value)]
             if isinstance(value, dict):
                 value, is_fitting = self._object(value, part, level + 1)
                 outcomes.append(is_fitting)
@@ -167,7 +167,7 @@ class _Coercion:
         return value if is_same else found, all(is_fitting for _, is_fitting in outcomes)
 
     def _either(self, value: Any, branches: list[Any], level: int) -> tuple[Any, bool]:
-        """Return a value as the first branch wants it that it fits: before all, as it is."""
+        """Return the value unchanged if it fits a branch, else repaired for the first branch that it then fits."""
         fitting = []
         for branch in branches:
             coerced, is_fitting = self.value(value, branch, level)
@@ -184,12 +184,12 @@ class _Coercion:
         if isinstance(parsed, str):
             return text, False
         value, fits = self.value(parsed, schema, level + 1)
-        is_wanted = (fits and self._undoes_dialect) or not self._admits("string", schema, level)
-        is_meant = is_wanted and (fits or self._admits(walk.type_of(value), schema, level))
-        return (value, fits) if is_meant else (text, False)
+        is_allowed = (fits and self._undoes_dialect) or not self._admits("string", schema, level)
+        is_parsed = is_allowed and (fits or self._admits(walk.type_of(value), schema, level))
+        return (value, fits) if is_parsed else (text, False)
 
     def _admits(self, kind: str, schema: Any, level: int) -> bool:
-        """Tell whether a schema has room for a value of a type."""
+        """Tell whether a schema allows some value of a type."""
         return self._is_exhausted(level) or all(
             part.admits(kind)
             and all(any(self._admits(kind, branch, level + 1) for branch in branches) for branches in part.unions)
@@ -197,7 +197,7 @@ class _Coercion:
         )
 
     def renamed(self, value: Any, schema: Any, alias: Callable[[str], str], level: int) -> Any:
-        """Return a value whose properties have the names of the schema again."""
+        """Return a value with the property names of the schema instead of their aliases."""
         if self._is_exhausted(level):
             return value
         for part in self._parts(schema):
@@ -214,4 +214,4 @@ class _Coercion:
         return value
 
 
-_NOTHING = [_Part({"enum": []})]
+_NEVER = [_Part({"enum": []})]

@@ -1,9 +1,10 @@
-"""Schemas that values are compared with, whoever wrote them.
+"""Compiled JSON Schemas: the validator, and the input and output schemas of tools.
 
-There is one compiler, `compiled`: jsonschema-rs, which is loaded when it is first needed and never fetches anything.
-The document of an author (`InputSchema`, `OutputSchema`) is kept as it was given. It is checked when it is made: it
-must be a 2020-12 schema, refer to nothing outside itself and stay within bounds. What was derived from annotations
-needs no check, and is compiled when a value is first compared with it. Schemas of peers are in `branching`.
+`compile_schema` is the only place that uses jsonschema-rs. It imports the package at the first use, and the package
+fetches nothing. The document of an author (`InputSchema`, `OutputSchema`) is kept as it was given and checked at once:
+it must be a 2020-12 schema, must not refer to other documents, and must stay within bounds. A document that was derived
+from annotations needs no check; it is compiled when a value is first compared with it. The schemas of peers are in
+`peer_schemas`.
 """
 
 from __future__ import annotations
@@ -15,28 +16,28 @@ from typing import Any, Self
 from msgspec import Struct
 
 from dragoman.errors import DefinitionError, ValidationError
-from dragoman.schema.walk import REFERENCES, mapping, subschemas
+from dragoman.schema.walk import REFERENCES, mapping, shortened, subschemas
 from dragoman.types import Json
 
-DEEPEST = 64
-MOST_SUBSCHEMAS = 10_000
-MOST_VIOLATIONS = 100
-LONGEST_VIOLATION = 500
+MAX_DEPTH = 64
+MAX_SUBSCHEMAS = 10_000
+MAX_VIOLATIONS = 100
+MAX_VIOLATION_LENGTH = 500
 MASK = "the value"
-"""What stands for a value in a message that may not tell it."""
-_OF_OBJECTS = frozenset({"properties", "required", "additionalProperties", "patternProperties", "propertyNames"})
-_ROOTS = frozenset({"type", "$ref", "oneOf", "anyOf", "allOf", "not", "if", "const", "enum"})
+"""Replaces a value in a message that must not show it."""
+_OBJECT_KEYWORDS = frozenset({"properties", "required", "additionalProperties", "patternProperties", "propertyNames"})
+_TYPE_KEYWORDS = frozenset({"type", "$ref", "oneOf", "anyOf", "allOf", "not", "if", "const", "enum"})
 
 
 class Violation(Struct, frozen=True):
-    """One thing that a schema forbids: where in the value, and why."""
+    """One part of a value that a schema forbids: its place and the reason."""
 
     place: Sequence[str | int]
     message: str
 
     @property
     def path(self) -> str:
-        """The place as in `$.stops[2].name`."""
+        """The place as a path, such as `$.stops[2].name`."""
         return "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.place)
 
     def __str__(self) -> str:
@@ -44,11 +45,13 @@ class Violation(Struct, frozen=True):
         return f"{place}: {self.message}" if place else self.message
 
 
-def compiled(schema: Any, *, any_draft: bool = False, formats: bool | None = None, mask: str | None = None) -> Any:
-    """Return a validator for a schema of 2020-12, or of the draft that it names.
+def compile_schema(
+    schema: Any, *, any_draft: bool = False, formats: bool | None = None, mask: str | None = None
+) -> Any:
+    """Return a validator for a schema of 2020-12, or with `any_draft` of the draft that it names.
 
     Raises:
-        ValueError: it is no JSON Schema; the message says where and why.
+        ValueError: it is no JSON Schema; the message names the place and the reason.
     """
     import jsonschema_rs
 
@@ -59,27 +62,23 @@ def compiled(schema: Any, *, any_draft: bool = False, formats: bool | None = Non
         raise ValueError(str(Violation(error.instance_path, error.message))) from None
 
 
-def violations(validator: Any, value: Any, most: int = MOST_VIOLATIONS) -> list[Violation]:
-    """Return what is wrong with a value, up to a bound."""
+def violations(validator: Any, value: Any, most: int = MAX_VIOLATIONS) -> list[Violation]:
+    """Return what is wrong with a value, at most `most` violations and a remark that there are more."""
     try:
         if validator.is_valid(value):
             return []
         found = list(islice(validator.iter_errors(value), most + 1))
     except ValueError as error:
         return [Violation((), f"The value cannot be compared with the schema: {error}")]
-    listed = [Violation(error.instance_path, _shortened(error.message)) for error in found[:most]]
-    return [*listed, Violation((), "and more")] if len(found) > most else listed
+    listed = [Violation(error.instance_path, shortened(error.message, MAX_VIOLATION_LENGTH, "...")) for error in found]
+    return listed if len(found) <= most else [*listed[:most], Violation((), "and more")]
 
 
-def _shortened(message: str) -> str:
-    return message if len(message) <= LONGEST_VIOLATION else message[:LONGEST_VIOLATION] + "..."
-
-
-def refuse(found: Sequence[Violation], opening: str = "") -> None:
-    """Raise what is wrong with a value, if anything is.
+def raise_violations(found: Sequence[Violation], opening: str = "") -> None:
+    """Raise an error for violations, if there are any.
 
     Raises:
-        ValidationError: the message lists every place, and the path is that of the first.
+        ValidationError: the message lists every violation; `path` is that of the first.
     """
     if found:
         raise ValidationError(opening + "; ".join(map(str, found)), found[0].path)
@@ -93,17 +92,17 @@ class _Schema:
             raise DefinitionError(f"A JSON Schema must be an object, not {type(document).__name__}")
         patterns = _checked(document)
         self.document = document
-        self._kept: Any = _author_compiled(document)
+        self._compiled: Any = _compile_document(document)
         if patterns:
             # jsonschema-rs does not look at patterns in definitions that nothing refers to.
-            _author_compiled({"anyOf": [{"pattern": pattern} for pattern in patterns]})
+            _compile_document({"anyOf": [{"pattern": pattern} for pattern in patterns]})
 
     @classmethod
     def derived(cls, document: Json) -> Self:
-        """Take a document that was made from annotations, and compile it when it is first needed."""
+        """Return a schema for a document that was derived from annotations; it is compiled at the first use."""
         schema = cls.__new__(cls)
         schema.document = document
-        schema._kept = None
+        schema._compiled = None
         return schema
 
     def __repr__(self) -> str:
@@ -111,14 +110,14 @@ class _Schema:
 
     @property
     def _validator(self) -> Any:
-        if self._kept is None:
-            self._kept = _author_compiled(self.document)
-        return self._kept
+        if self._compiled is None:
+            self._compiled = _compile_document(self.document)
+        return self._compiled
 
 
-def _author_compiled(document: Json, mask: str | None = None) -> Any:
+def _compile_document(document: Json, mask: str | None = None) -> Any:
     try:
-        return compiled(document, mask=mask)
+        return compile_schema(document, mask=mask)
     except ValueError as error:
         raise DefinitionError(f"Invalid JSON Schema: {error}") from None
 
@@ -131,7 +130,7 @@ class InputSchema(_Schema):
         schema.validate({"city": "Oslo"})
 
     Raises:
-        DefinitionError: it is no JSON Schema 2020-12 of an object, refers to another document, or is too large.
+        DefinitionError: the document is no JSON Schema 2020-12 of an object, refers to another, or is too large.
     """
 
     def __init__(self, document: Json) -> None:
@@ -145,10 +144,10 @@ class InputSchema(_Schema):
         Raises:
             ValidationError: they do not fit; the message lists every place.
         """
-        refuse(violations(self._validator, value))
+        raise_violations(violations(self._validator, value))
 
     def missing(self, value: object) -> list[str]:
-        """Return the names of the required arguments that are not there."""
+        """Return the names of the required arguments that are missing."""
         given = value if isinstance(value, dict) else {}
         return [name for name in self.document.get("required", ()) if name not in given]
 
@@ -161,22 +160,22 @@ class OutputSchema(_Schema):
         schema.validate_result([1, 2, 3])
 
     Raises:
-        DefinitionError: it is no JSON Schema 2020-12, refers to another document, or is too large.
+        DefinitionError: the document is no JSON Schema 2020-12, refers to another, or is too large.
 
-    A document that has `properties`, or another keyword of objects, and nothing else that says what it describes gets
-    `"type": "object"`.
+    `"type": "object"` is added to a document that has `properties`, or another keyword of objects, but no keyword that
+    names a type.
     """
 
     def __init__(self, document: Json) -> None:
         super().__init__(document)
-        if document.keys() & _OF_OBJECTS and not document.keys() & _ROOTS:
+        if document.keys() & _OBJECT_KEYWORDS and not document.keys() & _TYPE_KEYWORDS:
             super().__init__({"type": "object", **document})
 
     def misfit(self, value: object) -> ValidationError | None:
-        """Return how plain JSON values do not fit, without the values themselves, or None if they fit."""
+        """Return why plain JSON values do not fit, without the values themselves; None if they fit."""
         if self._validator.is_valid(value):
             return None
-        [found, *_] = violations(_author_compiled(self.document, MASK), value, 1)
+        [found, *_] = violations(_compile_document(self.document, MASK), value, 1)
         return ValidationError(f"{found.path}: {found.message}", found.path)
 
     def validate_result(self, value: object) -> None:
@@ -185,25 +184,26 @@ class OutputSchema(_Schema):
         Raises:
             ValidationError: it does not fit; the message lists every place.
         """
-        refuse(violations(self._validator, value), "Invalid result: ")
+        raise_violations(violations(self._validator, value), "Invalid result: ")
 
 
 def _checked(document: Json) -> list[str]:
-    """Refuse what leads outside the document or is out of bounds, and return the patterns in it."""
+    """Refuse references to other documents and documents beyond the bounds; return the patterns of the document."""
     patterns: list[str] = []
-    waiting: list[tuple[Any, int]] = [(document, 1)]
+    unvisited: list[tuple[Any, int]] = [(document, 1)]
     seen = 0
-    while waiting:
-        schema, depth = waiting.pop()
+    while unvisited:
+        schema, depth = unvisited.pop()
         seen += 1
-        if depth > DEEPEST:
-            raise DefinitionError(f"The JSON Schema is nested more than {DEEPEST} levels deep")
-        if seen > MOST_SUBSCHEMAS:
-            raise DefinitionError(f"The JSON Schema has more than {MOST_SUBSCHEMAS:,} subschemas")
+        if depth > MAX_DEPTH:
+            raise DefinitionError(f"The JSON Schema is nested more than {MAX_DEPTH} levels deep")
+        if seen > MAX_SUBSCHEMAS:
+            raise DefinitionError(f"The JSON Schema has more than {MAX_SUBSCHEMAS:,} subschemas")
         if isinstance(schema, dict):
             _refuse_outside_references(schema)
-            patterns += _patterns(schema)
-            waiting.extend((part, depth + 1) for _, _, part in subschemas(schema))
+            patterns += mapping(schema, "patternProperties")
+            patterns += [schema["pattern"]] if isinstance(schema.get("pattern"), str) else []
+            unvisited.extend((part, depth + 1) for _, _, part in subschemas(schema))
     return patterns
 
 
@@ -215,8 +215,3 @@ def _refuse_outside_references(schema: Json) -> None:
                 f"The {keyword} {target!r} leads outside the JSON Schema;"
                 " copy its target into $defs and refer to it as #/$defs/..."
             )
-
-
-def _patterns(schema: Json) -> list[str]:
-    found = [schema.get("pattern"), *mapping(schema, "patternProperties")]
-    return [pattern for pattern in found if isinstance(pattern, str)]

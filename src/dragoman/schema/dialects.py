@@ -1,10 +1,10 @@
-"""Tools as the APIs of language models take them: schemas in their dialects, names in their alphabet.
+"""Tool schemas in the dialects of JSON Schema that the APIs of language models accept.
 
-OpenAI and Anthropic take nearly every schema whose top is a plain object, so a schema for them is tidied and otherwise
-left alone. OpenAI's strict mode and Gemini take a small part of JSON Schema. For them a schema first becomes a tree
-(`inline`), which is then said in the keywords of the dialect. What the dialect has no keyword for is told to the model
-in the description, and an object of any shape becomes its JSON text. `coerce.restore` undoes in the arguments what a
-dialect did to the schema.
+OpenAI and Anthropic accept nearly every schema whose root is a plain object, so a schema for them is only tidied.
+OpenAI's strict mode and Gemini accept a small part of JSON Schema. For them a schema first becomes a tree (`inline`),
+which is then written with the keywords of the dialect. Keywords that the dialect lacks are added to the description as
+text, and an object of any shape becomes a string with its JSON text. `coerce.restore_arguments` reverts these changes
+in the arguments of the model.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 
 from dragoman import types
 from dragoman.schema import walk
-from dragoman.schema.inline import common_types, inline, merge, note, said
+from dragoman.schema.inline import common_types, in_words, inline, merge, with_note
 from dragoman.schema.naming import property_alias, safe_name
 from dragoman.types import Json
 
-LONGEST_OPENAI_DESCRIPTION = 1024
+MAX_OPENAI_DESCRIPTION = 1024
 
 _COMPOSITIONS = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "enum", "const", "dependentSchemas")
 _DROPPED = frozenset({"$schema", "$comment", "nullable", "additionalItems", "type", "required", "items", "prefixItems"})
@@ -27,20 +27,20 @@ _DEFINITION = re.compile(r"#(/(\$defs|definitions)/[^/]+)?")
 
 
 def for_openai(schema: Json, *, strict: bool = False, references: bool = True) -> Json:
-    """Return a schema as OpenAI's API, and those that follow it, take it; `strict` for tools that are `strict`.
+    """Return a schema for OpenAI's API and those modelled on it; `strict` is for strict tools.
 
     Example:
         for_openai({"type": "object"})  # {"type": "object", "properties": {}}
 
-    Without `references` there are none left, as some of those that follow it would have it.
+    Without `references` all references are expanded, as some of the other APIs require.
     """
     if strict:
-        return _STRICT.object(_one_object(inline(schema)))
-    return _lenient(schema if references else _one_object(inline(schema)), _same_name)
+        return _STRICT.object_schema(_as_object(inline(schema)))
+    return _lenient(schema if references else _as_object(inline(schema)), _same_name)
 
 
 def for_anthropic(schema: Json) -> Json:
-    """Return a schema as Anthropic's API takes it.
+    """Return a schema for Anthropic's API.
 
     Example:
         for_anthropic({"anyOf": [{"properties": {"city": {"type": "string"}}}]})["type"]  # "object"
@@ -49,13 +49,13 @@ def for_anthropic(schema: Json) -> Json:
 
 
 def for_gemini(schema: Json) -> Json:
-    """Return a schema as Gemini's API takes it.
+    """Return a schema for Gemini's API.
 
     Example:
         for_gemini({"properties": {"days": {"type": ["integer", "null"]}}})
         # {"type": "object", "properties": {"days": {"type": "integer", "nullable": True}}}
     """
-    return _GEMINI.object(_one_object(inline(schema)))
+    return _GEMINI.object_schema(_as_object(inline(schema)))
 
 
 def to_openai(tool: types.Tool, *, name: str | None = None, strict: bool = False) -> Json:
@@ -65,14 +65,14 @@ def to_openai(tool: types.Tool, *, name: str | None = None, strict: bool = False
         client.chat.completions.create(model="gpt-4.1", messages=messages, tools=[to_openai(tool)])
     """
     return openai_function(
-        name or safe_name(tool.name), _told(tool), for_openai(tool.input_schema, strict=strict), strict=strict
+        name or safe_name(tool.name), _description(tool), for_openai(tool.input_schema, strict=strict), strict=strict
     )
 
 
 def openai_function(name: str, description: str, parameters: Json, *, strict: bool = False) -> Json:
     """Return an entry of `tools` of OpenAI's chat completions."""
-    if len(description) > LONGEST_OPENAI_DESCRIPTION:
-        description = description[: LONGEST_OPENAI_DESCRIPTION - 1] + "…"
+    if len(description) > MAX_OPENAI_DESCRIPTION:
+        description = walk.shortened(description, MAX_OPENAI_DESCRIPTION - 1)
     function = {"name": name, "description": description, "parameters": parameters}
     return {"type": "function", "function": function | ({"strict": True} if strict else {})}
 
@@ -84,21 +84,21 @@ def to_anthropic(tool: types.Tool, *, name: str | None = None) -> Json:
         client.messages.create(model="claude-sonnet-4-5", max_tokens=999, messages=[...], tools=[to_anthropic(tool)])
     """
     name = name or safe_name(tool.name)
-    return {"name": name, "description": _told(tool), "input_schema": for_anthropic(tool.input_schema)}
+    return {"name": name, "description": _description(tool), "input_schema": for_anthropic(tool.input_schema)}
 
 
 def to_gemini(tool: types.Tool, *, name: str | None = None) -> Json:
-    """Return a tool as one of the `function_declarations` of Gemini; without arguments it has no `parameters`.
+    """Return a tool as one of the `function_declarations` of Gemini; a tool without arguments has no `parameters`.
 
     Example:
         config = {"tools": [{"function_declarations": [to_gemini(tool)]}]}
     """
-    declaration: Json = {"name": name or safe_name(tool.name), "description": _told(tool)}
+    declaration: Json = {"name": name or safe_name(tool.name), "description": _description(tool)}
     parameters = for_gemini(tool.input_schema)
     return declaration | ({"parameters": parameters} if parameters["properties"] else {})
 
 
-def _told(tool: types.Tool) -> str:
+def _description(tool: types.Tool) -> str:
     return tool.description or tool.title or ""
 
 
@@ -107,11 +107,11 @@ def _same_name(name: str) -> str:
 
 
 def _lenient(schema: Any, alias: Callable[[str], str]) -> Json:
-    """Return a schema with a plain object at its top, and what else it says left as it is."""
+    """Return a schema with a plain object at its root and otherwise tidied."""
     if not isinstance(schema, dict) or _must_inline(schema, alias):
-        schema = _one_object(inline(schema))
-    top = {key: value for key, value in schema.items() if key not in ("nullable", "$id")}
-    return _tidy(top | {"type": "object"}, alias)
+        schema = _as_object(inline(schema))
+    root = {key: value for key, value in schema.items() if key not in ("nullable", "$id")}
+    return _tidy(root | {"type": "object"}, alias)
 
 
 def _must_inline(schema: Json, alias: Callable[[str], str]) -> bool:
@@ -129,9 +129,9 @@ def _must_inline(schema: Json, alias: Callable[[str], str]) -> bool:
     return False
 
 
-def _one_object(tree: Json) -> Json:
-    """Return a tree for an object that has the properties of every variant, and needs those that all of them need."""
-    variants = [_one_object(branch) for branch in tree.get("anyOf", []) if _may_be_object(branch)]
+def _as_object(tree: Json) -> Json:
+    """Return a tree for an object with the properties of all variants; required are those that all variants require."""
+    variants = [_as_object(branch) for branch in tree.get("anyOf", []) if _may_be_object(branch)]
     rest = {key: value for key, value in tree.items() if key not in ("anyOf", "enum", "default")}
     rest |= {"type": ["object"], "properties": tree.get("properties", {})}
     if not variants:
@@ -147,7 +147,7 @@ def _one_object(tree: Json) -> Json:
     sets = [", ".join(variant.get("required") or variant["properties"]) or "nothing" for variant in variants]
     rest = {key: value for key, value in rest.items() if key not in ("required", "additionalProperties")}
     rest |= {"properties": properties} | ({"required": required} if required else {})
-    return note(rest, "give one of these sets of properties: " + "; ".join(sets)) if len(sets) > 1 else rest
+    return with_note(rest, "give one of these sets of properties: " + "; ".join(sets)) if len(sets) > 1 else rest
 
 
 def _may_be_object(tree: Json) -> bool:
@@ -160,7 +160,7 @@ def _any_of(trees: list[Json]) -> Json:
 
 
 def _tidy(schema: Any, alias: Callable[[str], str]) -> Json:
-    """Return a schema as JSON Schema 2020-12 wants it, with what the APIs miss and without what they refuse."""
+    """Return a schema in the form of 2020-12, with keywords that the APIs require and without those they refuse."""
     if not isinstance(schema, dict):
         return {"not": {}} if schema is False else {}
     tidied: Json = {}
@@ -182,7 +182,7 @@ def _tidy(schema: Any, alias: Callable[[str], str]) -> Json:
 
 
 def _tidied(key: str, value: Any, alias: Callable[[str], str]) -> Any:
-    """Return the tidy value of a keyword, None where the keyword is to go."""
+    """Return the tidied value of a keyword, None if the keyword is dropped."""
     if key in walk.NAMED and key != "dependencies":
         rename = alias if key == "properties" else _same_name
         return {rename(name): _tidy(part, alias) for name, part in value.items()} if isinstance(value, dict) else None
@@ -212,14 +212,14 @@ def _tidy_items(tidied: Json, schema: Json, alias: Callable[[str], str]) -> Json
 
 _SCALARS = ("string", "number", "integer", "boolean")
 _ABOUT_TYPES = frozenset().union(*walk.OF_TYPE.values())
-_NOTED = walk.LIMITS | {"uniqueItems", "pattern", "format", "enum"}
-_OUTER = ("description", "title", "default")
+_LIMITS = walk.LIMITS | {"uniqueItems", "pattern", "format", "enum"}
+_OF_WHOLE_TREE = ("description", "title", "default")
 
 
 def _alternatives(tree: Json) -> tuple[list[Json], bool]:
-    """Return the trees that a tree is either of, each of one type or of any, and whether null fits too."""
+    """Return the alternatives of a tree, each of one type or of any type, and whether null fits too."""
     if branches := tree.get("anyOf"):
-        rest = {key: value for key, value in tree.items() if key not in ("anyOf", *_OUTER)}
+        rest = {key: value for key, value in tree.items() if key not in ("anyOf", *_OF_WHOLE_TREE)}
         found = [_alternatives(merge(branch, rest)) for branch in branches]
         return walk.distinct(one for ones, _ in found for one in ones), any(null for _, null in found)
     enum, named = tree.get("enum"), _inferred(tree)
@@ -245,111 +245,113 @@ def _of_type(tree: Json, kind: str) -> Json:
 
 
 class _Dialect:
-    """A dialect that has words for a small part of JSON Schema only."""
+    """A dialect that supports a small part of JSON Schema; `strict` is OpenAI's strict mode, otherwise Gemini."""
 
     def __init__(self, keywords: Collection[str], formats: Collection[str], *, strict: bool) -> None:
         self._keywords = keywords
         self._formats = formats
         self._strict = strict
 
-    def say(self, tree: Json, *, optional: bool = False) -> Json:
-        """Return a tree in this dialect."""
+    def schema(self, tree: Json, *, optional: bool = False) -> Json:
+        """Return the schema of a tree."""
         alternatives, null = _alternatives(tree)
-        outer = {key: tree[key] for key in _OUTER if key in tree}
-        spoken = walk.distinct(said for one in alternatives for said in self._one(_without_outer(one, tree)))
+        outer = {key: tree[key] for key in _OF_WHOLE_TREE if key in tree}
+        undocumented = [_without_documentation_of(tree, one) for one in alternatives]
+        schemas = walk.distinct(schema for one in undocumented for schema in self._of_one_type(one))
         null = null or (optional and self._strict)
-        if not spoken:
-            spoken = [{"type": "null"} if self._strict else {"type": "string", "description": "always null"}]
+        if not schemas:
+            schemas = [{"type": "null"} if self._strict else {"type": "string", "description": "always null"}]
             null = null and not self._strict
-        return self._described(self._nullable(spoken, null), outer)
+        return self._with_description(self._nullable(schemas, null), outer)
 
-    def object(self, tree: Json) -> Json:
-        """Return a tree, which is an object, in this dialect."""
+    def object_schema(self, tree: Json) -> Json:
+        """Return the schema of a tree that is an object."""
         alias = _same_name if self._strict else property_alias
         required = tree.get("required", [])
         properties = tree.get("properties", {}) | {name: {} for name in required if name not in tree["properties"]}
-        spoken: Json = {"type": "object"}
-        spoken["properties"] = {
-            alias(name): self.say(value, optional=name not in required) for name, value in properties.items()
+        schema: Json = {"type": "object"}
+        schema["properties"] = {
+            alias(name): self.schema(value, optional=name not in required) for name, value in properties.items()
         }
         if self._strict:
-            spoken |= {"required": list(spoken["properties"]), "additionalProperties": False}
+            schema |= {"required": list(schema["properties"]), "additionalProperties": False}
         elif required:
-            spoken["required"] = [alias(name) for name in required]
-        return self._described(self._noted(spoken, tree), tree)
+            schema["required"] = [alias(name) for name in required]
+        return self._with_description(self._with_limits(schema, tree), tree)
 
-    def _one(self, tree: Json) -> list[Json]:
-        """Return a tree of one type, or of any, in this dialect."""
+    def _of_one_type(self, tree: Json) -> list[Json]:
+        """Return the schemas of a tree of one type, or of any type."""
         kind = tree.get("type")
         if kind is None:
             return [
-                self._described(self._noted({"type": scalar}, tree), tree) for scalar in ("string", "number", "boolean")
+                self._with_description(self._with_limits({"type": scalar}, tree), tree)
+                for scalar in ("string", "number", "boolean")
             ]
         if kind == "object":
             return [self._object_or_text(tree)]
-        spoken: Json = {"type": kind}
+        schema: Json = {"type": kind}
         if kind == "array":
-            spoken["items"] = self.say(tree.get("items", {}))
-        if self._sayable_enum(tree):
-            spoken["enum"] = tree["enum"]
-        return [self._described(self._noted(spoken, tree), tree)]
+            schema["items"] = self.schema(tree.get("items", {}))
+        if self._supports_enum(tree):
+            schema["enum"] = tree["enum"]
+        return [self._with_description(self._with_limits(schema, tree), tree)]
 
     def _object_or_text(self, tree: Json) -> Json:
         shape = tree.get("properties") or tree.get("required")
         if "enum" not in tree and (shape or (tree.get("additionalProperties") is False and self._strict)):
-            return self.object({"properties": {}} | tree)
-        text = self._described(self._noted({"type": "string"}, tree), tree)
+            return self.object_schema({"properties": {}} | tree)
+        text = self._with_description(self._with_limits({"type": "string"}, tree), tree)
         values = tree.get("additionalProperties")
-        shape = said(", whose values are", self.say(values)) if isinstance(values, dict) and values else ""
-        return note(text, f"the JSON text of an object{shape}")
+        shape = in_words(", whose values are", self.schema(values)) if isinstance(values, dict) and values else ""
+        return with_note(text, f"the JSON text of an object{shape}")
 
-    def _sayable_enum(self, tree: Json) -> bool:
+    def _supports_enum(self, tree: Json) -> bool:
         if "enum" not in tree or tree["type"] not in _SCALARS:
             return False
         return self._strict or all(isinstance(value, str) and value for value in tree["enum"])
 
-    def _noted(self, spoken: Json, tree: Json) -> Json:
-        """Return what is said of a tree with its limits, as keywords or in words."""
+    def _with_limits(self, schema: Json, tree: Json) -> Json:
+        """Return a schema with the limits of a tree, as keywords or as text in the description."""
         for key, value in tree.items():
-            if key in _NOTED and key not in spoken:
-                if self._has_word(key, value):
-                    spoken[key] = value
+            if key in _LIMITS and key not in schema:
+                if self._supports(key, value):
+                    schema[key] = value
                 else:
-                    spoken = note(spoken, said(key, value))
-        return spoken
+                    schema = with_note(schema, in_words(key, value))
+        return schema
 
-    def _has_word(self, key: str, value: Any) -> bool:
+    def _supports(self, key: str, value: Any) -> bool:
         if key == "format":
             return value in self._formats
         return key in self._keywords and not (key == "pattern" and "(?" in value)
 
-    def _described(self, spoken: Json, tree: Json) -> Json:
-        """Return what is said of a tree with its description before its limits."""
+    def _with_description(self, schema: Json, tree: Json) -> Json:
+        """Return a schema with the description and the default of a tree."""
         words = tree.get("description") or tree.get("title")
         if "default" in tree:
-            spoken = note(spoken, said("default", tree["default"]))
+            schema = with_note(schema, in_words("default", tree["default"]))
         if not words:
-            return spoken
-        if "anyOf" in spoken and not self._strict:
-            first, *others = spoken["anyOf"]
-            return {"anyOf": [self._described(first, {"description": words}), *others]}
-        limits = spoken.get("description")
-        return spoken | {"description": f"{words} ({limits})" if limits else words}
+            return schema
+        if "anyOf" in schema and not self._strict:
+            first, *others = schema["anyOf"]
+            return {"anyOf": [self._with_description(first, {"description": words}), *others]}
+        limits = schema.get("description")
+        return schema | {"description": f"{words} ({limits})" if limits else words}
 
-    def _nullable(self, spoken: list[Json], null: bool) -> Json:  # noqa: FBT001
-        if not self._strict:
-            spoken = [one | {"nullable": True} for one in spoken] if null else spoken
-            return spoken[0] if len(spoken) == 1 else {"anyOf": spoken}
-        if null and len(spoken) == 1 and spoken[0].get("type") in _SCALARS:
-            enum = {"enum": [*spoken[0]["enum"], None]} if "enum" in spoken[0] else {}
-            return spoken[0] | {"type": [spoken[0]["type"], "null"]} | enum
-        spoken = [*spoken, {"type": "null"}] if null else spoken
-        return spoken[0] if len(spoken) == 1 else {"anyOf": spoken}
+    def _nullable(self, schemas: list[Json], null: bool) -> Json:  # noqa: FBT001
+        if null and not self._strict:
+            schemas = [one | {"nullable": True} for one in schemas]
+        elif null and len(schemas) == 1 and schemas[0].get("type") in _SCALARS:
+            enum = {"enum": [*schemas[0]["enum"], None]} if "enum" in schemas[0] else {}
+            return schemas[0] | {"type": [schemas[0]["type"], "null"]} | enum
+        elif null:
+            schemas = [*schemas, {"type": "null"}]
+        return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
 
-def _without_outer(one: Json, tree: Json) -> Json:
-    """Return an alternative without what is said of the whole."""
-    return {key: value for key, value in one.items() if key not in _OUTER or tree.get(key) != value}
+def _without_documentation_of(tree: Json, one: Json) -> Json:
+    """Return an alternative without the description, title and default of the whole tree."""
+    return {key: value for key, value in one.items() if key not in _OF_WHOLE_TREE or tree.get(key) != value}
 
 
 _STRICT = _Dialect(

@@ -1,4 +1,4 @@
-"""The small schemas that a form may be made of: flat, and of text, numbers, yes or no, and choices."""
+"""Schemas of elicitation forms: a flat object of strings, numbers, booleans and choices."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _KEYWORDS: dict[str, frozenset[str]] = {
     "boolean": frozenset({"default"}),
     "array": frozenset({"items", "minItems", "maxItems", "default"}),
 }
-_WORDS = frozenset({"type", "title", "description"})
+_DOCUMENTATION = frozenset({"type", "title", "description"})
 
 
 def form_schema(schema: Mapping[str, Any], source: Any = None) -> Json:
-    """Return a JSON Schema as a form takes it.
+    """Return a JSON Schema as a form schema; `source` is the class it was derived from, whose enumerations give titles.
 
     Raises:
-        DefinitionError: it is not flat, or a field is of a kind that forms do not have.
+        DefinitionError: the schema is not flat, or forms do not support the type of a field.
     """
     properties = schema.get("properties")
     if schema.get("type") != "object" or not isinstance(properties, Mapping):
         raise DefinitionError("The schema of a form must be an object with properties")
     definitions = schema.get("$defs", {})
-    titled = _enumerations(source)
+    titled = _enumeration_titles(source)
     form: Json = {
         "type": "object",
         "properties": {
@@ -43,14 +43,14 @@ def form_schema(schema: Mapping[str, Any], source: Any = None) -> Json:
     return form
 
 
-def filled_in(form: Json, content: Json) -> Json:
-    """Return what a user filled in; before 2025-11-25 a list of choices was asked for as one choice, and comes so."""
+def form_content(form: Json, content: Json) -> Json:
+    """Return the content of an accepted form; clients before 2025-11-25 send one choice instead of a list."""
     lists = {name for name, field in form["properties"].items() if field.get("type") == "array"}
     return {name: [value] if name in lists and isinstance(value, str) else value for name, value in content.items()}
 
 
 def _resolved(name: str, field: Any, definitions: Mapping[str, Any]) -> Json:
-    """Follow a reference, and take the one arm of an optional field that is not null."""
+    """Return the target of a reference, and the arm of an optional field that is not null."""
     if not isinstance(field, Mapping):
         raise DefinitionError(f"The form field {name!r} must be a JSON Schema, not {field!r}")
     words = {key: value for key, value in field.items() if key not in ("$ref", "anyOf")}
@@ -73,22 +73,28 @@ def _field(name: str, field: Json, titles: dict[Any, str] | None) -> Json:
     if "enum" in field and "type" not in field:
         field = {"type": "string", **field}
     kind = field.get("type")
-    if not isinstance(kind, str) or kind not in _KEYWORDS or not _are_texts(field.get("enum", ())):
+    if not isinstance(kind, str) or kind not in _KEYWORDS or not _are_strings(field.get("enum", ())):
         raise DefinitionError(
             f"The form field {name!r} must be text, a number, a boolean, a choice of texts or a list of such choices,"
             f" not {field}"
         )
     if kind == "string" and field.get("format") not in (None, *_FORMATS):
         field = {key: value for key, value in field.items() if key != "format"}
-    kept = {key: value for key, value in field.items() if key in _WORDS | _KEYWORDS[kind]}
+    kept = {key: value for key, value in field.items() if key in _DOCUMENTATION | _KEYWORDS[kind]}
     if kind == "array":
-        return _several(name, kept, titles)
-    return _with_titles(kept, titles) if titles and "enum" in kept else kept
+        return _multiple_choice(name, kept, titles)
+    if titles and "enum" in kept:
+        kept["oneOf"] = _options(kept.pop("enum"), titles)
+    return kept
 
 
-def _several(name: str, field: Json, titles: dict[Any, str] | None) -> Json:
+def _multiple_choice(name: str, field: Json, titles: dict[Any, str] | None) -> Json:
     items = field.get("items")
-    if not isinstance(items, Mapping) or not ({"enum", "anyOf"} & set(items)) or not _are_texts(items.get("enum", ())):
+    if (
+        not isinstance(items, Mapping)
+        or not ({"enum", "anyOf"} & set(items))
+        or not _are_strings(items.get("enum", ()))
+    ):
         raise DefinitionError(
             f"The form field {name!r} is a list, which must be one of choices: give its items an enum"
         )
@@ -99,21 +105,16 @@ def _several(name: str, field: Json, titles: dict[Any, str] | None) -> Json:
     return {**field, "items": {"type": "string", "enum": items["enum"]}}
 
 
-def _are_texts(values: Any) -> bool:
+def _are_strings(values: Any) -> bool:
     return all(isinstance(value, str) for value in values)
-
-
-def _with_titles(field: Json, titles: dict[Any, str]) -> Json:
-    untitled = {key: value for key, value in field.items() if key != "enum"}
-    return {**untitled, "oneOf": _options(field["enum"], titles)}
 
 
 def _options(values: list[Any], titles: dict[Any, str]) -> list[Json]:
     return [{"const": value, "title": titles.get(value, str(value))} for value in values]
 
 
-def _enumerations(source: Any) -> dict[str, dict[Any, str]]:
-    """Return, by field, the words for the members of the enumerations that a type's fields are made of."""
+def _enumeration_titles(source: Any) -> dict[str, dict[Any, str]]:
+    """Return, for each field of a class that is an enumeration, the titles of its members."""
     if not isinstance(source, type):
         return {}
     try:

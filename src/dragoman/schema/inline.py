@@ -1,9 +1,9 @@
-"""A JSON Schema as a tree: no references, no compositions but `anyOf`, no conditions, no boolean schemas.
+"""JSON Schemas as trees: without references, conditions, boolean schemas, and compositions other than `anyOf`.
 
-A reference is replaced by what it points at, the parts of `allOf` are merged into one, `oneOf` becomes `anyOf`, `const`
-an `enum` of one, and a tuple a list of either of its items. `type` is always a list. What such a tree cannot say is
-told in words at the end of the description. A cycle is cut with an object of any shape. Size and depth have a bound,
-beyond which a schema says nothing: a schema of a few lines can unfold to more than any memory holds.
+A reference is replaced by its target, the parts of `allOf` are merged, `oneOf` becomes `anyOf`, `const` becomes an
+`enum` of one value, and a tuple becomes a list of any of its items. `type` is always a list. Keywords that a tree
+cannot express are added to the description as text. A cycle ends in an object of any shape. Size and depth are bounded,
+because a schema of a few lines can expand beyond all memory; beyond the bound a schema allows any value.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import msgspec
 from dragoman.schema import walk
 from dragoman.types import Json
 
-MOST_NODES = 2_000
-MOST_LEVELS = 40
-MOST_VARIANTS = 16
-LONGEST_NOTE = 300
+MAX_NODES = 2_000
+MAX_LEVELS = 40
+MAX_VARIANTS = 16
+MAX_NOTE_LENGTH = 300
 
 _TEXTS = frozenset({"description", "title", "format", "pattern"})
-_UNSAYABLE = (
+_ONLY_AS_TEXT = (
     "not",
     "propertyNames",
     "patternProperties",
@@ -44,43 +44,37 @@ def inline(schema: Any) -> Json:
 
 
 def is_never(schema: Any) -> bool:
-    """Whether no value at all fits a schema."""
+    """Tell whether a schema allows no value at all."""
     return schema is False or (isinstance(schema, dict) and "not" in schema and schema["not"] in ({}, True))
 
 
-def note(schema: Json, words: str) -> Json:
-    """Return a schema whose description ends with some words."""
+def with_note(schema: Json, words: str) -> Json:
+    """Return a schema with a text added to its description."""
     before = schema.get("description")
     return schema | {"description": f"{before} ({words})" if before else words}
 
 
-def said(key: str, value: Any) -> str:
-    """Return a keyword in words."""
+def in_words(key: str, value: Any) -> str:
+    """Return a keyword and its value as text."""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return f"{key}: {text if len(text) <= LONGEST_NOTE else text[:LONGEST_NOTE] + '…'}"
+    return f"{key}: {walk.shortened(text, MAX_NOTE_LENGTH)}"
 
 
 def merge(one: Json, other: Json) -> Json:
-    """Return a tree for what fits both of two trees."""
+    """Return a tree for the values that fit both trees."""
     merged = dict(one)
     for key, value in other.items():
-        merged[key] = _both(key, merged[key], value) if key in merged else value
+        merged[key] = _merged_keyword(key, merged[key], value) if key in merged else value
     if "type" in one and "type" in other and not merged["type"]:
-        return note(merged | {"type": one["type"]}, "what is said of its type contradicts itself")
+        return with_note(merged | {"type": one["type"]}, "what is said of its type contradicts itself")
     if ("additionalProperties" in one) != ("additionalProperties" in other):
-        return _opened(merged, one, other)
+        closed, open = (one, other) if "additionalProperties" in one else (other, one)
+        if not open.get("properties", {}).keys() <= closed.get("properties", {}).keys():
+            del merged["additionalProperties"]  # it would forbid the properties of the other tree
     return merged
 
 
-def _opened(merged: Json, one: Json, other: Json) -> Json:
-    """Forget that an object is closed where the other part of it names properties of its own."""
-    closed, open = (one, other) if "additionalProperties" in one else (other, one)
-    if "properties" in open and not open["properties"].keys() <= closed.get("properties", {}).keys():
-        merged.pop("additionalProperties")
-    return merged
-
-
-def _both(key: str, one: Any, other: Any) -> Any:
+def _merged_keyword(key: str, one: Any, other: Any) -> Any:
     if key == "type":
         return common_types(one, other)
     if key == "properties":
@@ -92,7 +86,7 @@ def _both(key: str, one: Any, other: Any) -> Any:
     if key == "items":
         return merge(one, other)
     if key == "anyOf":
-        return _either_of_both(one, other)
+        return _combined_variants(one, other)
     if key in walk.LIMITS - {"multipleOf"}:
         return max(one, other) if key in walk.LOWEST else min(one, other)
     if key == "description":
@@ -103,13 +97,13 @@ def _both(key: str, one: Any, other: Any) -> Any:
 
 
 def common_types(one: list[str], other: list[str]) -> list[str]:
-    """Return the types that are in both lists; an integer is a number."""
+    """Return the types that are in both lists; every integer is a number."""
     found = [kind for kind in one if kind in other or (kind == "integer" and "number" in other)]
     return found + [kind for kind in other if kind == "integer" and "number" in one and kind not in found]
 
 
-def _either_of_both(one: list[Json], other: list[Json]) -> list[Json]:
-    if len(one) * len(other) > MOST_VARIANTS:
+def _combined_variants(one: list[Json], other: list[Json]) -> list[Json]:
+    if len(one) * len(other) > MAX_VARIANTS:
         return one
     return walk.distinct(merge(first, second) for first in one for second in other)
 
@@ -121,9 +115,9 @@ class _Inliner:
         self._level = 0
 
     def node(self, schema: Any, trail: tuple[str, ...]) -> Json:
-        """Return the tree of a schema; `trail` has the references that are being followed."""
+        """Return the tree of a schema; `trail` lists the references that are being expanded."""
         self._nodes += 1
-        if self._nodes > MOST_NODES or self._level > MOST_LEVELS:
+        if self._nodes > MAX_NODES or self._level > MAX_LEVELS:
             return {"description": "too large to be described here; any value is taken"}
         if not isinstance(schema, dict):
             return {}
@@ -134,7 +128,7 @@ class _Inliner:
             self._level -= 1
 
     def _composed(self, schema: Json, trail: tuple[str, ...]) -> Json:
-        tree = self._own(schema, trail)
+        tree = self._own_keywords(schema, trail)
         for key in walk.REFERENCES:
             if isinstance(reference := schema.get(key), str):
                 tree = merge(tree, self._target(reference, trail))
@@ -143,7 +137,7 @@ class _Inliner:
         for key in ("anyOf", "oneOf"):
             branches = [self.node(branch, trail) for branch in walk.sequence(schema, key) if not is_never(branch)]
             if branches:
-                tree = merge(tree, _either(branches))
+                tree = merge(tree, _any_of(branches))
         return self._conditions(tree, schema, trail)
 
     def _target(self, reference: str, trail: tuple[str, ...]) -> Json:
@@ -156,7 +150,7 @@ class _Inliner:
             return {"description": f"as described by {reference}"}
         return self.node(target, (*trail, reference))
 
-    def _own(self, schema: Json, trail: tuple[str, ...]) -> Json:
+    def _own_keywords(self, schema: Json, trail: tuple[str, ...]) -> Json:
         tree: Json = {key: value for key, value in schema.items() if key in _TEXTS and isinstance(value, str)}
         tree |= {key: value for key, value in schema.items() if key in walk.LIMITS and walk.type_of(value) in _NUMERIC}
         for limit, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
@@ -191,8 +185,8 @@ class _Inliner:
         if places:
             trees = [self.node(place, trail) for place in places]
             trees += [self.node(rest, trail)] if isinstance(rest, dict) else []
-            tree["items"] = _either(walk.distinct(trees))
-            tree = note(tree, said("items in this order", places))
+            tree["items"] = _any_of(walk.distinct(trees))
+            tree = with_note(tree, in_words("items in this order", places))
         elif isinstance(rest, dict):
             tree["items"] = self.node(rest, trail)
         if rest is False:
@@ -200,15 +194,17 @@ class _Inliner:
         return tree
 
     def _conditions(self, tree: Json, schema: Json, trail: tuple[str, ...]) -> Json:
-        for key in _UNSAYABLE:
+        for key in _ONLY_AS_TEXT:
             if key in schema:
-                tree = note(tree, said(key, schema[key]))
+                tree = with_note(tree, in_words(key, schema[key]))
         dependent = walk.mapping(schema, "dependentSchemas") | walk.mapping(schema, "dependencies")
         for name, part in dependent.items():
-            tree = note(tree, said(f"with {name}", part))
+            tree = with_note(tree, in_words(f"with {name}", part))
         possible = list(dependent.values())
         if "if" in schema and ("then" in schema or "else" in schema):
-            tree = note(tree, "; ".join(said(key, schema[key]) for key in ("if", "then", "else") if key in schema))
+            tree = with_note(
+                tree, "; ".join(in_words(key, schema[key]) for key in ("if", "then", "else") if key in schema)
+            )
             possible += [schema.get("then"), schema.get("else")]
         for part in possible:
             found = self.node(part, trail).get("properties", {})
@@ -220,8 +216,8 @@ class _Inliner:
 _NUMERIC = ("integer", "number")
 
 
-def _either(branches: list[Json]) -> Json:
-    """Return a tree for what fits one of several."""
+def _any_of(branches: list[Json]) -> Json:
+    """Return a tree for the values that fit one of several trees."""
     if len(branches) == 1:
         return branches[0]
     if all("enum" in branch and branch.keys() <= {"enum", "type", "title", "description"} for branch in branches):
@@ -232,10 +228,10 @@ def _either(branches: list[Json]) -> Json:
 def _choices(branches: list[Json]) -> Json:
     joined: Json = {"enum": walk.distinct(value for branch in branches for value in branch["enum"])}
     titles = [
-        said(str(branch["enum"][0]), branch.get("title") or branch["description"])
+        in_words(str(branch["enum"][0]), branch.get("title") or branch["description"])
         for branch in branches
         if branch.get("title") or branch.get("description")
     ]
     if all("type" in branch for branch in branches):
         joined["type"] = list(dict.fromkeys(kind for branch in branches for kind in branch["type"]))
-    return note(joined, "; ".join(titles)) if titles else joined
+    return with_note(joined, "; ".join(titles)) if titles else joined

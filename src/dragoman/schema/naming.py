@@ -1,4 +1,4 @@
-"""Names of tools and of their properties in the alphabet that the APIs of language models take."""
+"""Names of tools and properties that the APIs of language models accept."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 
-LONGEST_NAME = 64
+MAX_NAME_LENGTH = 64
 
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 def safe_name(name: str, taken: Collection[str] = ()) -> str:
-    """Return a name that every API takes for a tool: letters, digits, `_` and `-`, at most 64, not one of `taken`.
+    """Return a tool name that every API accepts: letters, digits, `_` and `-`, at most 64, not one of `taken`.
 
     Example:
         safe_name("München/Wetter")  # "Munchen-Wetter"
     """
     reduced = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     plain = re.sub(r"[^A-Za-z0-9_-]", "-", reduced) or "tool"
-    # Gemini: a name MUST start with a letter or an underscore.
+    # Gemini requires that a name starts with a letter or an underscore.
     plain = plain if plain[0].isalpha() or plain[0] == "_" else f"_{plain}"
-    wanted = plain if len(plain) <= LONGEST_NAME else _hashed(plain, name)
+    chosen = plain if len(plain) <= MAX_NAME_LENGTH else _hashed(plain, name)
     number = 1
-    while wanted in taken:
-        wanted = _hashed(plain, name if number == 1 else f"{name} {number}")
+    while chosen in taken:
+        chosen = _hashed(plain, name if number == 1 else f"{name} {number}")
         number += 1
-    return wanted
+    return chosen
 
 
 def _hashed(plain: str, identity: str) -> str:
     digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{plain[: LONGEST_NAME - 9]}-{digest}"
+    return f"{plain[: MAX_NAME_LENGTH - 9]}-{digest}"
 
 
 def tool_names(pairs: Iterable[tuple[str | None, str]]) -> list[str]:
-    """Return a name for each tool, given as (server, tool); those that would clash are named `server__tool`.
+    """Return a name for each tool, given as (server, tool); tools of equal names become `server__tool`.
 
-    A tool's name depends on which others there are, and not on their order.
+    The name of a tool depends on the other tools, but not on their order.
 
     Example:
         tool_names([("git", "log"), ("web", "search"), ("docs", "search")])  # ["log", "web__search", "docs__search"]
@@ -62,10 +62,10 @@ def _where_clashing(names: list[str], others: list[str]) -> list[str]:
 
 
 def matches(patterns: Iterable[str], *names: str) -> bool:
-    """Tell whether one of the names is, or fits, one of the patterns."""
+    """Tell whether a name is equal to, or matches, one of the patterns."""
     return any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
 def property_alias(name: str) -> str:
-    """Return what a property is called where an API refuses its name."""
+    """Return the name of a property for APIs that accept only ASCII letters, digits, `_`, `.` and `-`."""
     return name if _PROPERTY.fullmatch(name) else safe_name(name)

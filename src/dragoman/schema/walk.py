@@ -1,12 +1,11 @@
-"""JSON Schema as data: its keywords, the walk over its subschemas, and what single keywords say.
+"""The keywords of JSON Schema, iteration over subschemas, and readers of single keywords.
 
-The sets below are the one table of keywords. They say which keywords hold subschemas and how, which hold plain values,
-and to what of a value a subschema applies. Everything that goes through a schema uses `subschemas`,
-`with_subschemas` or `objects`. A schema may come from anywhere, so nothing here requires that it is well-formed.
+The sets below are the only table of keywords in the package. They list which keywords hold subschemas and in which
+form, which hold plain values, and to which part of a value a subschema applies. Code that traverses a schema uses
+`subschemas`, `with_subschemas` or `objects`. A schema may come from a peer, so it need not be well-formed.
 
-The value of a keyword that is not in the table is taken for a subschema if it is an object: keywords of others may hold
-schemas. A walk that knows only the keywords of the specification was rejected, because it would miss references and
-annotations there.
+An object under a keyword that is not in the table counts as a subschema, because keywords of other vocabularies may
+hold schemas. To skip unknown keywords was rejected: references and annotations inside them would be missed.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from dragoman.types import Json
 NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"})
 """Their values are objects: a subschema for each name."""
 LISTED = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-"""Their values are lists of subschemas. So is that of `items` in older drafts."""
+"""Their values are lists of subschemas; in older drafts that of `items` is one too."""
 SINGLE = frozenset(
     {"not", "if", "then", "else", "propertyNames", "additionalProperties", "unevaluatedProperties"}
     | {"items", "additionalItems", "unevaluatedItems", "contains", "contentSchema"}
 )
 """Their values are subschemas."""
 PLAIN = frozenset({"const", "enum", "default", "examples", "dependentRequired"})
-"""Their values are no schemas, whatever they look like."""
+"""Their values are never schemas, even if they are objects."""
 
 IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"})
 """Their subschemas apply to the same value as the schema."""
@@ -51,18 +50,18 @@ OF_TYPE = {
     "number": frozenset({"format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
 }
 OF_TYPE["integer"] = OF_TYPE["number"]
-"""What is said of values of one type only."""
+"""The keywords that apply to values of one type only."""
 
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
-_LONGEST_INDEX = 9
+_MAX_INDEX_DIGITS = 9
 _ALIASES = {"int": "integer", "float": "number", "str": "string", "bool": "boolean", "list": "array", "dict": "object"}
 
 Place = str | int | None
-"""Where under its keyword a subschema stands: at a name, at an index, or alone."""
+"""The place of a subschema under its keyword: a name, an index, or None for the only one."""
 
 
 def subschemas(schema: Json, among: Collection[str] | None = None) -> Iterator[tuple[str, Place, Any]]:
-    """Yield the subschemas of a schema, objects and booleans, with their keyword and place; `among` limits keywords."""
+    """Yield the subschemas of a schema (objects and booleans) with keyword and place; `among` limits the keywords."""
     for keyword in schema if among is None else [keyword for keyword in among if keyword in schema]:
         for place, held in _places(keyword, schema[keyword]):
             yield from ((keyword, place, part) for part in _schemas_in(held))
@@ -79,17 +78,17 @@ def _places(keyword: str, value: Any) -> Iterable[tuple[Place, Any]]:
 
 
 def _schemas_in(held: Any) -> Iterator[Any]:
-    waiting = [held]
-    while waiting:
-        part = waiting.pop()
+    unvisited = [held]
+    while unvisited:
+        part = unvisited.pop()
         if isinstance(part, dict | bool):
             yield part
         elif isinstance(part, list):
-            waiting += part
+            unvisited += part
 
 
 def with_subschemas(schema: Json, change: Callable[[Json, str, str | None], Any]) -> Json:
-    """Return a copy of a schema whose subschemas are what `change(subschema, keyword, name)` makes of them."""
+    """Return a copy of a schema with each subschema replaced by `change(subschema, keyword, name)`."""
 
     def changed(held: Any, keyword: str, name: str | None) -> Any:
         if isinstance(held, list):
@@ -106,26 +105,26 @@ def with_subschemas(schema: Json, change: Callable[[Json, str, str | None], Any]
 
 
 def objects(value: Any) -> Iterator[Json]:
-    """Yield every object in a JSON value. In a schema some are no subschemas, but a reference may lead to any."""
-    waiting = [value]
-    while waiting:
-        part = waiting.pop()
+    """Yield every object in a JSON value, for a schema also those that are no subschemas but may be referred to."""
+    unvisited = [value]
+    while unvisited:
+        part = unvisited.pop()
         if isinstance(part, dict):
             yield part
-            waiting += part.values()
+            unvisited += part.values()
         elif isinstance(part, list):
-            waiting += part
+            unvisited += part
 
 
 class References:
-    """What the references within one document point at."""
+    """The targets of the references within one document."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
         self._anchored: dict[str, Any] | None = None
 
     def target(self, reference: Any) -> Any:
-        """Return what a reference points at, and None where it points at nothing or out of the document."""
+        """Return the target of a reference, None if it does not exist or is in another document."""
         if not isinstance(reference, str):
             return None
         document, _, fragment = reference.partition("#")
@@ -148,32 +147,32 @@ class References:
 
 
 def _member(holder: Any, token: str) -> Any:
-    """Return what a token of a JSON pointer leads to, None where it leads nowhere."""
+    """Return the member for one token of a JSON pointer, None if there is none."""
     if isinstance(holder, list):
-        is_index = token.isdecimal() and len(token) <= _LONGEST_INDEX and int(token) < len(holder)
+        is_index = token.isdecimal() and len(token) <= _MAX_INDEX_DIGITS and int(token) < len(holder)
         return holder[int(token)] if is_index else None
     return holder.get(token) if isinstance(holder, dict) else None
 
 
 def mapping(schema: Any, key: str) -> Json:
-    """Return an object of a schema, empty where it has none."""
+    """Return the value of a keyword if it is an object, else an empty one."""
     found = schema.get(key) if isinstance(schema, dict) else None
     return found if isinstance(found, dict) else {}
 
 
 def sequence(schema: Json, key: str) -> list[Any]:
-    """Return a list of a schema, empty where it has none."""
+    """Return the value of a keyword if it is a list, else an empty one."""
     found = schema.get(key)
     return found if isinstance(found, list) else []
 
 
 def names_of(schema: Json, key: str) -> list[str]:
-    """Return a list of names of a schema, each once."""
+    """Return the strings in the list under a keyword, without repetitions."""
     return list(dict.fromkeys(name for name in sequence(schema, key) if isinstance(name, str)))
 
 
 def types_of(schema: Json) -> list[str] | None:
-    """Return the types that a schema names, None where it names none."""
+    """Return the types that a schema names, None if it names none."""
     named = schema.get("type")
     words = [word.lower() for word in (named if isinstance(named, list) else [named]) if isinstance(word, str)]
     types = [kind for word in words if (kind := _ALIASES.get(word, word)) in TYPES]
@@ -200,19 +199,19 @@ _TYPE_OF = {
 
 
 def choices_of(schema: Json) -> list[Any] | None:
-    """Return the values one of which a value must be, None where a schema does not list them."""
+    """Return the values of `enum` or `const`, None if the schema has neither."""
     choices = schema.get("enum", [schema["const"]] if "const" in schema else None)
     return choices if isinstance(choices, list) else None
 
 
 def kinds_of(schema: Json) -> list[str] | None:
-    """Return the types that a schema has room for: those that it names, else those of its choices; None if all."""
+    """Return the types that a schema allows: those that it names, else those of its choices; None if all."""
     choices = choices_of(schema)
     return types_of(schema) or (None if choices is None else [type_of(choice) for choice in choices])
 
 
 def items_of(schema: Json) -> tuple[list[Any], Any]:
-    """Return the schemas of the first items of an array and that of the others, None where none is said."""
+    """Return the schemas of the first items of an array and the schema of the other items, None if it has none."""
     items = schema.get("items")
     if isinstance(items, list):
         return items, schema.get("additionalItems")
@@ -220,13 +219,18 @@ def items_of(schema: Json) -> tuple[list[Any], Any]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Tell whether two JSON values are equal; True is not 1."""
+    """Tell whether two JSON values are equal; in JSON, true is not equal to 1."""
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
 def distinct(values: Iterable[Any]) -> list[Any]:
-    """Return values without those that repeat an earlier one."""
+    """Return the values without repetitions."""
     found: dict[bytes, Any] = {}
     for value in values:
         found.setdefault(msgspec.json.encode(value, order="deterministic"), value)
     return list(found.values())
+
+
+def shortened(text: str, length: int, ellipsis: str = "…") -> str:
+    """Return the beginning of a text that is longer than `length`, with an ellipsis, else the text."""
+    return text if len(text) <= length else text[:length] + ellipsis

@@ -9,8 +9,8 @@ from dragoman.runtime.lazy import lazy
 
 if TYPE_CHECKING:
     from dragoman.protocol.extensions import ExtensionRow as ExtensionRow
-    from dragoman.protocol.listen import SubscriptionField as SubscriptionField
     from dragoman.protocol.methods import Method as Method
+    from dragoman.protocol.subscriptions import SubscriptionField as SubscriptionField
     from dragoman.schema.compile import InputSchema as InputSchema
     from dragoman.schema.compile import OutputSchema as OutputSchema
     from dragoman.server.define.content import Audio as Audio
@@ -62,7 +62,7 @@ else:
             "define.tools": "Tool tool",
             "http.views": "HttpReply",
             ".protocol.extensions": "ExtensionRow",
-            ".protocol.listen": "SubscriptionField",
+            ".protocol.subscriptions": "SubscriptionField",
             ".protocol.methods": "Method",
             ".schema.compile": "InputSchema OutputSchema",
         },

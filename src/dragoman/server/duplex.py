@@ -25,9 +25,9 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.errors import TransportError
 from dragoman.protocol import eras, jsonrpc
-from dragoman.protocol.listen import MOST_WAITING, RESOURCE_UPDATED, Subscription
 from dragoman.protocol.peer import Answered, Event, Peer, PeerReply, RequestCancelled
 from dragoman.protocol.states import Transitions
+from dragoman.protocol.subscriptions import MAX_WAITING, RESOURCE_UPDATED, Subscription
 from dragoman.runtime.eager import EagerRunner
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.audience import change_params, wants_change
@@ -160,7 +160,7 @@ class DuplexConnection:
 
     def _change(self, method: str, subject: str | None, params: types.Json | None, message: bytes | None) -> None:
         for subscription in self._subscriptions:
-            subscription.offer(method, subject, params)
+            subscription.enqueue(method, subject, params)
         if message is not None and self._session.caller is not None:
             self._queue((method, subject), message)
         else:
@@ -169,7 +169,7 @@ class DuplexConnection:
     def _queue(self, key: Any, message: bytes) -> None:
         """Send a message when the client reads; a message of the same key that still waits is replaced."""
         self._queued[key] = message
-        if len(self._queued) > MOST_WAITING:
+        if len(self._queued) > MAX_WAITING:
             del self._queued[next(iter(self._queued))]
         self._flush()
 
@@ -194,7 +194,7 @@ class DuplexConnection:
             self._send_changes(subscription)
 
     def _send_changes(self, subscription: Subscription) -> None:
-        for message in subscription.take():
+        for message in subscription.drain():
             self._send(message)
 
     async def listen(self, subscription: Subscription) -> None:
@@ -298,7 +298,7 @@ class DuplexConnection:
         if server.middleware_chain is None:
             self._reply(message.id, refusal(server, error, message.id))
             return None
-        request = eras.unopened(message, server.offer, session.caller)
+        request = eras.refused_request(message, server.offer, session.caller)
         call = Call(request, session, self, server, server.server_context, self._loop)
         self._running[message.id] = call
         return self._finish(call, run_refused(call, error))

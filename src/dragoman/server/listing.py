@@ -51,7 +51,7 @@ class Listing:
         page = pages.get((version.name, offset))
         if page is None:
             result = paginate(self._result, list(self._entries(version)), offset, self.page_size)
-            page = Raw(lines.flat(encode(seal(result, version))))
+            page = Raw(lines.without_newlines(encode(seal(result, version))))
             # Only offsets that this list gives out as cursors are cached, or clients could fill the memory.
             if offset == 0 or (self.page_size is not None and offset % self.page_size == 0):
                 pages[version.name, offset] = page

@@ -227,7 +227,7 @@ async def answer_message(server: Server, body: bytes, server_context: Any) -> by
         except BaseException as error:
             if server.middleware_chain is None:
                 return refusal(server, error, message.id)
-            call = _call(server, eras.unopened(message, server.offer), context)
+            call = _call(server, eras.refused_request(message, server.offer), context)
             return await run_refused(call, error)  # type: ignore[return-value]
         return await whole_answer(_call(server, request, context))
     if isinstance(message, jsonrpc.Notification):

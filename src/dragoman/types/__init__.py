@@ -1,4 +1,4 @@
-"""What is on the wire: one tree of types for every protocol version, named as in the specification.
+"""The objects on the wire, as msgspec Structs with the names of the specification; one set for all versions.
 
 Example:
     from dragoman.types import TextContent

@@ -1,5 +1,4 @@
-"""What each side declares that it can do. Both sets are open: what has no field here travels in `experimental` or
-`extensions`."""
+"""The capabilities that clients and servers declare. Further ones are declared in `experimental` and `extensions`."""
 
 from __future__ import annotations
 
@@ -9,46 +8,47 @@ _ALIASES = {"io.modelcontextprotocol/apps": "io.modelcontextprotocol/ui"}
 
 
 def canonical_extension(id: str) -> str:
-    """Return the id of an extension that some implementations write otherwise."""
+    """Return the specified id of an extension, for an id or an alias that some implementations use."""
     return _ALIASES.get(id, id)
 
 
-def _settings(extensions: dict[str, Json] | None, id: str) -> Json | None:
-    wanted = canonical_extension(id)
-    return next((settings for key, settings in (extensions or {}).items() if canonical_extension(key) == wanted), None)
+class Capabilities(Wire, kw_only=True):
+    """The capabilities that clients and servers share."""
+
+    tasks: Json | None = None
+    extensions: dict[str, Json] | None = None
+    experimental: dict[str, Json] | None = None
+
+    def extension(self, id: str) -> Json | None:
+        """Return the settings with which an extension was declared, None if it was not declared.
+
+        An id and its alias are the same extension.
+        """
+        canonical, declared = canonical_extension(id), self.extensions or {}
+        return next((settings for key, settings in declared.items() if canonical_extension(key) == canonical), None)
 
 
 class ListChangedCapability(Wire):
-    """Tools or prompts are offered; with `list_changed`, changes are announced."""
+    """The server offers tools or prompts; with `list_changed` it notifies of changes."""
 
     list_changed: bool | None = None
 
 
 class ResourcesCapability(Wire):
-    """Resources are offered; with `subscribe`, one may ask to be told of updates."""
+    """The server offers resources; with `subscribe` clients may subscribe to updates."""
 
     subscribe: bool | None = None
     list_changed: bool | None = None
 
 
-class ServerCapabilities(Wire):
-    """What a server offers: in `initialize`, and in `server/discover` from 2026-07-28 on."""
+class ServerCapabilities(Capabilities):
+    """What a server offers; sent in the results of `initialize` and, from 2026-07-28 on, of `server/discover`."""
 
     tools: ListChangedCapability | None = None
     prompts: ListChangedCapability | None = None
     resources: ResourcesCapability | None = None
     completions: Json | None = None
     logging: Json | None = None
-    tasks: Json | None = None
-    extensions: dict[str, Json] | None = None
-    experimental: dict[str, Json] | None = None
-
-    def extension(self, id: str) -> Json | None:
-        """Return the settings with which the server declared an extension; None if it did not.
-
-        An id and its alias are the same extension.
-        """
-        return _settings(self.extensions, id)
 
 
 class RootsCapability(Wire):
@@ -58,32 +58,22 @@ class RootsCapability(Wire):
 
 
 class SamplingCapability(Wire):
-    """The client samples from a model; with `tools`, a request may offer the model tools."""
+    """The client can sample from a model; with `tools` a request may offer tools to the model."""
 
     context: Json | None = None
     tools: Json | None = None
 
 
 class ElicitationCapability(Wire):
-    """The client asks its user; an empty object means form mode."""
+    """The client can ask its user; an empty object means form mode."""
 
     form: Json | None = None
     url: Json | None = None
 
 
-class ClientCapabilities(Wire):
-    """What a client can do for a server: in `initialize`, and in every request from 2026-07-28 on."""
+class ClientCapabilities(Capabilities):
+    """What a client can do for a server; sent in `initialize` and, from 2026-07-28 on, in every request."""
 
     sampling: SamplingCapability | None = None
     elicitation: ElicitationCapability | None = None
     roots: RootsCapability | None = None
-    tasks: Json | None = None
-    extensions: dict[str, Json] | None = None
-    experimental: dict[str, Json] | None = None
-
-    def extension(self, id: str) -> Json | None:
-        """Return the settings with which the client declared an extension; None if it did not.
-
-        An id and its alias are the same extension.
-        """
-        return _settings(self.extensions, id)

@@ -1,4 +1,4 @@
-"""completion/complete."""
+"""The types of `completion/complete`."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class ResourceTemplateReference(Wire, tag_field="type", tag="ref/resource"):
 
 
 class CompletionArgument(Wire):
-    """The argument to complete and what was typed of it."""
+    """The argument to complete, and the value typed so far."""
 
     name: str
     value: str
 
 
 class CompletionContext(Wire):
-    """The arguments that are already filled in (2025-06-18)."""
+    """The arguments that already have a value (2025-06-18)."""
 
     arguments: dict[str, str] | None = None
 
 
 class CompleteRequestParams(Params):
-    """What to complete."""
+    """The parameters of `completion/complete`."""
 
     ref: PromptReference | ResourceTemplateReference
     argument: CompletionArgument
@@ -40,7 +40,7 @@ class CompleteRequestParams(Params):
 
 
 class Completion(Wire):
-    """At most 100 values; `total` may be more."""
+    """At most 100 values; `total` is the number of all values."""
 
     values: list[str]
     total: int | None = None
@@ -48,6 +48,6 @@ class Completion(Wire):
 
 
 class CompleteResult(Result):
-    """The completions found."""
+    """The result of `completion/complete`."""
 
     completion: Completion

@@ -1,7 +1,7 @@
-"""Content blocks: a union told apart by `type`.
+"""Content blocks: a union with the tag `type`.
 
-A block of a type that this version of dragoman does not know is kept whole as an `UnknownContent`: decode with
-`dragoman.types.decode`, which falls back to it. The union that msgspec decodes holds the known types only.
+`dragoman.types.decode` decodes a block of an unknown type to an `UnknownContent`, which keeps all its fields. For type
+checkers the unions include `UnknownContent`; at run time they do not, because msgspec decodes the known types only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dragoman.types.wire import Annotations, Icon, Json, WithMeta
 
 
 class ResourceContents(WithMeta):
-    """What a resource holds: `text`, or `blob` in base64. A `blob` that is given as bytes becomes base64.
+    """The contents of a resource: `text`, or `blob` in base64. A `blob` that is given as bytes becomes base64.
 
     Example:
         ResourceContents("file:///logo.png", "image/png", blob=png_bytes)
@@ -45,7 +45,7 @@ class ResourceContents(WithMeta):
 
 
 class Block(WithMeta, tag_field="type", kw_only=True):
-    """What all content blocks share."""
+    """The fields that all content blocks share."""
 
     type: ClassVar[str]
 
@@ -72,7 +72,7 @@ class ImageContent(AnnotatedBlock, tag="image"):
 
 
 class AudioContent(AnnotatedBlock, tag="audio"):
-    """Sound (2025-03-26); `data` is base64."""
+    """Audio (2025-03-26); `data` is base64."""
 
     type: ClassVar[str] = "audio"
     data: str
@@ -93,14 +93,14 @@ class ResourceLink(AnnotatedBlock, tag="resource_link"):
 
 
 class EmbeddedResource(AnnotatedBlock, tag="resource"):
-    """The contents of a resource, in place."""
+    """The contents of a resource, embedded in the message."""
 
     type: ClassVar[str] = "resource"
     resource: ResourceContents
 
 
 class UnknownContent(dict[str, Any]):
-    """A block of a type unknown here, as it came.
+    """A block of a type that this version of dragoman does not know, with all its fields.
 
     Example:
         if isinstance(block, UnknownContent):
@@ -109,7 +109,7 @@ class UnknownContent(dict[str, Any]):
 
     @property
     def type(self) -> str:
-        """What the block says that it is."""
+        """The type that the block names."""
         return str(self.get("type", ""))
 
 
@@ -120,7 +120,7 @@ else:
 
 
 class ToolUseContent(Block, tag="tool_use"):
-    """A model's wish to call a tool, in sampling (2025-11-25)."""
+    """A tool call of the model, in sampling (2025-11-25)."""
 
     type: ClassVar[str] = "tool_use"
     id: str
@@ -129,7 +129,7 @@ class ToolUseContent(Block, tag="tool_use"):
 
 
 class ToolResultContent(Block, tag="tool_result"):
-    """What a tool that the model called gave back, in sampling (2025-11-25)."""
+    """The result of a tool that the model called, in sampling (2025-11-25)."""
 
     type: ClassVar[str] = "tool_result"
     tool_use_id: str

@@ -1,9 +1,9 @@
-"""Decoding that is lenient where the protocol wants it to be.
+"""Lenient decoding of what a peer sent.
 
-A value is first decoded straight into its type. Only when that fails is it taken apart and decoded piece by piece: a
-content block that does not fit becomes an `UnknownContent`, and an entry of a list that does not fit is left out and
-named in `dropped`, so that one malformed tool does not lose the list. The pieces are slices of the JSON text, so that
-what stays encoded is kept as it came.
+A value is first decoded directly into its type. If that fails, it is decoded part by part. A content block that does
+not fit becomes an `UnknownContent`. A list entry that does not fit is left out and reported in `dropped`, so that one
+malformed tool does not lose the list. The parts are slices of the JSON text, so fields that stay encoded are not
+changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _AT = r"(?s) - at `\$(.*)`$"
 
 
 class Dropped(Struct):
-    """An entry that was left out of a list, where it stood and why; `entry` is `Raw` when even that cannot be read."""
+    """A list entry that was left out: its path, the reason and the entry, which is `Raw` if it cannot be decoded."""
 
     path: str
     reason: str
@@ -34,14 +34,14 @@ class Dropped(Struct):
 
 
 def decode(data: bytes | Raw, kind: type[T], dropped: list[Dropped] | None = None) -> T:
-    """Decode JSON into a wire type, keeping unknown content and leaving out malformed list entries.
+    """Decode JSON into a wire type; unknown content is kept, malformed list entries are left out.
 
     Example:
         dropped: list[Dropped] = []
         page = decode(b'{"tools": [{"name": 5}]}', ListToolsResult, dropped)
 
     Raises:
-        ValidationError: the data is not JSON, or does not fit the type even so.
+        ValidationError: the data is not JSON, or does not fit the type even without such entries.
     """
     try:
         return cast("T", _read(data, kind, "$", [] if dropped is None else dropped))
@@ -50,7 +50,7 @@ def decode(data: bytes | Raw, kind: type[T], dropped: list[Dropped] | None = Non
 
 
 decoders: Memo[Any, msgspec.json.Decoder[Any]] = Memo(msgspec.json.Decoder)
-"""The one strict decoder for each type."""
+"""The strict decoder of each type."""
 
 
 def _unreadable(error: Exception) -> str:
@@ -62,7 +62,7 @@ def _unreadable(error: Exception) -> str:
 
 
 def _misfit(error: msgspec.ValidationError, path: str) -> ValidationError:
-    """Turn msgspec's message into what is wrong and where, seen from the root."""
+    """Return the error of msgspec with its path from the root."""
     text = str(error)
     if found := re.search(_AT, text):
         text, path = text[: found.start()], path + found[1]
@@ -82,7 +82,8 @@ def _read(data: bytes | Raw, kind: Any, path: str, dropped: list[Dropped]) -> An
     if origin is list:
         return _repair_list(_parts(data, list[Raw], misfit), get_args(kind)[0], path, dropped)
     if origin is dict:
-        return _repair_dict(_parts(data, dict[str, Raw], misfit), get_args(kind)[1], path, dropped)
+        parts = _parts(data, dict[str, Raw], misfit)
+        return {key: _read(part, get_args(kind)[1], f'{path}["{key}"]', dropped) for key, part in parts.items()}
     raise misfit
 
 
@@ -113,26 +114,19 @@ def _repair_struct(parts: dict[str, Raw], kind: type[Struct], path: str, dropped
 
 @cache
 def _fields(kind: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Return the fields of a type, which msgspec works out anew each time that it is asked."""
+    """Return the fields of a type, which msgspec does not cache."""
     return msgspec.structs.fields(kind)
 
 
 def _repair_list(parts: list[Raw], kind: Any, path: str, dropped: list[Dropped]) -> list[Any]:
     kept: list[Any] = []
     for index, part in enumerate(parts):
-        place = f"{path}[{index}]"
-        within: list[Dropped] = []
+        place, before = f"{path}[{index}]", len(dropped)
         try:
-            kept.append(_read(part, kind, place, within))
+            kept.append(_read(part, kind, place, dropped))
         except ValidationError as error:
-            dropped.append(Dropped(place, str(error), _plain(part)))
-        else:
-            dropped += within
+            dropped[before:] = [Dropped(place, str(error), _plain(part))]
     return kept
-
-
-def _repair_dict(parts: dict[str, Raw], kind: Any, path: str, dropped: list[Dropped]) -> dict[str, Any]:
-    return {key: _read(part, kind, f'{path}["{key}"]', dropped) for key, part in parts.items()}
 
 
 def _repair_union(
@@ -145,12 +139,16 @@ def _repair_union(
         if len(others) != 1:
             raise misfit
         return _read(data, others[0], path, dropped)
-    known = _known(parts, tagged)
-    if issubclass(tagged[0], Block):
-        return _repair_block(data, known, path, dropped, misfit)
-    if known is None:
-        raise misfit
-    return _read(data, known, path, dropped)
+    known, before = _known(parts, tagged), len(dropped)
+    try:
+        if known is None:
+            raise misfit
+        return _read(data, known, path, dropped)
+    except ValidationError:
+        if not issubclass(tagged[0], Block):
+            raise
+        del dropped[before:]
+        return UnknownContent(_parts(data, dict[str, Any], misfit))
 
 
 def _object(data: bytes | Raw) -> dict[str, Raw] | None:
@@ -161,27 +159,12 @@ def _object(data: bytes | Raw) -> dict[str, Raw] | None:
 
 
 def _known(parts: dict[str, Raw], arms: list[type[Struct]]) -> type[Struct] | None:
-    """Return the arm whose tag the object bears."""
+    """Return the arm of a union whose tag the object has."""
     try:
         tag = decoders[str].decode(parts[cast("str", arms[0].__struct_config__.tag_field)])
     except (KeyError, msgspec.ValidationError):
         return None
     return next((arm for arm in arms if arm.__struct_config__.tag == tag), None)
-
-
-def _repair_block(
-    data: bytes | Raw, known: type[Struct] | None, path: str, dropped: list[Dropped], misfit: ValidationError
-) -> Any:
-    if known is not None:
-        within: list[Dropped] = []
-        try:
-            block = _read(data, known, path, within)
-        except ValidationError:
-            pass
-        else:
-            dropped += within
-            return block
-    return UnknownContent(_parts(data, dict[str, Any], misfit))
 
 
 def _plain(data: Raw) -> Any:

@@ -1,4 +1,4 @@
-"""elicitation/create, and the small schemas that a form may be made of."""
+"""The types of `elicitation/create`, and the schemas of form fields."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dragoman.types.wire import Json, Number, Params, Result, Wire
 
 
 class FieldSchema(Wire, kw_only=True):
-    """What the schemas of form fields share."""
+    """The keywords that all form fields share."""
 
     title: str | None = None
     description: str | None = None
@@ -42,7 +42,7 @@ class BooleanSchema(FieldSchema, kw_only=True):
 
 
 class EnumOption(Wire):
-    """A choice and the words to show for it."""
+    """A choice and its title."""
 
     const: str
     title: str
@@ -77,7 +77,7 @@ class MultiSelectEnumSchema(FieldSchema, kw_only=True):
 
 
 class ElicitRequestParams(Params):
-    """What to ask the user: `requested_schema` in form mode, `url` in url mode (2025-11-25); no mode means form."""
+    """A question to the user: `requested_schema` in form mode, `url` in URL mode (2025-11-25); no mode means form."""
 
     message: str
     mode: Literal["form", "url"] | None = None
@@ -88,13 +88,13 @@ class ElicitRequestParams(Params):
 
 
 class ElicitResult(Result):
-    """What the user did; `content` is there when a form was accepted."""
+    """The action of the user; an accepted form has `content`."""
 
     action: Literal["accept", "decline", "cancel"]
     content: Json | None = None
 
 
 class ElicitationCompleteNotificationParams(Params):
-    """The url elicitation that came to its end (2025-11-25 only)."""
+    """The URL elicitation that is complete (2025-11-25 only)."""
 
     elicitation_id: str

@@ -1,4 +1,4 @@
-"""Multi-round-trip results and subscriptions (2026-07-28)."""
+"""The types of multi-round-trip requests and of `subscriptions/listen` (2026-07-28)."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from dragoman.types.wire import Params, Result, Wire
 
 
 class AskedRequest(Wire, tag_field="method"):
-    """What a server asks of a client: a request, without the envelope."""
+    """A request of a server inside an `input_required` result: method and parameters, without id."""
 
 
 class ElicitRequest(AskedRequest, tag="elicitation/create"):
-    """Ask the user."""
+    """A question to the user."""
 
     params: ElicitRequestParams
 
 
 class CreateMessageRequest(AskedRequest, tag="sampling/createMessage"):
-    """Ask the model."""
+    """A question to the model of the client."""
 
     params: CreateMessageRequestParams
 
 
 class ListRootsRequest(AskedRequest, tag="roots/list"):
-    """Ask for the roots."""
+    """A question for the roots of the client."""
 
     params: Params | None = None
 
@@ -33,14 +33,14 @@ InputRequest = ElicitRequest | CreateMessageRequest | ListRootsRequest
 
 
 class InputRequiredResult(Result):
-    """What a server needs before it can answer; the client answers each key and asks again."""
+    """The input that a server needs; the client answers each key and sends the request again."""
 
     input_requests: dict[str, InputRequest] | None = None
     request_state: str | None = None
 
 
 class SubscriptionFilter(Wire):
-    """Which changes to be told of."""
+    """The change notifications that a client subscribes to."""
 
     tools_list_changed: bool | None = None
     prompts_list_changed: bool | None = None
@@ -49,16 +49,16 @@ class SubscriptionFilter(Wire):
 
 
 class SubscriptionsListenRequestParams(Params):
-    """The changes that a client would like to be told of."""
+    """The parameters of `subscriptions/listen`: the filter that the client requests."""
 
     notifications: SubscriptionFilter
 
 
 class SubscriptionsAcknowledgedNotificationParams(Params):
-    """The changes that it will be told of."""
+    """The filter that the server honours."""
 
     notifications: SubscriptionFilter
 
 
 class SubscriptionsListenResult(Result):
-    """The end of a subscription; its id is in `_meta`."""
+    """The end of a subscription; `_meta` has its id."""

@@ -1,4 +1,4 @@
-"""initialize and server/discover, cancellation, progress and logging."""
+"""The types of `initialize`, `server/discover`, cancellation, progress and logging, and the keys of `_meta`."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 TRACEPARENT, TRACESTATE, BAGGAGE = TRACE_KEYS = ("traceparent", "tracestate", "baggage")
-"""The W3C trace context, which travels in `_meta` under these keys."""
+"""The keys of the W3C trace context in `_meta`."""
 
 
 class RequestMeta(Wire):
-    """The keys of a request's `_meta` that the protocol reads; the first four come from 2026-07-28 on."""
+    """The keys of a request's `_meta` that the protocol defines; the first four exist since 2026-07-28."""
 
     protocol_version: str | None = field(default=None, name=PROTOCOL_VERSION)
     client_capabilities: ClientCapabilities | None = field(default=None, name=CLIENT_CAPABILITIES)
@@ -43,7 +43,7 @@ class RequestMeta(Wire):
 
 
 class InitializeRequestParams(Params):
-    """How a client introduces itself (until 2025-11-25)."""
+    """The version, capabilities and name of a client (until 2025-11-25)."""
 
     protocol_version: str
     capabilities: ClientCapabilities
@@ -51,7 +51,7 @@ class InitializeRequestParams(Params):
 
 
 class InitializeResult(Result):
-    """How a server introduces itself (until 2025-11-25)."""
+    """The version, capabilities and name of a server (until 2025-11-25)."""
 
     protocol_version: str
     capabilities: ServerCapabilities
@@ -60,7 +60,7 @@ class InitializeResult(Result):
 
 
 class DiscoverResult(CacheableResult):
-    """What a server speaks and offers (2026-07-28); its name is in `_meta`."""
+    """The versions and capabilities of a server (2026-07-28); `_meta` has its name."""
 
     supported_versions: list[str]
     capabilities: ServerCapabilities
@@ -68,14 +68,14 @@ class DiscoverResult(CacheableResult):
 
 
 class CancelledNotificationParams(Params):
-    """The request to stop; 2025-11-25 alone leaves `request_id` optional."""
+    """The request to cancel; `request_id` is optional in 2025-11-25 only."""
 
     request_id: RequestId | None = None
     reason: str | None = None
 
 
 class ProgressNotificationParams(Params):
-    """How far a request has come; `progress` only ever increases."""
+    """The progress of a request; `progress` increases with each notification."""
 
     progress_token: ProgressToken
     progress: Number
@@ -84,7 +84,7 @@ class ProgressNotificationParams(Params):
 
 
 class SetLevelRequestParams(Params):
-    """From which level on to log (until 2025-11-25)."""
+    """The lowest level of log messages to send (until 2025-11-25)."""
 
     level: LoggingLevel
 

@@ -1,4 +1,4 @@
-"""prompts/list and prompts/get."""
+"""The types of `prompts/list` and `prompts/get`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dragoman.types.wire import Named, PaginatedResult, Params, Result, Role, Wi
 
 
 class PromptArgument(Wire):
-    """An argument that a prompt takes."""
+    """An argument of a prompt."""
 
     name: str
     title: str | None = None
@@ -37,7 +37,7 @@ class ListPromptsResult(PaginatedResult):
 
 
 class GetPromptRequestParams(Params):
-    """Which prompt to get; `arguments` stay encoded until the prompt's own decoder reads them."""
+    """The prompt to get; `arguments` stay encoded until the prompt decodes them."""
 
     name: str
     arguments: Raw | UnsetType = UNSET
@@ -46,7 +46,7 @@ class GetPromptRequestParams(Params):
 
 
 class GetPromptResult(Result):
-    """A prompt with its arguments filled in."""
+    """The messages of a prompt for given arguments."""
 
     messages: list[PromptMessage]
     description: str | None = None

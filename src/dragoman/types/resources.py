@@ -1,4 +1,4 @@
-"""resources/list, resources/templates/list, resources/read and the updates of resources."""
+"""The types of `resources/list`, `resources/templates/list`, `resources/read` and resource subscriptions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Resource(Named, kw_only=True):
 
 
 class ResourceTemplate(Named, kw_only=True):
-    """A family of resources whose URIs follow an RFC 6570 template."""
+    """Resources whose URIs match an RFC 6570 template."""
 
     uri_template: str
     mime_type: str | None = None
@@ -38,20 +38,20 @@ class ListResourceTemplatesResult(PaginatedResult):
 
 
 class ResourceRequestParams(Params):
-    """The resource that a request or notification is about."""
+    """The URI of the resource of a request or notification."""
 
     uri: str
 
 
 class ReadResourceRequestParams(ResourceRequestParams, kw_only=True):
-    """Which resource to read."""
+    """The resource to read."""
 
     input_responses: dict[str, Raw] | None = None
     request_state: str | None = None
 
 
 class ReadResourceResult(CacheableResult):
-    """What a resource holds."""
+    """The contents of a resource."""
 
     contents: list[ResourceContents]
 
@@ -62,11 +62,11 @@ class ReadResourceResult(CacheableResult):
 
 
 class SubscribeRequestParams(ResourceRequestParams):
-    """The resource to be told of (until 2025-11-25)."""
+    """The resource to subscribe to (until 2025-11-25)."""
 
 
 class UnsubscribeRequestParams(ResourceRequestParams):
-    """The resource not to be told of any more (until 2025-11-25)."""
+    """The resource to unsubscribe from (until 2025-11-25)."""
 
 
 class ResourceUpdatedNotificationParams(ResourceRequestParams):

@@ -1,4 +1,4 @@
-"""sampling/createMessage and roots/list: what a server asks of a client."""
+"""The types of `sampling/createMessage` and `roots/list`, which servers send to clients."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class SamplingMessage(WithMeta):
 
 
 class ModelHint(Wire):
-    """Part of the name of a model that would do."""
+    """Part of the name of a suitable model."""
 
     name: str | None = None
 
 
 class ModelPreferences(Wire):
-    """Which kind of model the server would like; priorities from 0 to 1."""
+    """The kind of model that the server prefers; priorities are from 0 to 1."""
 
     hints: list[ModelHint] | None = None
     cost_priority: Number | None = None
@@ -39,7 +39,7 @@ class ToolChoice(Wire):
 
 
 class CreateMessageRequestParams(Params):
-    """What to ask the model."""
+    """The question to the model, and its parameters."""
 
     messages: list[SamplingMessage]
     max_tokens: int
@@ -55,7 +55,7 @@ class CreateMessageRequestParams(Params):
 
 
 class CreateMessageResult(Result):
-    """What the model said."""
+    """The answer of the model."""
 
     role: Role
     content: SamplingMessageContentBlock | list[SamplingMessageContentBlock]
@@ -70,7 +70,7 @@ class CreateMessageResult(Result):
 
 
 class Root(WithMeta):
-    """A directory or file, by its file:// URI, that the server may work on."""
+    """A directory or file, by its file:// URI, that the server may use."""
 
     uri: str
     name: str | None = None

@@ -1,4 +1,4 @@
-"""The experimental tasks of 2025-11-25, as they are on the wire."""
+"""The types of the experimental tasks of 2025-11-25."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TaskStatus = Literal["working", "input_required", "completed", "failed", "cancel
 
 
 class TaskMetadata(Wire):
-    """The wish to run a request as a task."""
+    """Asks to run a request as a task."""
 
     ttl: int | None = None
 
@@ -34,7 +34,7 @@ class Task(Result):
 
 
 class CreateTaskResult(Result):
-    """The task that a request became."""
+    """The task that runs a request."""
 
     task: Task
 
@@ -46,6 +46,6 @@ class ListTasksResult(PaginatedResult):
 
 
 class TaskRequestParams(Params):
-    """The task to get, to take the result of, or to cancel."""
+    """The task to get, to get the result of, or to cancel."""
 
     task_id: str

@@ -1,4 +1,4 @@
-"""tools/list and tools/call."""
+"""The types of `tools/list` and `tools/call`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ListToolsResult(PaginatedResult):
 
 
 class CallToolRequestParams(Params):
-    """Which tool to call; `arguments` stay encoded until the tool's own decoder reads them."""
+    """The tool to call; `arguments` stay encoded until the tool decodes them."""
 
     name: str
     arguments: Raw | UnsetType = UNSET
@@ -53,7 +53,7 @@ class CallToolRequestParams(Params):
 
 
 class CallToolResult(Result):
-    """What a tool gave back; `is_error` means that the model should read what went wrong."""
+    """The result of a tool; with `is_error` the content tells the model what went wrong."""
 
     content: list[ContentBlock]
     structured_content: Any | UnsetType = UNSET

@@ -1,8 +1,9 @@
-"""What all wire types share.
+"""The bases of all wire types, and types that several methods share.
 
-Attributes are snake_case and fields camelCase; a field at its default is left out. `None` means absent. Where null and
-absent differ the default is `UNSET`. Numbers are `int | float`, so that `1` does not come back as `1.0`. Unknown fields
-are dropped, except where a type is a plain `dict`. Parts that a later decoder reads are left as `Raw` slices.
+Attributes are snake_case, fields on the wire camelCase. A field with its default value is not sent. `None` means
+absent; where null and absent differ, the default is `UNSET`. Numbers are `int | float`, so that `1` does not become
+`1.0`. Unknown fields are dropped, except where a type is a plain `dict`. A field that another decoder reads later is a
+`Raw` slice of the JSON text.
 """
 
 from __future__ import annotations
@@ -33,32 +34,32 @@ class WithMeta(Wire, kw_only=True):
 
 
 class Params(Wire, kw_only=True):
-    """The parameters of a request or notification; `_meta` stays encoded until the era is known."""
+    """The parameters of a request or notification; `_meta` stays encoded until it is read."""
 
     meta: Raw | UnsetType = field(default=UNSET, name="_meta")
 
 
 class Result(WithMeta, kw_only=True):
-    """Any result; `result_type` is sent from 2026-07-28 on, and absent means complete."""
+    """Any result; `result_type` exists since 2026-07-28, and absent means `complete`."""
 
     result_type: str | None = None
 
 
 class CacheableResult(Result, kw_only=True):
-    """A result with a lifetime, from 2026-07-28 on."""
+    """A result that clients may cache (2026-07-28)."""
 
     ttl_ms: int | None = None
     cache_scope: CacheScope | None = None
 
 
 class PaginatedRequestParams(Params, kw_only=True):
-    """Which page of a list."""
+    """The page of a list to return."""
 
     cursor: str | None = None
 
 
 class PaginatedResult(CacheableResult, kw_only=True):
-    """One page of a list; no `next_cursor` means the last."""
+    """One page of a list; the last has no `next_cursor`."""
 
     next_cursor: str | None = None
 
@@ -73,7 +74,7 @@ class Icon(Wire):
 
 
 class Annotations(Wire):
-    """For whom a piece of content is and how much it matters."""
+    """The audience and the importance of content."""
 
     audience: list[Role] | None = None
     priority: Number | None = None
@@ -92,7 +93,7 @@ class Implementation(Wire):
 
 
 class Named(WithMeta, kw_only=True):
-    """What tools, prompts, resources and templates share."""
+    """The fields that tools, prompts, resources and templates share."""
 
     name: str
     title: str | None = None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman import Context, Server, types
-from dragoman.protocol.listen import MOST_WAITING
+from dragoman.protocol.subscriptions import MAX_WAITING
 from dragoman.testing import WirePeer
 from dragoman.transports.contract import FunctionSink
 
@@ -348,6 +348,6 @@ async def test_ten_thousand_changes_are_few_messages_for_a_client_that_does_not_
     await asyncio.wait_for(connection.drain(), DEADLINE)
     *changes, result = way_out.sent[1:]
     assert result["result"]["resultType"] == "complete"
-    assert len(changes) == min(uris + 1, MOST_WAITING)
+    assert len(changes) == min(uris + 1, MAX_WAITING)
     assert changes[-1]["method"] == "notifications/tools/list_changed"
     connection.close()

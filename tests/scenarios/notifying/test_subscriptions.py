@@ -11,7 +11,7 @@ import pytest
 
 from dragoman import BlockingContext, Context, Server, types
 from dragoman.config import Configuration
-from dragoman.protocol.listen import MOST_WAITING
+from dragoman.protocol.subscriptions import MAX_WAITING
 from dragoman.testing import WirePeer
 from dragoman.transports.contract import FunctionSink
 
@@ -356,7 +356,7 @@ class Congested(FunctionSink):
 
     def _keep(self, data: bytes) -> None:
         self.sent.append(msgspec.json.decode(data))
-        if len(self.sent) == MOST_WAITING:
+        if len(self.sent) == MAX_WAITING:
             self.full.set()
 
     async def room(self) -> None:
@@ -392,7 +392,7 @@ async def test_while_a_session_does_not_read_equal_changes_are_one_and_the_oldes
     logged = [message["params"]["data"] for message in way_out.sent if "data" in message["params"]]
     assert logged == list(range(10_000))[-len(logged) :]
     assert way_out.sent[-1] == changed("prompts")
-    assert len(way_out.sent) == MOST_WAITING
+    assert len(way_out.sent) == MAX_WAITING
     server.notify_tools_list_changed()
     assert way_out.sent[-1] == changed("tools")
     connection.close()

@@ -26,7 +26,7 @@ from dragoman.errors import (
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.eras import Caller, Offer
 from dragoman.protocol.extensions import ExtensionRow, ProtocolTable
-from dragoman.protocol.fields import wrap
+from dragoman.protocol.fields import wrap_structured_content
 from dragoman.protocol.headers import McpHeaders
 from dragoman.protocol.methods import Method
 from dragoman.protocol.versions import (
@@ -192,7 +192,7 @@ def test_a_method_is_found_where_its_version_has_it_and_its_capability_is_offere
         assert refusal.value.data == {"method": method}
 
 
-@pytest.mark.parametrize("session", [None, SESSION], ids=["unintroduced", "in a session"])
+@pytest.mark.parametrize("session", [None, SESSION], ids=["without a session", "in a session"])
 def test_a_bare_discovery_is_served_as_the_newest_stateless_version_to_a_client_without_capabilities(
     session: Caller | None,
 ) -> None:
@@ -210,14 +210,14 @@ def test_an_offer_lists_its_versions_newest_first_and_knows_methods_of_the_serve
     offer = Offer.of(CAPABILITIES, iter([V2024_11_05, V2026_07_28]), ProtocolTable.of(own=iter([own])))
     assert offer.versions == (V2026_07_28, V2024_11_05)
     assert set(offer.methods) == {"2026-07-28", "2024-11-05"}
-    mirrored = {name: method.name_from for name, method in offer.known.items() if method.name_from}
+    mirrored = {name: method.name_from for name, method in offer.client_methods.items() if method.name_from}
     assert mirrored == {
         "tools/call": "name",
         "prompts/get": "name",
         "resources/read": "uri",
         "printer/ignite": "printer",
     }
-    assert "notifications/cancelled" not in offer.known
+    assert "notifications/cancelled" not in offer.client_methods
     with pytest.raises(MethodNotFound):
         offer.find("printer/ignite", Caller(V2026_07_28))
     burning = Offer.of(types.ServerCapabilities(experimental={"fire": {}}), table=ProtocolTable.of(own=[own]))
@@ -307,7 +307,7 @@ KNOWN = Caller(V2025_06_18, info=types.Implementation("known", "1"))
 def test_what_can_be_told_of_a_request_that_is_refused_is_told(
     message: jsonrpc.Request, session: Caller | None, version: str, name: str | None
 ) -> None:
-    told = eras.unopened(message, OFFER, session)
+    told = eras.refused_request(message, OFFER, session)
     assert (told.id, told.method.name, told.raw_params) == (message.id, message.method, message.params)
     assert told.caller.version.name == version
     assert (None if told.caller.info is None else told.caller.info.name) == name
@@ -316,9 +316,9 @@ def test_what_can_be_told_of_a_request_that_is_refused_is_told(
 
 def test_a_refused_request_has_a_caller_whatever_the_server_serves() -> None:
     message = stateless("tools/list")
-    assert eras.unopened(message, Offer.of(CAPABILITIES, [V2025_06_18])).caller.version == V2025_06_18
+    assert eras.refused_request(message, Offer.of(CAPABILITIES, [V2025_06_18])).caller.version == V2025_06_18
     bare = request("tools/list")
-    assert eras.unopened(bare, Offer.of(CAPABILITIES, [V2026_07_28])).caller.version == V2026_07_28
+    assert eras.refused_request(bare, Offer.of(CAPABILITIES, [V2026_07_28])).caller.version == V2026_07_28
 
 
 def test_the_version_is_judged_before_the_method() -> None:
@@ -331,18 +331,18 @@ MIRRORED = McpHeaders(protocol_version="2026-07-28", method="tools/call", name="
 
 def test_the_headers_of_a_stateless_request_stand_between_its_version_and_its_method() -> None:
     message = stateless("tools/call", {"name": "add"})
-    assert eras.open(message, OFFER, sent=MIRRORED).params.name == "add"
-    assert eras.open(message, OFFER, read_already=eras.read(message, OFFER), sent=MIRRORED).caller == Caller(
+    assert eras.open(message, OFFER, headers=MIRRORED).params.name == "add"
+    assert eras.open(message, OFFER, already_read=eras.read_params(message, OFFER), headers=MIRRORED).caller == Caller(
         V2026_07_28
     )
     with pytest.raises(InvalidParams, match="_meta lacks"):
-        eras.open(request("tools/call", {"name": "add"}), OFFER, SESSION, sent=McpHeaders())
+        eras.open(request("tools/call", {"name": "add"}), OFFER, SESSION, headers=McpHeaders())
     with pytest.raises(HeaderMismatch, match="MCP-Protocol-Version"):
-        eras.open(stateless("no/such/method", **{types.PROTOCOL_VERSION: "1999-01-01"}), OFFER, sent=MIRRORED)
+        eras.open(stateless("no/such/method", **{types.PROTOCOL_VERSION: "1999-01-01"}), OFFER, headers=MIRRORED)
     with pytest.raises(HeaderMismatch, match="Mcp-Method"):
-        eras.open(stateless("no/such/method"), OFFER, sent=MIRRORED)
+        eras.open(stateless("no/such/method"), OFFER, headers=MIRRORED)
     with pytest.raises(HeaderMismatch, match="Mcp-Name"):
-        eras.open(stateless("tools/call", {"name": "other", "arguments": 5}), OFFER, sent=MIRRORED)
+        eras.open(stateless("tools/call", {"name": "other", "arguments": 5}), OFFER, headers=MIRRORED)
 
 
 @pytest.mark.parametrize(
@@ -451,20 +451,20 @@ def test_a_server_may_keep_its_name_to_itself() -> None:
 def test_an_object_stays_one_in_whatever_it_was_wrapped(version: Version, plain: Any, wrapped: Any) -> None:
     result = types.CallToolResult([], structured_content={"a": 1})
     assert eras.seal(result, version).structured_content == plain  # type: ignore[attr-defined]
-    assert eras.seal(wrap(result), version).structured_content == wrapped  # type: ignore[attr-defined]
+    assert eras.seal(wrap_structured_content(result), version).structured_content == wrapped  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("version", [V2025_06_18, V2025_11_25], ids=lambda version: version.name)
 @pytest.mark.parametrize("value", [None, 5, [1], "text"])
 def test_what_is_no_object_is_wrapped_once(version: Version, value: Any) -> None:
     result = types.CallToolResult([], structured_content=value)
-    for given in (result, wrap(result)):
+    for given in (result, wrap_structured_content(result)):
         assert eras.seal(given, version).structured_content == {"result": value}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("result", [types.CallToolResult([]), types.GetPromptResult([])])
 def test_nothing_is_wrapped_where_there_is_nothing(result: types.Result) -> None:
-    assert eras.seal(wrap(result), V2025_06_18) is result
+    assert eras.seal(wrap_structured_content(result), V2025_06_18) is result
 
 
 @dataclasses.dataclass
@@ -675,7 +675,10 @@ def test_a_caller_is_who_the_envelope_says() -> None:
 
 
 def test_versions_that_carry_a_plain_result_as_it_is_are_found_by_what_they_lack() -> None:
-    assert [version.name for version in VERSIONS if eras.carries_plainly[version]] == ["2025-11-25", "2025-06-18"]
+    assert [version.name for version in VERSIONS if eras.leaves_tool_results_unchanged[version]] == [
+        "2025-11-25",
+        "2025-06-18",
+    ]
     result = types.CallToolResult([types.TextContent("a")], structured_content={"a": 1})
     for version in (V2025_06_18, V2025_11_25):
         assert eras.seal(result, version, Raw(b"{}")) is result
@@ -733,7 +736,7 @@ def test_the_name_of_a_request_is_the_parameter_that_its_version_mirrors() -> No
     sent = McpHeaders("2026-07-28", method="prices/get", name="salt")
     declared = {types.CLIENT_CAPABILITIES: {"extensions": {PRICES: {}}}}
     with pytest.raises(HeaderMismatch, match="Mcp-Name"):
-        eras.open(stateless("prices/get", {"item": "tea"}, **declared), PRICED, sent=sent)
+        eras.open(stateless("prices/get", {"item": "tea"}, **declared), PRICED, headers=sent)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from dragoman import types
 from dragoman.errors import DefinitionError
 from dragoman.protocol.extensions import CORE, ExtensionRow, ProtocolTable, check_extension_id, extended, merge_settings
-from dragoman.protocol.listen import CORE_FIELDS, Subscription, SubscriptionField, honour
 from dragoman.protocol.methods import METHODS, Method
+from dragoman.protocol.subscriptions import CORE_FIELDS, Subscription, SubscriptionField, honoured_filter
 from dragoman.protocol.versions import (
     V2024_11_05,
     V2025_03_26,
@@ -280,17 +280,17 @@ def test_a_subscription_of_an_extension_is_read_honoured_and_served() -> None:
     assert fields[: len(CORE_FIELDS)] == CORE_FIELDS
     params = method(TABLE, "subscriptions/listen").decode_params(b'{"notifications":{"priceItems":["tea"]}}')
     capabilities = types.ServerCapabilities(extensions={ID: {}})
-    honoured = honour(params.notifications, capabilities, fields)
+    honoured = honoured_filter(params.notifications, capabilities, fields)
     subscription = Subscription(1, honoured, fields)
     assert msgspec.json.decode(subscription.acknowledgement())["params"]["notifications"] == {"priceItems": ["tea"]}
-    assert subscription.offer("notifications/prices", "tea", {"item": "tea", "price": 3})
-    assert subscription.offer("notifications/prices", "tea", {"item": "tea", "price": 4})
-    assert not subscription.offer("notifications/prices", "salt", {"item": "salt"})
-    (message,) = subscription.take()
+    assert subscription.enqueue("notifications/prices", "tea", {"item": "tea", "price": 3})
+    assert subscription.enqueue("notifications/prices", "tea", {"item": "tea", "price": 4})
+    assert not subscription.enqueue("notifications/prices", "salt", {"item": "salt"})
+    (message,) = subscription.drain()
     assert msgspec.json.decode(message)["params"]["price"] == 4
 
 
 def test_a_subscription_of_an_extension_that_the_server_did_not_declare_is_not_honoured() -> None:
     params = method(TABLE, "subscriptions/listen").decode_params(b'{"notifications":{"priceItems":true}}')
-    honoured = honour(params.notifications, types.ServerCapabilities(), TABLE.subscription_fields())
+    honoured = honoured_filter(params.notifications, types.ServerCapabilities(), TABLE.subscription_fields())
     assert msgspec.json.encode(honoured) == b"{}"

@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw, Struct
 
 from dragoman import types
 from dragoman.protocol import fields
-from dragoman.protocol.fields import SINCE, UNTIL, WRAP_MARKS, is_wrapped, trim, wrap, wraps
+from dragoman.protocol.fields import SINCE, UNTIL, WRAP_MARKS, is_wrapped, needs_wrapping, trim, wrap_structured_content
 from dragoman.protocol.versions import (
     V2024_11_05,
     V2025_03_26,
@@ -380,10 +380,10 @@ def test_a_result_without_structured_content_gets_none() -> None:
 
 def test_wrapping_puts_even_an_object_into_an_object() -> None:
     result = types.CallToolResult([], structured_content={"a": 1})
-    assert wrap(result).structured_content == {"result": {"a": 1}}  # type: ignore[attr-defined]
+    assert wrap_structured_content(result).structured_content == {"result": {"a": 1}}  # type: ignore[attr-defined]
     assert result.structured_content == {"a": 1}
     for empty in (types.CallToolResult([]), types.GetPromptResult([])):
-        assert wrap(empty) is empty
+        assert wrap_structured_content(empty) is empty
 
 
 @pytest.mark.parametrize(
@@ -400,7 +400,7 @@ def test_wrapping_puts_even_an_object_into_an_object() -> None:
     ],
 )
 def test_only_a_schema_whose_root_is_an_object_is_not_wrapped(schema: types.Json, wrapped: bool) -> None:
-    assert wraps(schema) is wrapped
+    assert needs_wrapping(schema) is wrapped
     for version in (V2025_06_18, V2025_11_25):
         trimmed = trim(tool(output_schema=schema), version).output_schema
         assert trimmed is not None

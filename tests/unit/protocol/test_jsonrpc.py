@@ -293,7 +293,7 @@ def test_messages_are_encoded_compactly():
 
 @pytest.mark.parametrize("id", [0, -7, "a", "null}", 'quoted "é"'])
 def test_a_response_can_be_encoded_around_its_result(id):
-    head, tail = jsonrpc.encode_result_around(id)
+    head, tail = jsonrpc.encode_result_envelope(id)
     assert head + b"[1]" + tail == jsonrpc.encode_result(id, Raw(b"[1]"))
 
 

@@ -21,14 +21,14 @@ from dragoman.errors import (
 )
 from dragoman.protocol.jsonrpc import ErrorResponse, ResultResponse, decode
 from dragoman.protocol.negotiation import (
-    Again,
     Handshake,
     NoCommonVersion,
+    ProbeAgain,
     Stateless,
     Verdict,
-    agreed,
-    judge,
-    judge_http,
+    agreed_version,
+    interpret_http_probe,
+    interpret_probe,
     supported_versions,
 )
 from dragoman.protocol.versions import (
@@ -73,7 +73,7 @@ def unsupported(*versions: str) -> ErrorResponse:
     ],
 )
 def test_a_discovery_with_a_common_stateless_version_settles_on_the_newest(versions: tuple[str, ...]) -> None:
-    verdict = judge(discovered(*versions, instructions="Ask nicely."))
+    verdict = interpret_probe(discovered(*versions, instructions="Ask nicely."))
     assert isinstance(verdict, Stateless)
     assert verdict.version is V2026_07_28
     assert verdict.discovered is not None
@@ -92,11 +92,11 @@ def test_a_discovery_with_a_common_stateless_version_settles_on_the_newest(versi
     ],
 )
 def test_a_malformed_discovery_still_shows_that_the_server_is_stateless(value: Any, version: Version) -> None:
-    assert judge(result(value)) == Stateless(version, None)
+    assert interpret_probe(result(value)) == Stateless(version, None)
 
 
 def test_an_entry_of_the_supported_versions_that_is_no_name_is_overlooked() -> None:
-    verdict = judge(discovered("2026-07-28", 5, None))  # type: ignore[arg-type]
+    verdict = interpret_probe(discovered("2026-07-28", 5, None))  # type: ignore[arg-type]
     assert isinstance(verdict, Stateless)
     assert verdict.discovered is not None
     assert verdict.discovered.supported_versions == ["2026-07-28"]
@@ -116,7 +116,7 @@ def test_an_entry_of_the_supported_versions_that_is_no_name_is_overlooked() -> N
 def test_a_discovery_without_a_common_stateless_version_leads_to_the_handshake(
     answer: ResultResponse, offer: Version
 ) -> None:
-    assert judge(answer) == Handshake(offer)
+    assert interpret_probe(answer) == Handshake(offer)
 
 
 @pytest.mark.parametrize(
@@ -134,18 +134,18 @@ def test_a_discovery_without_a_common_stateless_version_leads_to_the_handshake(
     ],
 )
 def test_a_result_of_another_shape_leads_to_the_handshake(value: Any) -> None:
-    assert judge(result(value)) == Handshake(V2025_11_25)
+    assert interpret_probe(result(value)) == Handshake(V2025_11_25)
 
 
 def test_no_answer_at_all_leads_to_the_handshake() -> None:
-    assert judge(None) == Handshake(V2025_11_25)
+    assert interpret_probe(None) == Handshake(V2025_11_25)
 
 
 @pytest.mark.parametrize(
     ("versions", "spoken", "verdict"),
     [
-        (("2026-07-28",), VERSIONS, Again(V2026_07_28)),
-        (("9999-12-31", "2026-07-28", "2025-11-25"), VERSIONS, Again(V2026_07_28)),
+        (("2026-07-28",), VERSIONS, ProbeAgain(V2026_07_28)),
+        (("9999-12-31", "2026-07-28", "2025-11-25"), VERSIONS, ProbeAgain(V2026_07_28)),
         (("2025-11-25", "2025-06-18"), VERSIONS, Handshake(V2025_11_25)),
         (("9999-12-31", "2024-11-05"), VERSIONS, Handshake(V2024_11_05)),
         (("2026-07-28", "2025-06-18"), HANDSHAKE_ONLY, Handshake(V2025_06_18)),
@@ -155,7 +155,7 @@ def test_no_answer_at_all_leads_to_the_handshake() -> None:
 def test_an_unsupported_version_is_corrected_inline_by_a_stateless_one_and_else_by_the_handshake(
     versions: tuple[str, ...], spoken: tuple[Version, ...], verdict: Verdict
 ) -> None:
-    assert judge(unsupported(*versions), spoken) == verdict
+    assert interpret_probe(unsupported(*versions), spoken) == verdict
 
 
 @pytest.mark.parametrize(
@@ -174,15 +174,15 @@ def test_an_unsupported_version_is_corrected_inline_by_a_stateless_one_and_else_
 def test_without_any_common_version_the_servers_own_refusal_is_surfaced(
     answer: ErrorResponse, spoken: tuple[Version, ...]
 ) -> None:
-    verdict = judge(answer, spoken)
+    verdict = interpret_probe(answer, spoken)
     assert isinstance(verdict, NoCommonVersion)
     assert verdict.error is answer.error
 
 
 def test_a_probe_is_corrected_once_even_by_the_version_it_had_and_not_twice() -> None:
     answer = unsupported("2026-07-28")
-    assert judge(answer) == Again(V2026_07_28)
-    verdict = judge(answer, last=True)
+    assert interpret_probe(answer) == ProbeAgain(V2026_07_28)
+    verdict = interpret_probe(answer, last=True)
     assert isinstance(verdict, NoCommonVersion)
     assert verdict.error is answer.error
 
@@ -197,12 +197,12 @@ def test_a_probe_is_corrected_once_even_by_the_version_it_had_and_not_twice() ->
     ],
 )
 def test_the_second_probe_is_otherwise_judged_like_the_first(answer: Any, verdict: type[Verdict]) -> None:
-    assert isinstance(judge(answer, last=True), verdict)
+    assert isinstance(interpret_probe(answer, last=True), verdict)
 
 
 @pytest.mark.parametrize("error", [HeaderMismatch("No"), MissingCapability({"sampling": {}})])
 def test_an_error_that_only_stateless_servers_give_is_surfaced(error: RpcError) -> None:
-    verdict = judge(ErrorResponse(1, error))
+    verdict = interpret_probe(ErrorResponse(1, error))
     assert isinstance(verdict, NoCommonVersion)
     assert verdict.error is error
 
@@ -226,25 +226,25 @@ NOT_STATELESS = [
 @pytest.mark.parametrize("error", NOT_STATELESS, ids=lambda error: error.code)
 @pytest.mark.parametrize("id", [1, None])
 def test_any_other_error_leads_to_the_handshake_whatever_its_id(error: RpcError, id: types.RequestId | None) -> None:
-    assert judge(ErrorResponse(id, error)) == Handshake(V2025_11_25)
+    assert interpret_probe(ErrorResponse(id, error)) == Handshake(V2025_11_25)
 
 
 @pytest.mark.parametrize("id", ['"id":null,', ""])
 def test_an_error_that_does_not_say_which_request_it_is_about_is_an_answer_to_the_probe(id: str) -> None:
     message = decode(f'{{"jsonrpc":"2.0",{id}"error":{{"code":-32000,"message":"No"}}}}'.encode())
     assert isinstance(message, ErrorResponse)
-    assert judge(message) == Handshake(V2025_11_25)
+    assert interpret_probe(message) == Handshake(V2025_11_25)
 
 
 @pytest.mark.parametrize("answer", [None, refusal(-32601), result({}), discovered("2025-11-25")])
 def test_the_handshake_offers_the_newest_version_that_the_client_speaks(answer: Any) -> None:
-    assert judge(answer, (V2024_11_05, V2026_07_28, V2025_03_26)) == Handshake(V2025_03_26)
-    assert judge(answer, iter([V2024_11_05])) == Handshake(V2024_11_05)
+    assert interpret_probe(answer, (V2024_11_05, V2026_07_28, V2025_03_26)) == Handshake(V2025_03_26)
+    assert interpret_probe(answer, iter([V2024_11_05])) == Handshake(V2024_11_05)
 
 
 @pytest.mark.parametrize("answer", [None, refusal(-32601), result({}), discovered("2025-11-25")])
 def test_a_stateless_client_is_told_why_it_cannot_talk_to_a_server_of_the_handshake_era(answer: Any) -> None:
-    verdict = judge(answer, STATELESS_ONLY)
+    verdict = interpret_probe(answer, STATELESS_ONLY)
     assert isinstance(verdict, NoCommonVersion)
     assert isinstance(verdict.error, UnsupportedVersion)
     assert verdict.error.code == -32022
@@ -256,36 +256,36 @@ def test_a_stateless_client_is_told_why_it_cannot_talk_to_a_server_of_the_handsh
     "message", [None, refusal(-32601), refusal(-32020), unsupported("2025-11-25"), discovered("2026-07-28")]
 )
 def test_credentials_redirects_haste_and_failures_say_nothing_about_the_era(status: int, message: Any) -> None:
-    assert judge_http(status, message) is None
+    assert interpret_http_probe(status, message) is None
 
 
 def test_an_internal_error_says_nothing_unless_its_body_is_a_json_rpc_error() -> None:
-    assert judge_http(500) is None
-    assert judge_http(500, discovered("2026-07-28")) is None
-    assert judge_http(500, refusal(-32601)) == Handshake(V2025_11_25)
-    assert judge_http(500, unsupported("2026-07-28")) == Again(V2026_07_28)
+    assert interpret_http_probe(500) is None
+    assert interpret_http_probe(500, discovered("2026-07-28")) is None
+    assert interpret_http_probe(500, refusal(-32601)) == Handshake(V2025_11_25)
+    assert interpret_http_probe(500, unsupported("2026-07-28")) == ProbeAgain(V2026_07_28)
 
 
 @pytest.mark.parametrize("status", [200, 202, 299, 400, 404, 405, 406, 410, 415, 422, 499])
 def test_the_body_decides_whatever_other_status_it_comes_with(status: int) -> None:
-    assert isinstance(judge_http(status, discovered("2026-07-28")), Stateless)
-    assert isinstance(judge_http(status, refusal(-32020)), NoCommonVersion)
-    assert isinstance(judge_http(status, refusal(-32021)), NoCommonVersion)
-    assert judge_http(status, unsupported("2026-07-28")) == Again(V2026_07_28)
-    assert judge_http(status, unsupported("2025-06-18")) == Handshake(V2025_06_18)
-    assert judge_http(status, result({"tools": []})) == Handshake(V2025_11_25)
+    assert isinstance(interpret_http_probe(status, discovered("2026-07-28")), Stateless)
+    assert isinstance(interpret_http_probe(status, refusal(-32020)), NoCommonVersion)
+    assert isinstance(interpret_http_probe(status, refusal(-32021)), NoCommonVersion)
+    assert interpret_http_probe(status, unsupported("2026-07-28")) == ProbeAgain(V2026_07_28)
+    assert interpret_http_probe(status, unsupported("2025-06-18")) == Handshake(V2025_06_18)
+    assert interpret_http_probe(status, result({"tools": []})) == Handshake(V2025_11_25)
     for error in NOT_STATELESS:
-        assert judge_http(status, ErrorResponse(None, error)) == Handshake(V2025_11_25)
+        assert interpret_http_probe(status, ErrorResponse(None, error)) == Handshake(V2025_11_25)
 
 
 @pytest.mark.parametrize("status", [200, 202, 204, 400, 404, 405, 406, 415])
 def test_an_http_answer_that_is_no_json_rpc_leads_to_the_handshake(status: int) -> None:
-    assert judge_http(status) == Handshake(V2025_11_25)
+    assert interpret_http_probe(status) == Handshake(V2025_11_25)
 
 
 def test_an_http_probe_is_judged_for_what_the_client_speaks_and_corrected_once() -> None:
-    assert judge_http(405, None, OLDER_ONLY) == Handshake(V2025_03_26)
-    assert isinstance(judge_http(400, unsupported("2026-07-28"), last=True), NoCommonVersion)
+    assert interpret_http_probe(405, None, OLDER_ONLY) == Handshake(V2025_03_26)
+    assert isinstance(interpret_http_probe(400, unsupported("2026-07-28"), last=True), NoCommonVersion)
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def initialized(version: str) -> types.InitializeResult:
 
 @pytest.mark.parametrize("version", HANDSHAKE_ONLY, ids=lambda version: version.name)
 def test_the_server_chooses_the_version_of_a_handshake(version: Version) -> None:
-    assert agreed(initialized(version.name)) is version
+    assert agreed_version(initialized(version.name)) is version
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_the_server_chooses_the_version_of_a_handshake(version: Version) -> None
 )
 def test_a_version_that_has_no_handshake_or_is_not_spoken_is_refused(version: str, spoken: tuple[Version, ...]) -> None:
     with pytest.raises(UnsupportedVersion) as raised:
-        agreed(initialized(version), spoken)
+        agreed_version(initialized(version), spoken)
     assert raised.value.data == {
         "supported": [known.name for known in handshake_versions(spoken)],
         "requested": version,

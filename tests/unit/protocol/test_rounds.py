@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from dragoman import types
 from dragoman.errors import InvalidParams, ValidationError
-from dragoman.protocol.rounds import LIFETIME, MOST_ROUNDS, MOST_STATE_BYTES, Rounds, Subject, fingerprint
+from dragoman.protocol.rounds import LIFETIME, MAX_ROUNDS, MAX_STATE_BYTES, RequestBinding, Rounds, fingerprint
 from dragoman.protocol.tokens import KeyRing
 
 RING = KeyRing(bytes(range(32)))
@@ -43,8 +43,8 @@ def subject(
     method: str = "tools/call",
     principal: str | None = None,
     server: str = "weather",
-) -> Subject:
-    return Subject.of(method, Raw(json.dumps(params).encode()), principal, server=server)
+) -> RequestBinding:
+    return RequestBinding.of(method, Raw(json.dumps(params).encode()), principal, server=server)
 
 
 SUBJECT = subject()
@@ -366,7 +366,7 @@ def test_the_authors_state_outlives_rounds_that_do_not_mention_it() -> None:
     assert answer(third.required(None)).state == Raw(b"null")
 
 
-def refused(request_state: str, subject: Subject = SUBJECT, ring: KeyRing = RING, now: float = NOW) -> bool:
+def refused(request_state: str, subject: RequestBinding = SUBJECT, ring: KeyRing = RING, now: float = NOW) -> bool:
     try:
         Rounds.resume(subject, ring, now, {}, request_state)
     except InvalidParams:
@@ -432,7 +432,7 @@ def test_each_round_renews_the_lifetime() -> None:
         subject({}),
     ],
 )
-def test_a_state_opens_for_no_other_request(other: Subject) -> None:
+def test_a_state_opens_for_no_other_request(other: RequestBinding) -> None:
     assert refused(sealed(), other)
 
 
@@ -476,7 +476,7 @@ def test_the_order_of_nested_keys_makes_no_other_request() -> None:
 
 def test_white_space_and_escapes_make_no_other_request() -> None:
     spaced = Raw(b'{ "name" : "forec\\u0061st", "arguments":\n{"days":3} }')
-    assert Subject.of("tools/call", spaced, None, server="weather") == SUBJECT
+    assert RequestBinding.of("tools/call", spaced, None, server="weather") == SUBJECT
 
 
 @pytest.mark.parametrize(
@@ -500,7 +500,7 @@ def test_white_space_and_escapes_make_no_other_request() -> None:
 )
 def test_parameters_that_are_not_an_object_are_invalid(params: bytes) -> None:
     with pytest.raises(InvalidParams, match="Invalid parameters for tools/call"):
-        Subject.of("tools/call", Raw(params), None, server="weather")
+        RequestBinding.of("tools/call", Raw(params), None, server="weather")
 
 
 JSON = st.recursive(
@@ -513,8 +513,8 @@ JSON = st.recursive(
 def test_any_object_is_a_subject(params: dict[str, Any]) -> None:
     encoded = Raw(msgspec.json.encode(params))
     backwards = Raw(msgspec.json.encode(dict(reversed(params.items()))))
-    first = Subject.of("tools/call", encoded, None, server="weather")
-    assert first == Subject.of("tools/call", backwards, None, server="weather")
+    first = RequestBinding.of("tools/call", encoded, None, server="weather")
+    assert first == RequestBinding.of("tools/call", backwards, None, server="weather")
 
 
 STATE: list[Any] = [SUBJECT.method, SUBJECT.params, "", int(NOW) + 10, 1, {"a": [None, 1]}, {}, {}, None]
@@ -549,7 +549,7 @@ def test_a_sealed_payload_that_is_no_state_is_refused(payload: bytes) -> None:
 
 
 def test_a_request_is_sent_back_at_most_ten_times() -> None:
-    assert MOST_ROUNDS == 10
+    assert MAX_ROUNDS == 10
     rounds = begin()
     for _ in range(10):
         rounds = answer(rounds.required())
@@ -559,7 +559,7 @@ def test_a_request_is_sent_back_at_most_ten_times() -> None:
 
 
 def largest_step() -> int:
-    low, high = 0, MOST_STATE_BYTES
+    low, high = 0, MAX_STATE_BYTES
     while high - low > 1:
         middle = (low + high) // 2
         rounds = begin()
@@ -573,13 +573,13 @@ def largest_step() -> int:
 
 
 def test_a_state_has_at_most_64_kib_as_it_travels() -> None:
-    assert MOST_STATE_BYTES == 65_536
+    assert MAX_STATE_BYTES == 65_536
     size = largest_step()
     rounds = begin()
     rounds.record("step", "x" * size)
     state = rounds.required().request_state
     assert state is not None
-    assert len(state) == MOST_STATE_BYTES
+    assert len(state) == MAX_STATE_BYTES
     rounds.record("step", "x" * (size + 1))
     with pytest.raises(ValidationError, match="at most 65536 travel: keep large values on the server"):
         rounds.required()
@@ -587,7 +587,7 @@ def test_a_state_has_at_most_64_kib_as_it_travels() -> None:
 
 @pytest.mark.parametrize("source", ["answers", "author"])
 def test_whatever_makes_a_state_too_large_is_refused(source: str) -> None:
-    large = "x" * MOST_STATE_BYTES
+    large = "x" * MAX_STATE_BYTES
     if source == "answers":
         with pytest.raises(ValidationError, match="keep large values on the server"):
             Rounds.resume(SUBJECT, RING, NOW, {"a": Raw(json.dumps(large).encode())}).required()

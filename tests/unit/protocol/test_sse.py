@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.protocol.lines import Oversized
-from dragoman.protocol.sse import KEEP_ALIVE, Event, EventDecoder, EventId, encode, prime
+from dragoman.protocol.sse import KEEP_ALIVE, Event, EventDecoder, EventId, encode, priming_event
 
 
 def decode(*chunks: bytes, limit: int = 1000) -> list[Event | Oversized]:
@@ -179,8 +179,8 @@ def test_a_large_event_in_small_chunks_comes_out_whole() -> None:
         (encode(b"a\n\r\n", event=None), b"data: a\r\ndata: \r\ndata: \r\n\r\n"),
         (encode(b"a\x0bb\xc2\x85", event=None), b"data: a\x0bb\xc2\x85\r\n\r\n"),
         (encode(b"", id="\u00e9", event=None), b"id: \xc3\xa9\r\ndata: \r\n\r\n"),
-        (prime("s-0", 1500), b"id: s-0\r\nretry: 1500\r\ndata: \r\n\r\n"),
-        (prime("s-0", None), b"id: s-0\r\ndata: \r\n\r\n"),
+        (priming_event("s-0", 1500), b"id: s-0\r\nretry: 1500\r\ndata: \r\n\r\n"),
+        (priming_event("s-0", None), b"id: s-0\r\ndata: \r\n\r\n"),
         (KEEP_ALIVE, b":\r\n\r\n"),
     ],
 )
@@ -190,7 +190,7 @@ def test_an_event_is_written_as_fields_and_a_blank_line(encoded: bytes, stream: 
 
 def test_a_priming_event_is_returned_and_moves_the_last_event_id() -> None:
     decoder = EventDecoder(100)
-    assert decoder.receive(prime("s-0", 1500)) == [Event("", id="s-0", retry=1500)]
+    assert decoder.receive(priming_event("s-0", 1500)) == [Event("", id="s-0", retry=1500)]
     assert decoder.last_event_id == "s-0"
     assert decoder.retry == 1500
 

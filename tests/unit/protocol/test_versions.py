@@ -16,9 +16,9 @@ from dragoman.protocol.versions import (
     V2026_07_28,
     VERSIONS,
     Version,
-    common,
     find_version,
     handshake_versions,
+    newest_common,
     stateless_versions,
     version_names,
 )
@@ -138,4 +138,4 @@ def test_names_are_given_newest_first_whatever_the_order() -> None:
     ],
 )
 def test_the_newest_common_version_is_found(names: list[str], known: list[Version], newest: Version | None) -> None:
-    assert common(iter(names), iter(known)) is newest
+    assert newest_common(iter(names), iter(known)) is newest

@@ -10,7 +10,7 @@ import pydantic
 import pytest
 
 from chat.dialect_rules import NASTY, UNION, assert_gemini
-from dragoman.schema.coerce import coerce, restore
+from dragoman.schema.coerce import coerce, restore_arguments
 from dragoman.schema.dialects import for_anthropic, for_gemini
 from dragoman.schema.python.annotations import Codec
 
@@ -86,7 +86,7 @@ def test_what_fits_is_the_very_same_object():
     value = {"a": [1, {"b": "3"}], "c": None}
     schema = {"properties": {"a": {"items": {"anyOf": [{"type": "integer"}, {"type": "object"}]}}}}
     assert coerce(value, schema) is value
-    assert restore(value, schema) == value
+    assert restore_arguments(value, schema) == value
 
 
 def test_a_null_that_no_dialect_forced_stays():
@@ -116,7 +116,7 @@ def test_nulls_that_a_dialect_forced_are_dropped_and_those_of_the_schema_kept():
         "required": ["e"],
     }
     given_ = {"a": None, "b": None, "c": {"d": None}, "e": None}
-    assert restore(given_, schema) == {"b": None, "c": {}, "e": None}
+    assert restore_arguments(given_, schema) == {"b": None, "c": {}, "e": None}
     assert given_ == {"a": None, "b": None, "c": {"d": None}, "e": None}
 
 
@@ -152,12 +152,12 @@ def test_nulls_that_a_dialect_forced_are_dropped_and_those_of_the_schema_kept():
 )
 def test_json_text_is_parsed_where_no_string_is_wanted_and_nowhere_else(schema, written, meant):
     whole = {"type": "object", "properties": {"a": schema}, "$defs": {"List": {"type": "array"}}}
-    assert restore({"a": written}, whole) == {"a": meant}
+    assert restore_arguments({"a": written}, whole) == {"a": meant}
 
 
 def test_a_variant_that_is_closed_loses_the_nulls_of_the_others():
     given_ = {"kind": "file", "path": "a.txt", "line": None, "url": None}
-    assert restore(given_, UNION) == {"kind": "file", "path": "a.txt"}
+    assert restore_arguments(given_, UNION) == {"kind": "file", "path": "a.txt"}
 
 
 def test_properties_have_their_names_back():
@@ -172,13 +172,16 @@ def test_properties_have_their_names_back():
     asked = for_anthropic(schema)
     assert asked["properties"].keys() == {"_-filter", "deep"}
     [inner] = asked["properties"]["deep"]["items"]["properties"]
-    assert restore({"_-filter": "x", "deep": [{inner: "3"}]}, schema) == {"$filter": "x", "deep": [{"größe in cm": 3}]}
+    assert restore_arguments({"_-filter": "x", "deep": [{inner: "3"}]}, schema) == {
+        "$filter": "x",
+        "deep": [{"größe in cm": 3}],
+    }
 
 
 @pytest.mark.parametrize("name", NASTY)
 def test_restoring_ends_whatever_the_schema(name):
     hostile = {"a": "[]", "next": {"next": {"next": None}}, "bomb": "{}", "v": "{}", "pair": "[1]", "root": "{"}
-    assert isinstance(restore(hostile, NASTY[name]), dict)
+    assert isinstance(restore_arguments(hostile, NASTY[name]), dict)
 
 
 def test_restoring_ends_with_unions_that_refer_to_themselves():
@@ -187,5 +190,5 @@ def test_restoring_ends_with_unions_that_refer_to_themselves():
         "properties": {"a": {"$ref": "#/$defs/A"}},
         "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}, {"oneOf": [{"$ref": "#/$defs/A"}, {"type": "integer"}]}]}},
     }
-    assert restore({"a": "x"}, schema) == {"a": "x"}
+    assert restore_arguments({"a": "x"}, schema) == {"a": "x"}
     assert_gemini(for_gemini(schema))

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from dragoman.errors import DefinitionError, ValidationError
-from dragoman.schema.compile import DEEPEST, MOST_SUBSCHEMAS, InputSchema, OutputSchema
+from dragoman.schema.compile import MAX_DEPTH, MAX_SUBSCHEMAS, InputSchema, OutputSchema
 
 CITY = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -193,4 +193,4 @@ def test_a_derived_schema_is_compiled_when_it_is_first_needed():
 
 
 def test_the_bounds_are_public():
-    assert (DEEPEST, MOST_SUBSCHEMAS) == (64, 10_000)
+    assert (MAX_DEPTH, MAX_SUBSCHEMAS) == (64, 10_000)

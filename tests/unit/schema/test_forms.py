@@ -3,7 +3,7 @@
 import pytest
 
 from dragoman import DefinitionError
-from dragoman.schema.forms import filled_in, form_schema
+from dragoman.schema.forms import form_content, form_schema
 
 
 def form_of(**properties):
@@ -71,5 +71,9 @@ def test_required_fields_are_named_only_if_there_are_any():
 
 def test_one_choice_stands_for_a_list_of_it():
     form = {"properties": {"several": {"type": "array"}, "one": {"type": "string"}}}
-    assert filled_in(form, {"several": "a", "one": "b", "other": "c"}) == {"several": ["a"], "one": "b", "other": "c"}
-    assert filled_in(form, {"several": ["a", "b"]}) == {"several": ["a", "b"]}
+    assert form_content(form, {"several": "a", "one": "b", "other": "c"}) == {
+        "several": ["a"],
+        "one": "b",
+        "other": "c",
+    }
+    assert form_content(form, {"several": ["a", "b"]}) == {"several": ["a", "b"]}

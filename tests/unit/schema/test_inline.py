@@ -1,6 +1,6 @@
 import pytest
 
-from dragoman.schema.inline import MOST_NODES, inline, merge
+from dragoman.schema.inline import MAX_NODES, inline, merge
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_schema_that_unfolds_without_end_is_told_up_to_a_bound():
     while pending:
         nodes += 1
         pending += pending.pop().get("properties", {}).values()
-    assert nodes < 2 * MOST_NODES
+    assert nodes < 2 * MAX_NODES
 
 
 def test_branches_that_nothing_fits_are_left_out():

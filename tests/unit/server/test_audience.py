@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from dragoman import Server, types
-from dragoman.protocol.listen import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
+from dragoman.protocol.subscriptions import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.server.audience import Audience, wants_change
 from dragoman.server.request.call import Session
 

@@ -17,7 +17,7 @@ def test_the_offer_is_made_anew_only_when_something_changed():
     server.method("acme/add")(lambda a: a)
     after = server.offer
     assert after is not before
-    assert "acme/add" in after.known
+    assert "acme/add" in after.client_methods
     assert server.offer is after
 
 

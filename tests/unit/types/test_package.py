@@ -12,6 +12,7 @@ PRIVATE = {
     "AnnotatedBlock",
     "AskedRequest",
     "Block",
+    "Capabilities",
     "FieldSchema",
     "Named",
     "ResourceRequestParams",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dragoman import types
-from dragoman.schema.compile import compiled
+from dragoman.schema.compile import compile_schema
 from dragoman.schema.dialects import for_openai
 from dragoman.schema.inline import inline
-from dragoman.schema.naming import LONGEST_NAME, property_alias, safe_name
+from dragoman.schema.naming import MAX_NAME_LENGTH, property_alias, safe_name
 from dragoman.schema.walk import mapping, objects
 
 MAX_DESCRIPTION = 1024
@@ -34,13 +34,13 @@ def problems(tool: types.Tool) -> Iterator[Problem]:
 
 def _name(name: str) -> Iterator[Problem]:
     if safe_name(name) != name:
-        remedy = f"use letters, digits, _ and -, at most {LONGEST_NAME}, as in {safe_name(name)!r}; {_ADAPTED}"
+        remedy = f"use letters, digits, _ and -, at most {MAX_NAME_LENGTH}, as in {safe_name(name)!r}; {_ADAPTED}"
         yield f"the APIs of models refuse the name {name!r}", remedy
 
 
 def _validity(place: str, schema: types.Json) -> Iterator[Problem]:
     try:
-        compiled(schema, any_draft=True)
+        compile_schema(schema, any_draft=True)
     except ValueError as error:
         yield f"its {place} is no JSON Schema: {' '.join(str(error).split())}", "mend the schema"
 

@@ -29,8 +29,8 @@ from dragoman.client.answer.callbacks import (
 from dragoman.errors import InsecureUrl, InvalidParams, ValidationError
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.urls import host_of, is_http_url
-from dragoman.schema.branching import PeerSchema
-from dragoman.schema.compile import MASK, compiled, refuse
+from dragoman.schema.compile import MASK, compile_schema, raise_violations
+from dragoman.schema.peer_schemas import PeerSchema
 from dragoman.schema.walk import mapping
 
 MAX_VIOLATIONS = 20
@@ -118,7 +118,7 @@ class ElicitationRequest:
         """The host of the page to visit, for the user to see on its own."""
         try:
             # Masked: violations are logged, and logs must not hold what a user filled in.
-            self._validator = PeerSchema(self.schema, compiled(self.schema, formats=True, mask=MASK))
+            self._validator = PeerSchema(self.schema, compile_schema(self.schema, formats=True, mask=MASK))
         except ValueError as error:
             raise ValidationError(f"The requestedSchema is no JSON Schema: {error}", "$.requestedSchema") from None
 
@@ -157,7 +157,7 @@ class ElicitationRequest:
         found = self._validator.violations(filled, MAX_VIOLATIONS)
         if found is None:
             raise ValidationError("The form branches too often to be compared with")
-        refuse(found)
+        raise_violations(found)
 
     def __repr__(self) -> str:
         return f"<ElicitationRequest {self.mode} {self.message!r}>"

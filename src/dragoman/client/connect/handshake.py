@@ -53,9 +53,9 @@ from dragoman.protocol.versions import (
     LATEST_HANDSHAKE,
     VERSIONS,
     Version,
-    common,
     find_version,
     handshake_versions,
+    newest_common,
     stateless_versions,
     version_names,
 )
@@ -332,7 +332,10 @@ class _ConnectAttempt:
         except (AuthError, ConnectError):
             raise
         except (RpcError, TransportError) as error:
-            if isinstance(error, HttpError) and negotiation.judge_http(error.status, None, self._versions) is None:
+            if (
+                isinstance(error, HttpError)
+                and negotiation.interpret_http_probe(error.status, None, self._versions) is None
+            ):
                 raise
             await self._connector.forget()
             if isinstance(error, TransportError) and not isinstance(error, HttpError):
@@ -349,7 +352,7 @@ class _ConnectAttempt:
         if not self._probes:
             return negotiation.Handshake(handshakes[0])
         verdict = await self._probe_with(stateless_versions(self._versions)[0], last=False)
-        if isinstance(verdict, negotiation.Again):
+        if isinstance(verdict, negotiation.ProbeAgain):
             verdict = await self._probe_with(verdict.version, last=True)
         return verdict
 
@@ -360,10 +363,10 @@ class _ConnectAttempt:
             RpcError: the refusal, if the server has no stateless version either.
         """
         if isinstance(refusal, UnsupportedVersion):
-            verdict = negotiation.judge(ErrorResponse(0, refusal), self._versions)
+            verdict = negotiation.interpret_probe(ErrorResponse(0, refusal), self._versions)
         else:
-            verdict = negotiation.Again(stateless_versions(self._versions)[0])
-        if isinstance(verdict, negotiation.Again):
+            verdict = negotiation.ProbeAgain(stateless_versions(self._versions)[0])
+        if isinstance(verdict, negotiation.ProbeAgain):
             verdict = await self._probe_with(verdict.version, last=True, unlimited=True)
         if not isinstance(verdict, negotiation.Stateless):
             raise refusal
@@ -377,7 +380,7 @@ class _ConnectAttempt:
         self._pending_probe = probe
         await asyncio.wait([probe], timeout=PROBE_SECONDS if is_limited else None)
         if not probe.done():
-            return negotiation.judge(None, self._versions, last=last)
+            return negotiation.interpret_probe(None, self._versions, last=last)
         self._pending_probe = None
         return await self._judged(probe, last=last)
 
@@ -391,13 +394,13 @@ class _ConnectAttempt:
         try:
             result = await probe
         except RpcError as error:
-            return negotiation.judge(ErrorResponse(0, error), self._versions, last=last)
+            return negotiation.interpret_probe(ErrorResponse(0, error), self._versions, last=last)
         except AuthError:
             raise
         except HttpError as error:
             body = jsonrpc.decode(error.body)
             message = body if isinstance(body, ErrorResponse) else None
-            verdict = negotiation.judge_http(error.status, message, self._versions, last=last)
+            verdict = negotiation.interpret_http_probe(error.status, message, self._versions, last=last)
             if verdict is None:
                 raise
             if isinstance(verdict, negotiation.NoCommonVersion):
@@ -410,8 +413,8 @@ class _ConnectAttempt:
                 or (isinstance(error, ConnectError) and connection.is_alive)
             ):
                 raise
-            return negotiation.judge(None, self._versions, last=last)
-        return negotiation.judge(ResultResponse(0, result), self._versions, last=last)
+            return negotiation.interpret_probe(None, self._versions, last=last)
+        return negotiation.interpret_probe(ResultResponse(0, result), self._versions, last=last)
 
     def _adopt(self, verdict: negotiation.Stateless) -> None:
         connection, discovered = self._connection, verdict.discovered
@@ -439,7 +442,7 @@ class _ConnectAttempt:
         try:
             return await self._offer_once(offered)
         except UnsupportedVersion as error:
-            other = common(negotiation.supported_versions(error), handshake_versions(self._versions))
+            other = newest_common(negotiation.supported_versions(error), handshake_versions(self._versions))
             if other is None or other is offered:
                 raise
             return await self._offer_once(other)
@@ -466,7 +469,7 @@ class _ConnectAttempt:
 
     def _agreed(self, result: types.InitializeResult) -> Version:
         try:
-            return negotiation.agreed(result, self._versions)
+            return negotiation.agreed_version(result, self._versions)
         except UnsupportedVersion as error:
             supported = negotiation.supported_versions(error)
             raise RpcError.of(

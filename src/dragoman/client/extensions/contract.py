@@ -18,8 +18,8 @@ from dragoman import types
 from dragoman.client.connect.connection import ServerConnection
 from dragoman.client.options import RequestOptions
 from dragoman.protocol.extensions import ExtensionRow
-from dragoman.protocol.listen import SubscriptionField as SubscriptionField
 from dragoman.protocol.methods import Method as Method
+from dragoman.protocol.subscriptions import SubscriptionField as SubscriptionField
 
 if TYPE_CHECKING:
     from dragoman.client.session import ClientSession

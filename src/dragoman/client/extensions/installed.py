@@ -22,8 +22,8 @@ from dragoman.config import PROCESS
 from dragoman.errors import DefinitionError, MethodNotFound, TransportError
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.extensions import CORE, ExtensionRow, ProtocolTable, check_extension_id, merge_settings
-from dragoman.protocol.listen import CORE_FIELDS, SubscriptionField
 from dragoman.protocol.methods import Method, declares
+from dragoman.protocol.subscriptions import CORE_FIELDS, SubscriptionField
 from dragoman.protocol.versions import Version
 from dragoman.types import canonical_extension, decode
 

@@ -16,8 +16,14 @@ from dragoman.client.hear.subscriptions import Subscriptions
 from dragoman.client.options import OnProgress
 from dragoman.errors import ValidationError
 from dragoman.protocol import jsonrpc
-from dragoman.protocol.listen import ACKNOWLEDGED, PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.protocol.peer import PROGRESS
+from dragoman.protocol.subscriptions import (
+    ACKNOWLEDGED,
+    PROMPTS_CHANGED,
+    RESOURCE_UPDATED,
+    RESOURCES_CHANGED,
+    TOOLS_CHANGED,
+)
 from dragoman.types import decode
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
-"""From annotations to shapes: what msgspec decodes, and the JSON Schema that says so.
+"""Python annotations as shapes: the type that msgspec decodes, and its JSON Schema.
 
-A walk goes once over the annotations of a function. Classes become definitions, which all of its parameters share, and
-every part is described by a shape. If msgspec can decode everything as it is annotated, it is given the annotations
-themselves; only when some part needs rewriting are the rewritten types used. A class that refers to itself is met again
-while it is being read; there its stand-in is used, whose conversion is filled in afterwards.
+An `AnnotationReader` reads the annotations of one function. Classes become definitions, which all parameters share, and
+each part of an annotation becomes a `Shape`. If msgspec can decode all parts as they are annotated, the annotations
+themselves are decoded; otherwise the rewritten types of the shapes. A class that refers to itself is met again while it
+is being read. There a stand-in type is used, whose conversion is set afterwards.
 """
 
 from __future__ import annotations
@@ -24,16 +24,22 @@ from msgspec import UNSET, Raw, UnsetType, structs
 
 from dragoman.errors import DefinitionError, ValidationError
 from dragoman.schema.coerce import coerce
-from dragoman.schema.python import records
-from dragoman.schema.python.constraints import Facts, constrained, is_for_pydantic, is_read_by_pydantic, read_metadata
+from dragoman.schema.python import field_classes
+from dragoman.schema.python.constraints import (
+    AnnotatedMetadata,
+    constrained,
+    is_for_pydantic,
+    is_read_by_pydantic,
+    read_metadata,
+)
 from dragoman.schema.python.shapes import (
     Shape,
     first_fit,
     is_accepted,
-    lookup,
-    made_type,
+    stand_in_type,
     to_builtins,
     union_of,
+    value_lookup,
 )
 from dragoman.schema.walk import objects, type_of
 from dragoman.types import Json
@@ -72,7 +78,7 @@ _SCALARS = (str, int, float, bool, type(None))
 
 
 class UnsupportedAnnotation(DefinitionError):
-    """An annotation that no JSON can be read for."""
+    """An annotation that has no JSON form."""
 
     def __init__(self, annotation: Any, remedy: str) -> None:
         super().__init__(f"{describe(annotation)} cannot be read from JSON: {remedy}")
@@ -83,26 +89,26 @@ def describe(annotation: Any) -> str:
     return annotation.__qualname__ if isinstance(annotation, type) and not get_args(annotation) else repr(annotation)
 
 
-class Unresolved(type):
-    """Stands for a name that is not known at run time, such as one imported under TYPE_CHECKING."""
+class UnresolvedName(type):
+    """Replaces a name that does not exist at run time, such as one imported under TYPE_CHECKING."""
 
-    def __new__(cls, name: str) -> Unresolved:
+    def __new__(cls, name: str) -> UnresolvedName:
         return super().__new__(cls, name, (), {})
 
     def __init__(cls, name: str) -> None:
         super().__init__(name, (), {})
 
-    def __getattr__(cls, name: str) -> Unresolved:
+    def __getattr__(cls, name: str) -> UnresolvedName:
         if name.startswith("__"):
             raise AttributeError(name)
-        return Unresolved(name)
+        return UnresolvedName(name)
 
-    def __getitem__(cls, item: Any) -> Unresolved:
+    def __getitem__(cls, item: Any) -> UnresolvedName:
         return cls
 
 
-class Walk:
-    """A walk over annotations that share their definitions."""
+class AnnotationReader:
+    """Reads annotations that share their definitions."""
 
     def __init__(self, local_names: Mapping[str, Any] | None = None, *, for_output: bool = False) -> None:
         self.definitions: Json = {}
@@ -123,10 +129,10 @@ class Walk:
         }
 
     def shape(self, annotation: Any) -> Shape:
-        """Return what an annotation becomes.
+        """Return the shape of an annotation.
 
         Raises:
-            UnsupportedAnnotation: it cannot be read from JSON.
+            UnsupportedAnnotation: the annotation has no JSON form.
         """
         origin = get_origin(annotation) or annotation
         read = self._readers.get(origin) if _is_hashable(origin) else None
@@ -134,7 +140,7 @@ class Walk:
             return read(annotation, get_args(annotation))
         if origin is Any or (isinstance(origin, type) and origin in _LEAVES):
             return Shape(kind=annotation, schema=dict(_LEAVES[origin]))
-        if isinstance(origin, type) and not isinstance(origin, Unresolved):
+        if isinstance(origin, type) and not isinstance(origin, UnresolvedName):
             return self._class(annotation, origin)
         return self._special(annotation, origin)
 
@@ -145,10 +151,10 @@ class Walk:
     def _anything(self, _annotation: Any, _arguments: tuple[Any, ...]) -> Shape:
         return self._rewritten(Any, {})
 
-    # Forms that are no classes
+    # Annotations that are no classes
 
     def _special(self, annotation: Any, origin: Any) -> Shape:
-        if isinstance(origin, Unresolved):
+        if isinstance(origin, UnresolvedName):
             _refuse(annotation, "the name is not known at run time; import it outside `if TYPE_CHECKING:`")
         if isinstance(origin, str | ForwardRef):
             return self._named(origin)
@@ -167,16 +173,16 @@ class Walk:
         return structs.replace(self.shape(Any if meant is None else meant), native=False)
 
     def _alias(self, annotation: Any, origin: Any) -> Shape:
-        """Read what an alias stands for; it becomes a definition only when it refers to itself."""
+        """Read the value of a type alias. It becomes a definition only if it refers to itself."""
         key = _key(annotation)
         if key in self._known:
             self._recurring.add(key)
             return self._known[key]
         name = self._new_name(annotation)
-        waiting = self._known[key] = self._rewritten(made_type(name), _reference(name))
+        waiting = self._known[key] = self._rewritten(stand_in_type(name), _reference(name))
         self._local_names = {origin.__name__: annotation, **self._local_names}
         meanings = dict(zip(origin.__type_params__, get_args(annotation), strict=False))
-        shape = self.shape(records.substituted(origin.__value__, meanings))
+        shape = self.shape(field_classes.substitute(origin.__value__, meanings))
         waiting.kind.convert = shape.convert
         if key not in self._recurring:
             del self.definitions[name], self._known[key]
@@ -240,14 +246,16 @@ class Walk:
         schema = _choices(annotation, values)
         if not any(isinstance(argument, enum.Enum) for argument in arguments):
             return Shape(kind=annotation, schema=schema)
-        return self._rewritten(made_type("Literal", lookup(zip(values, arguments, strict=True))), schema)
+        return self._rewritten(stand_in_type("Literal", value_lookup(zip(values, arguments, strict=True))), schema)
 
     def _enumeration(self, annotation: type[enum.Enum]) -> Shape:
         values = [member.value for member in annotation]
         schema = _choices(annotation, values)
         if schema.get("type") in {"string", "integer"}:
             return Shape(kind=annotation, schema=schema)
-        return self._rewritten(made_type(annotation.__name__, lookup(zip(values, annotation, strict=True))), schema)
+        return self._rewritten(
+            stand_in_type(annotation.__name__, value_lookup(zip(values, annotation, strict=True))), schema
+        )
 
     def _union(self, annotation: Any, arguments: tuple[Any, ...]) -> Shape:
         arms = tuple(self.shape(argument) for argument in arguments if argument is not UnsetType)
@@ -259,44 +267,44 @@ class Walk:
         return self._joined(arms, may_be_unset=UnsetType in arguments)
 
     def _joined(self, arms: tuple[Shape, ...], *, may_be_unset: bool = False) -> Shape:
-        """Return a union of shapes: msgspec's where it agrees to one, else the first that fits."""
+        """Return the union of shapes: decoded by msgspec if it accepts the union, else by the first arm that fits."""
         unset = (UnsetType,) if may_be_unset else ()
         kind = union_of(*(arm.kind for arm in arms), *unset)
         if not _is_union_accepted(kind, arms):
-            kind = union_of(made_type("Union", first_fit(arms)), *unset)
+            kind = union_of(stand_in_type("Union", first_fit(arms)), *unset)
         return Shape(kind=kind, schema=_any_of(arms), native=False, arms=arms)
 
     # Constraints and descriptions
 
     def _annotated(self, annotation: Any, arguments: tuple[Any, ...]) -> Shape:
-        base, *metadata = arguments
-        if is_for_pydantic(metadata):
+        base, *annotated = arguments
+        if is_for_pydantic(annotated):
             return self._foreign(annotation)
-        facts = read_metadata(metadata)
+        metadata = read_metadata(annotated)
         shape = self.shape(base)
-        if facts.limits:
-            shape = self._limited(annotation, shape, facts)
+        if metadata.limits:
+            shape = self._limited(annotation, shape, metadata)
         if shape.native:
             shape = structs.replace(shape, kind=annotation)
-        return structs.replace(shape, schema=shape.schema | facts.documentation)
+        return structs.replace(shape, schema=shape.schema | metadata.documentation)
 
-    def _limited(self, annotation: Any, shape: Shape, facts: Facts) -> Shape:
+    def _limited(self, annotation: Any, shape: Shape, metadata: AnnotatedMetadata) -> Shape:
         if shape.arms:
             self.is_rewritten = True
-            arms = tuple(constrained(arm, facts.limits, partly=True) or arm for arm in shape.arms)
-            return self._joined(arms) if arms != shape.arms else self._unlimited(annotation, facts)
-        limited = constrained(shape, facts.limits)
+            arms = tuple(constrained(arm, metadata.limits, partly=True) or arm for arm in shape.arms)
+            return self._joined(arms) if arms != shape.arms else self._unlimited(annotation, metadata)
+        limited = constrained(shape, metadata.limits)
         if limited is None:
-            return self._unlimited(annotation, facts)
-        if facts.foreign or not shape.native:
+            return self._unlimited(annotation, metadata)
+        if metadata.foreign or not shape.native:
             self.is_rewritten = True
             return limited
         return structs.replace(limited, native=True)
 
-    def _unlimited(self, annotation: Any, facts: Facts) -> Shape:
-        if facts.foreign and "pydantic" in sys.modules:
+    def _unlimited(self, annotation: Any, metadata: AnnotatedMetadata) -> Shape:
+        if metadata.foreign and "pydantic" in sys.modules:
             return self._foreign(annotation)
-        return _refuse(annotation, f"{', '.join(facts.limits)} does not apply to this type")
+        return _refuse(annotation, f"{', '.join(metadata.limits)} does not apply to this type")
 
     # Classes
 
@@ -305,11 +313,11 @@ class Walk:
             return self._enumeration(origin)
         if is_read_by_pydantic(origin):
             return self._foreign(annotation)
-        if (read := records.reader_for(origin, for_output=self._for_output)) is not None:
-            return self._record(annotation, origin, read)
+        if (read := field_classes.reader_for(origin, for_output=self._for_output)) is not None:
+            return self._field_class(annotation, origin, read)
         if "pathlib" in sys.modules and issubclass(origin, sys.modules["pathlib"].PurePath):
             return self._rewritten(
-                made_type(origin.__name__, lambda value: cast("Any", origin)(msgspec.convert(value, str))),
+                stand_in_type(origin.__name__, lambda value: cast("Any", origin)(msgspec.convert(value, str))),
                 {"type": "string", "format": "path"},
             )
         if origin.__module__ in {"builtins", "collections", "collections.abc"}:
@@ -318,38 +326,38 @@ class Walk:
             annotation, "make it a dataclass, a TypedDict, a NamedTuple, a msgspec.Struct, an Enum or a pydantic model"
         )
 
-    def _record(self, annotation: Any, origin: type, read: records.Reader) -> Shape:
+    def _field_class(self, annotation: Any, origin: type, read: field_classes.Reader) -> Shape:
         key = _key(annotation)
         if key in self._known:
             return self._known[key]
         name = self._new_name(annotation)
-        shape = self._known[key] = Shape(kind=made_type(name), schema=_reference(name), native=False)
+        shape = self._known[key] = Shape(kind=stand_in_type(name), schema=_reference(name), native=False)
         try:
-            hints, is_local = records.hints_of(annotation, self._local_names)
+            hints, is_local = field_classes.resolved_hints(annotation, self._local_names)
         except NameError as error:
             _refuse(annotation, f"{error}; import it outside `if TYPE_CHECKING:`")
-        record = read(origin, hints)
-        shapes = [self.shape(member.annotation) for member in record.members]
+        found = read(origin, hints)
+        shapes = [self.shape(field.annotation) for field in found.fields]
         properties = [
-            with_default(part.schema, member.default) for member, part in zip(record.members, shapes, strict=True)
+            with_default(part.schema, field.default) for field, part in zip(found.fields, shapes, strict=True)
         ]
-        self.definitions[name] = records.document(origin, record, properties)
-        if record.options.get("array_like"):
-            tag = [Shape(kind=Any, schema={})] if record.options.get("tag") is not None else []
+        self.definitions[name] = field_classes.class_schema(origin, found, properties)
+        if found.options.get("array_like"):
+            tag = [Shape(kind=Any, schema={})] if found.options.get("tag") is not None else []
             shape.places = tag + shapes
         else:
-            shape.fields = {member.key: part for member, part in zip(record.members, shapes, strict=True)}
-            shape.required = [member.key for member in record.members if member.required]
-        if record.awkward or is_local:
+            shape.fields = {field.key: part for field, part in zip(found.fields, shapes, strict=True)}
+            shape.required = [field.key for field in found.fields if field.required]
+        if found.needs_stand_in or is_local:
             self.is_rewritten = True
         elif all(part.native for part in shapes):
             shape.kind, shape.native = annotation, True
             return shape
-        shape.kind.convert = records.stand_in(name, record, shapes)
+        shape.kind.convert = field_classes.stand_in_conversion(name, found, shapes)
         return shape
 
     def _new_name(self, annotation: Any) -> str:
-        """Return an unused name among the definitions, and hold its place."""
+        """Return an unused name for a definition, and reserve it."""
         name = wanted = _definition_name(annotation)
         number = 2
         while name in self.definitions:
@@ -358,7 +366,7 @@ class Walk:
         return name
 
     def _foreign(self, annotation: Any) -> Shape:
-        """Let pydantic read an annotation; a model of fields becomes a definition like any other class."""
+        """Return the shape of an annotation that pydantic reads; a model becomes a definition like any other class."""
         from dragoman.schema.python import pydantic_types
 
         self.is_rewritten = True
@@ -380,7 +388,7 @@ class Walk:
 
 
 class Codec:
-    """What reads and describes the values of one annotation.
+    """Converts the values of one annotation, and has its schema.
 
     Example:
         units = Codec(Literal["metric", "imperial"], "the answer of elicit()")
@@ -399,7 +407,7 @@ class Codec:
         local_names: Mapping[str, Any] | None = None,
         for_output: bool = False,
     ) -> None:
-        walk = Walk(caller_names() if local_names is None else local_names, for_output=for_output)
+        walk = AnnotationReader(caller_names() if local_names is None else local_names, for_output=for_output)
         try:
             self._shape = walk.shape(type(None) if annotation is None else annotation)
         except UnsupportedAnnotation as error:
@@ -407,24 +415,24 @@ class Codec:
         self.schema = rooted(self._shape.schema, walk.definitions)
 
     def convert(self, value: Any) -> Any:
-        """Return the value that plain JSON stands for; as for arguments, a string may hold what is no string.
+        """Return the Python value of plain JSON, repaired as the arguments of a tool are.
 
         Raises:
-            ValidationError: it does not fit; the message lists every place.
+            ValidationError: the value does not fit; the message lists every place.
         """
         try:
             return self._shape.convert(value)
         except msgspec.ValidationError:
-            mended = coerce(value, self.schema)
+            repaired = coerce(value, self.schema)
         try:
-            return self._shape.convert(mended)
+            return self._shape.convert(repaired)
         except msgspec.ValidationError:
-            problems = list(self._shape.problems(mended))
+            problems = list(self._shape.problems(repaired))
         raise ValidationError("; ".join(map(str, problems)), problems[0].path)
 
 
 def caller_names() -> Mapping[str, Any]:
-    """Return the local names of whoever called into dragoman."""
+    """Return the local names of the function that called into dragoman."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "dragoman":
         frame = frame.f_back
@@ -432,9 +440,9 @@ def caller_names() -> Mapping[str, Any]:
 
 
 def rooted(schema: Json, definitions: Json) -> Json:
-    """Return a schema as a document of its own, with the definitions that it needs."""
+    """Return a schema as a document, with the definitions that it needs."""
     if "$ref" in schema:
-        # Protocol versions before 2026-07-28 want to see at the root that a result is an object.
+        # Versions before 2026-07-28 require the type at the root of an output schema.
         name = schema["$ref"].rpartition("/")[2]
         whole = definitions[name] | {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
         if not any(part.get("$ref") == schema["$ref"] for part in objects(definitions)):
@@ -444,7 +452,7 @@ def rooted(schema: Json, definitions: Json) -> Json:
 
 
 def with_default(schema: Json, default: Any) -> Json:
-    """Return a schema with a default, where there is one and JSON has a form for it."""
+    """Return a schema with a default, if there is one and JSON has a form for it."""
     if default is UNSET:
         return schema
     try:
@@ -485,14 +493,14 @@ def _any_of(arms: Sequence[Shape]) -> Json:
 
 
 def _property_names(key: Json) -> Json | None:
-    """Return what a schema of keys says of property names, which are always strings."""
+    """Return the schema of property names, which are always strings, for a schema of keys."""
     if key.get("type") == "integer":
         return {"enum": [str(value) for value in key["enum"]]} if "enum" in key else {"pattern": "^-?[0-9]+$"}
     return key if key.get("type") == "string" and len(key) > 1 else None
 
 
 def _is_union_accepted(kind: Any, arms: Sequence[Shape]) -> bool:
-    """Tell whether msgspec decodes a union; next to Any it would leave the other types unread."""
+    """Tell whether msgspec decodes a union. A union with Any is refused: msgspec would not convert the other arms."""
     return all(arm.schema for arm in arms) and is_accepted(kind)
 
 

@@ -1,7 +1,7 @@
-"""What `Annotated` adds to a type: constraints, descriptions, defaults.
+"""The metadata of `Annotated`: constraints, descriptions, defaults and aliases.
 
-It is read by shape, so that msgspec.Meta, annotated-types and pydantic's `Field` are all understood and none but
-msgspec is needed. Strings are descriptions.
+Metadata is read by its attributes, so that msgspec.Meta, annotated-types and pydantic's `Field` are all supported and
+only msgspec is required. A string is a description.
 """
 
 from __future__ import annotations
@@ -31,51 +31,51 @@ _LENGTHS = {
 _LIMITS = (*_NUMERIC, "min_length", "max_length", "pattern", "tz")
 
 
-class Facts(Struct):
-    """What the metadata of one `Annotated` says."""
+class AnnotatedMetadata(Struct):
+    """The metadata of one `Annotated`."""
 
     limits: dict[str, Any]
     documentation: Json
     default: Any = UNSET
     alias: str | None = None
     foreign: bool = False
-    """Whether a limit was set by something that msgspec does not read by itself."""
+    """Whether a limit comes from an object that msgspec does not read."""
 
 
-def read_metadata(metadata: Iterable[Any]) -> Facts:
-    """Collect what metadata says; what comes later wins."""
-    facts = Facts({}, {})
+def read_metadata(metadata: Iterable[Any]) -> AnnotatedMetadata:
+    """Return the metadata of an `Annotated`; later items override earlier ones."""
+    found = AnnotatedMetadata({}, {})
     for item in metadata:
         if isinstance(item, str):
-            facts.documentation["description"] = item
+            found.documentation["description"] = item
         else:
-            _read_limits(item, facts)
-            _read_documentation(item, facts)
-        if is_field(item):
-            _read_field(item, facts)
-    return facts
+            _read_limits(item, found)
+            _read_documentation(item, found)
+        if is_pydantic_field(item):
+            _read_field(item, found)
+    return found
 
 
-def _read_limits(item: Any, facts: Facts) -> None:
+def _read_limits(item: Any, found: AnnotatedMetadata) -> None:
     for name in _LIMITS:
         value = getattr(item, name, None)
         if value is None or callable(value) or (name == "min_length" and value == 0):
             continue
         if name == "tz" and not isinstance(value, bool):
             continue
-        facts.limits[name] = value.pattern if isinstance(value, re.Pattern) else value
-        facts.foreign = facts.foreign or not isinstance(item, Meta)
+        found.limits[name] = value.pattern if isinstance(value, re.Pattern) else value
+        found.foreign = found.foreign or not isinstance(item, Meta)
 
 
-def _read_documentation(item: Any, facts: Facts) -> None:
+def _read_documentation(item: Any, found: AnnotatedMetadata) -> None:
     for attribute, keyword, kind in _DOCUMENTATION:
         value = getattr(item, attribute, None)
         if isinstance(value, kind):
-            facts.documentation[keyword] = value
+            found.documentation[keyword] = value
     for attribute in ("extra_json_schema", "json_schema_extra"):
         extra = getattr(item, attribute, None)
         if isinstance(extra, dict):
-            facts.documentation.update(extra)
+            found.documentation.update(extra)
 
 
 _DOCUMENTATION: tuple[tuple[str, str, type], ...] = (
@@ -86,8 +86,8 @@ _DOCUMENTATION: tuple[tuple[str, str, type], ...] = (
 )
 
 
-def is_field(item: Any) -> bool:
-    """Tell whether something is what pydantic's `Field(...)` returns."""
+def is_pydantic_field(item: Any) -> bool:
+    """Tell whether an object is a result of pydantic's `Field(...)`."""
     return type(item).__name__ == "FieldInfo" and _is_of_pydantic(item)
 
 
@@ -95,51 +95,51 @@ def _is_of_pydantic(item: Any) -> bool:
     return type(item).__module__.partition(".")[0] == "pydantic"
 
 
-def _read_field(field: Any, facts: Facts) -> None:
+def _read_field(field: Any, found: AnnotatedMetadata) -> None:
     within = read_metadata(field.metadata)
-    facts.limits.update(within.limits)
-    facts.foreign = facts.foreign or within.foreign
+    found.limits.update(within.limits)
+    found.foreign = found.foreign or within.foreign
     if field.default is not ... and type(field.default).__name__ != "PydanticUndefinedType":
-        facts.default = field.default
+        found.default = field.default
     elif field.default_factory is not None:
-        facts.default = field.default_factory()
+        found.default = field.default_factory()
     if isinstance(field.validation_alias, str):
-        facts.alias = field.validation_alias
+        found.alias = field.validation_alias
 
 
 def is_read_by_pydantic(kind: type) -> bool:
-    """Tell whether a class says how pydantic reads it."""
-    return _has_its_hook(kind) or ("pydantic" in sys.modules and hasattr(kind, "__pydantic_validator__"))
+    """Tell whether pydantic reads a class."""
+    return _has_pydantic_hook(kind) or ("pydantic" in sys.modules and hasattr(kind, "__pydantic_validator__"))
 
 
 def is_for_pydantic(metadata: Iterable[Any]) -> bool:
-    """Tell whether only pydantic knows what some metadata means: a validator, a discriminator, strictness."""
+    """Tell whether metadata needs pydantic: a validator, a discriminator, strictness."""
     return any(
-        _field_needs_pydantic(item) if is_field(item) else _is_of_pydantic(item) or _has_its_hook(item)
+        _field_needs_pydantic(item) if is_pydantic_field(item) else _is_of_pydantic(item) or _has_pydantic_hook(item)
         for item in metadata
     )
 
 
-def _has_its_hook(item: Any) -> bool:
+def _has_pydantic_hook(item: Any) -> bool:
     return "pydantic" in sys.modules and hasattr(item, "__get_pydantic_core_schema__")
 
 
 def _field_needs_pydantic(field: Any) -> bool:
-    """Tell whether a `Field(...)` says more than limits, a description, a default and an alias."""
+    """Tell whether a `Field(...)` has more than limits, a description, a default and an alias."""
     return field.discriminator is not None or any(
         _is_of_pydantic(item) and not vars(item).keys() <= {"pattern"} for item in field.metadata
     )
 
 
 def constrained(shape: Shape, limits: dict[str, Any], *, partly: bool = False) -> Shape | None:
-    """Return a shape with limits, or None when they do not apply to it; `partly` takes those that do."""
+    """Return a shape with limits, None if they do not apply to it; `partly` uses those that do."""
     numeric = {name: value for name, value in limits.items() if name in _NUMERIC}
     lengths = {name: value for name, value in limits.items() if name not in _NUMERIC}
     groups = [group for group in (numeric, lengths) if group]
     fitting = [(group, kind) for group in groups if (kind := _limited(shape.kind, group)) is not None]
     if not fitting or (len(fitting) < len(groups) and not partly):
         return None
-    # msgspec takes limits of numbers and of lengths in one Meta each, and no type takes both.
+    # msgspec accepts limits of numbers and of lengths in one Meta each, and no type has both.
     group, kind = fitting[0]
     return Shape(
         kind=kind,
@@ -159,7 +159,7 @@ def _limited(kind: Any, limits: dict[str, Any]) -> Any:
 
 
 def _keywords(schema: Json, limits: dict[str, Any]) -> Json:
-    # The length of base64 is not the length of what it encodes.
+    # The length of base64 is not the length of the bytes.
     lengths = {} if "contentEncoding" in schema else _LENGTHS.get(schema.get("type", ""), {})
     names = _NUMERIC | lengths
     return {names[name]: value for name, value in limits.items() if name in names}

@@ -1,7 +1,7 @@
-"""Descriptions of parameters, read from docstrings in the styles of Google, NumPy and Sphinx.
+"""Descriptions of parameters in docstrings, in the styles of Google, NumPy and Sphinx.
 
-A docstring is read line by line. What stands in a parameter section is taken out and kept by parameter name; everything
-else stays, in its order, as the description. Text that follows no style is description.
+A docstring is read line by line. The text of a parameter section is stored by parameter name; all other text, in its
+order, is the description of the function.
 """
 
 from __future__ import annotations
@@ -20,19 +20,17 @@ _SPHINX_TYPE = r":type\s+\w+\s*:"
 
 
 class Docstring(Struct, frozen=True):
-    """What a docstring says of its function, and of each parameter that it names."""
+    """The description of a function, and of each parameter that the docstring names."""
 
     description: str
     parameters: dict[str, str]
 
 
 def parse(text: str | None) -> Docstring:
-    """Take a docstring apart.
+    """Parse a docstring. It raises nothing.
 
     Example:
         parse("Weather for a city.\\n\\nArgs:\\n    city: Where.").parameters  # {"city": "Where."}
-
-    It raises nothing.
     """
     lines = _dedented(text or "")
     kept: list[str] = []
@@ -51,18 +49,18 @@ def parse(text: str | None) -> Docstring:
 def _dedented(text: str) -> list[str]:
     first, *others = cleandoc(text).splitlines() or [""]
     if _SECTION.fullmatch(first) and others and others[0] and _indent(others[0]) == 0:
-        # The margin was taken from the entries, because the heading stands on the opening line.
+        # cleandoc took the margin from the entries, because the heading is on the first line.
         others = [f"    {line}" if line else line for line in others]
     return [first, *others]
 
 
 def _tidy(lines: list[str]) -> str:
-    """Join lines, with a single blank line where sections were taken out."""
+    """Join lines, with a single blank line in place of a section."""
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
 def _read_section(lines: list[str], start: int, found: dict[str, list[str]]) -> int:
-    """Read the parameters that begin at a line and return the line after them: the same line when none do."""
+    """Read a parameter section at a line, and return the line after it; the same line if there is no section."""
     line = lines[start].strip()
     if line.startswith(":"):
         return _read_sphinx(lines, start, found)
@@ -122,7 +120,7 @@ def _is_underlined(lines: list[str], position: int) -> bool:
 
 
 def _end_of_block(lines: list[str], start: int) -> int:
-    """Return the line after a heading and all that is indented under it."""
+    """Return the line after a heading and the lines indented below it."""
     margin = _indent(lines[start])
     end = start + 1
     while end < len(lines) and (not lines[end].strip() or _indent(lines[end]) > margin):

@@ -1,6 +1,6 @@
-"""Types that pydantic reads: models, its dataclasses and types, and annotations with its validators.
+"""Shapes of types that pydantic reads: models, its dataclasses and types, and annotations with its validators.
 
-pydantic is never imported: whoever uses one of its types has loaded it.
+This module does not import pydantic: a program that uses one of its types has imported it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.schema.python.shapes import Problem, Shape, made_type
+from dragoman.schema.python.shapes import Problem, Shape, stand_in_type
 from dragoman.schema.walk import with_subschemas
 from dragoman.types import Json
 
@@ -19,7 +19,7 @@ def read(annotation: Any, definitions: Json, *, for_output: bool = False) -> Sha
     """Return the shape of an annotation that pydantic reads, and add the definitions that its schema needs.
 
     Raises:
-        Exception: pydantic cannot read or describe it; whatever it raises says why.
+        Exception: pydantic cannot read or describe the annotation; any exception of pydantic.
     """
     adapter = sys.modules["pydantic"].TypeAdapter(annotation)
     schema = _hoisted(adapter, definitions, "serialization" if for_output else "validation")
@@ -32,7 +32,7 @@ def read(annotation: Any, definitions: Json, *, for_output: bool = False) -> Sha
         except failure:
             pass
         try:
-            # A strict model takes from JSON what it refuses from Python values: dates, tuples, enums.
+            # A strict model accepts dates, tuples and enums only from JSON.
             return adapter.validate_json(msgspec.json.encode(value))
         except failure as error:
             raise ValueError("; ".join(str(_problem(found)) for found in error.errors())) from None
@@ -47,7 +47,7 @@ def read(annotation: Any, definitions: Json, *, for_output: bool = False) -> Sha
     whole = definitions[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
     names = whole.get("properties")
     return Shape(
-        kind=made_type(getattr(annotation, "__name__", "Model"), convert),
+        kind=stand_in_type(getattr(annotation, "__name__", "Model"), convert),
         schema=schema,
         native=False,
         fields=None if names is None else {name: Shape(kind=Any, schema={}) for name in names},
@@ -61,7 +61,7 @@ def _problem(found: dict[str, Any]) -> Problem:
 
 
 def _hoisted(adapter: Any, definitions: Json, mode: str) -> Json:
-    """Return the schema with its own definitions moved to the others, numbered where a name has another meaning."""
+    """Return a schema, and move its definitions to the others; a name with another meaning gets a number."""
     suffix, number = "", 1
     while True:
         document: Json = _untitled(adapter.json_schema(mode=mode, ref_template=f"#/$defs/{{model}}{suffix}"))
@@ -74,7 +74,7 @@ def _hoisted(adapter: Any, definitions: Json, mode: str) -> Json:
 
 
 def _untitled(schema: Json, keyword: str = "", name: str | None = None) -> Json:
-    """Drop the titles that pydantic makes of names; those of fields that an author chose stay."""
+    """Drop the titles that pydantic derives from names; titles of fields that an author chose stay."""
     title = schema.get("title")
     if keyword != "properties" or name is None or title == _title(name):
         schema = {word: value for word, value in schema.items() if word != "title"}

@@ -1,9 +1,9 @@
-"""What an annotation became: the type that msgspec decodes, its schema, and its parts.
+"""The shape of an annotation: the type that msgspec decodes, its JSON Schema, and its parts.
 
-msgspec decodes most annotations as they stand. Where it does not (two dataclasses in a union, `datetime | str`, a path,
-a pydantic model) a made type stands in: msgspec decodes plain JSON for it and hands that to `decode_hook`, which lets
-the made type convert it. Its metaclass accepts every isinstance check, because what comes out is not an instance of it.
-The parts of a shape are looked at only to say what is wrong with a value.
+msgspec decodes most annotations as they are. For others (two dataclasses in a union, `datetime | str`, a path, a
+pydantic model) a stand-in type is used: msgspec decodes plain JSON for it and calls `decode_hook`, which calls the
+`convert` of the stand-in. Its metaclass accepts every isinstance check, because the converted value is no instance of
+it. The parts of a shape are used only to find all problems of a value that does not fit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AT = r" - at `(?:key` in `)?\$([^`]*)`$"
 
 
 class Problem(Struct, frozen=True):
-    """One thing that is wrong with a value: where, as in `items[2].name`, and why."""
+    """One problem of a value: its path, such as `items[2].name`, and the reason."""
 
     path: str
     reason: str
@@ -35,20 +35,20 @@ class Problem(Struct, frozen=True):
         return f"{self.path}: {self.reason}" if self.path else self.reason
 
 
-class _Everything(type):
+class _AcceptsEveryInstance(type):
     def __instancecheck__(cls, instance: object) -> bool:
         return True
 
 
-def made_type(name: str, convert: Callable[[Any], Any] | None = None) -> Any:
-    """Return a type that msgspec hands to `decode_hook`; `convert` makes the value of plain JSON."""
-    made: Any = _Everything(name, (), {})
+def stand_in_type(name: str, convert: Callable[[Any], Any] | None = None) -> Any:
+    """Return a type that msgspec passes to `decode_hook`; `convert` returns the value of plain JSON."""
+    made: Any = _AcceptsEveryInstance(name, (), {})
     made.convert = convert
     return made
 
 
 def decode_hook(kind: Any, value: Any) -> Any:
-    """Let a made type convert a value, for msgspec's `dec_hook`."""
+    """Convert a value by a stand-in type, for msgspec's `dec_hook`."""
     try:
         return kind.convert(value)
     except msgspec.ValidationError as error:
@@ -57,25 +57,25 @@ def decode_hook(kind: Any, value: Any) -> Any:
 
 
 class Shape(Struct, kw_only=True, eq=False):
-    """What an annotation became."""
+    """The type, the schema and the parts of an annotation."""
 
     kind: Any
-    """What msgspec decodes."""
+    """The type that msgspec decodes."""
     schema: Json
     native: bool = True
-    """Whether `kind` is the annotation as it stands."""
+    """Whether `kind` is the annotation itself."""
     item: Shape | None = None
-    """Every entry of an array, or every value of a mapping; of a record, what it has no field for."""
+    """The entries of an array, the values of a mapping, or the members of an object without a field."""
     places: Sequence[Shape] | None = None
-    """The entries of an array that has a shape for each."""
+    """The entries of an array with one shape for each place."""
     fields: dict[str, Shape] | None = None
     required: Sequence[str] = ()
     arms: tuple[Shape, ...] = ()
     find_problems: Callable[[Any], list[Problem]] | None = None
-    """What knows better than msgspec what is wrong with a value."""
+    """Finds the problems of a value, if msgspec does not know them."""
 
     def convert(self, value: Any) -> Any:
-        """Return the value that plain JSON stands for.
+        """Return the Python value of plain JSON.
 
         Raises:
             msgspec.ValidationError: it does not fit.
@@ -87,7 +87,7 @@ class Shape(Struct, kw_only=True, eq=False):
             raise msgspec.ValidationError(str(error)) from None
 
     def problems(self, value: Any, path: str = "") -> Iterator[Problem]:
-        """Find everything that is wrong with plain JSON, in the order of the annotation."""
+        """Yield all problems of plain JSON, in the order of the annotation."""
         try:
             self.convert(value)
         except msgspec.ValidationError as error:
@@ -104,7 +104,7 @@ class Shape(Struct, kw_only=True, eq=False):
         return True
 
     def problems_within(self, value: Any, path: str) -> Iterator[Problem]:
-        """Find what is wrong with the parts of a value, where it has parts like this shape."""
+        """Yield the problems of the parts of a value."""
         if self.find_problems is not None:
             for problem in self.find_problems(value):
                 yield Problem(_join(path, problem.path), problem.reason, problem.missing)
@@ -115,7 +115,7 @@ class Shape(Struct, kw_only=True, eq=False):
         elif isinstance(value, dict) and self.fields is not None:
             yield from self._problems_in_fields(value, path)
         elif not self.may_fit(value):
-            return  # the parts of an object are none of an array's, and the reverse
+            return  # an object has no parts of an array, and the reverse
         elif isinstance(value, dict) and self.item is not None:
             for key, part in value.items():
                 yield from self.item.problems(part, f"{path}[{key!r}]")
@@ -124,7 +124,7 @@ class Shape(Struct, kw_only=True, eq=False):
                 yield from shape.problems(part, f"{path}[{index}]")
 
     def _entries(self, value: list[Any]) -> Iterator[tuple[Any, Shape]]:
-        """Pair the entries of an array with their shapes, where they have one."""
+        """Return the entries of an array that have a shape, with their shapes."""
         if self.places is not None:
             return zip(value, self.places, strict=False)
         return zip(value, repeat(self.item), strict=False) if self.item is not None else iter(())
@@ -141,7 +141,7 @@ class Shape(Struct, kw_only=True, eq=False):
                 yield from self.item.problems(value[key], _join(path, key))
 
     def is_alike(self, value: Any) -> bool:
-        """Tell whether a value is an object or an array, and this shape is too."""
+        """Tell whether both the value and this shape are objects, or both are arrays."""
         kind = "object" if isinstance(value, dict) else "array" if isinstance(value, list) else None
         return bool(self.schema) and kind in self.json_types()
 
@@ -171,7 +171,7 @@ def _join(path: str, tail: str) -> str:
 
 
 def problem_of(message: str, path: str = "") -> Problem:
-    """Take the places off a message of msgspec, in which the innermost stands first."""
+    """Return the problem that a message of msgspec describes; in its path the innermost place is first."""
     tail = ""
     while found := re.search(_AT, message):
         message, tail = message[: found.start()], tail + found[1]
@@ -181,8 +181,8 @@ def problem_of(message: str, path: str = "") -> Problem:
 def first_fit(arms: Sequence[Shape]) -> Callable[[Any], Any]:
     """Return a conversion that tries the arms of a union in order.
 
-    `float` comes after `int`, `str` after all that is more precise, then `bytes`, for which many a word would pass,
-    then what takes anything.
+    `float` comes after `int`, `str` after all more precise types, then `bytes`, because many words are valid base64,
+    then types that accept anything.
     """
     ordered = sorted(arms, key=_precedence)
     by_type: dict[type, list[Shape]] = {}
@@ -211,12 +211,12 @@ _IMPRECISE = {float: 1, str: 2, bytes: 3, bytearray: 3}
 
 
 def _nearest(arms: Sequence[Shape], value: Json) -> list[Shape]:
-    """Put first what would lose the fewest of an object's fields."""
+    """Return the arms in the order of how many members of an object they would lose."""
     return sorted(arms, key=lambda arm: len(value.keys() - arm.fields.keys()) if arm.fields is not None else 0.5)
 
 
-def lookup(members: Iterable[tuple[Any, Any]]) -> Callable[[Any], Any]:
-    """Return a conversion from JSON values to what they stand for; `1`, `1.0` and `true` are three values."""
+def value_lookup(members: Iterable[tuple[Any, Any]]) -> Callable[[Any], Any]:
+    """Return a conversion from JSON values to members; `1`, `1.0` and `true` are three values."""
     by_value = {(type(value), value): member for value, member in members}
 
     def convert(value: Any) -> Any:
@@ -228,7 +228,7 @@ def lookup(members: Iterable[tuple[Any, Any]]) -> Callable[[Any], Any]:
 
 
 def is_accepted(kind: Any) -> bool:
-    """Tell whether msgspec agrees to decode a type."""
+    """Tell whether msgspec can decode a type."""
     try:
         msgspec.json.Decoder(kind, dec_hook=decode_hook)
     except Exception:
@@ -237,21 +237,21 @@ def is_accepted(kind: Any) -> bool:
 
 
 def union_of(*kinds: Any) -> Any:
-    """Return the union of types that are known at run time only."""
+    """Return the union of types that are known only at run time."""
     return cast("Any", Union)[kinds]
 
 
 def to_builtins(value: Any) -> Any:
-    """Return a result of an author's as plain JSON values.
+    """Return a value as plain JSON values.
 
     Raises:
-        TypeError: it holds something that JSON has no form for.
+        TypeError: JSON has no form for a part of it.
     """
     return msgspec.to_builtins(value, enc_hook=encode_hook, str_keys=True)
 
 
 def encode_hook(value: Any) -> Any:
-    """Return what msgspec cannot encode in a form that it can, for its `enc_hook`.
+    """Return a form that msgspec can encode of a value that it cannot, for its `enc_hook`.
 
     Raises:
         TypeError: JSON has no form for it.

@@ -1,8 +1,8 @@
-"""How a function becomes a schema, and a client's arguments become a call.
+"""The signature of a function: its input schema, and the binding of a client's arguments to its parameters.
 
-A function is inspected once. Its parameters become the fields of one Struct, so that binding is a single decoding of
-the JSON arguments. Only when that fails are the arguments looked at again: they are mended where they plainly mean what
-the schema asks for (`"3"` for an integer), and if they still do not fit, everything that is wrong is listed at once.
+A function is inspected once. Its parameters become the fields of one Struct, so that the arguments are bound by a
+single decoding. Only if that fails, the arguments are repaired by the schema (`"3"` becomes 3 for an integer) and
+decoded again. If they still do not fit, the error lists every problem.
 """
 
 from __future__ import annotations
@@ -22,47 +22,47 @@ from dragoman.errors import DefinitionError, DragomanError, InvalidParams
 from dragoman.schema.coerce import coerce
 from dragoman.schema.python import docstrings
 from dragoman.schema.python.annotations import (
-    Unresolved,
+    AnnotationReader,
+    UnresolvedName,
     UnsupportedAnnotation,
-    Walk,
     caller_names,
     describe,
     with_default,
 )
-from dragoman.schema.python.constraints import is_field, read_metadata
+from dragoman.schema.python.constraints import is_pydantic_field, read_metadata
 from dragoman.schema.python.shapes import Problem, Shape, decode_hook, is_accepted, problem_of, union_of
 from dragoman.types import Json
 
 __all__ = ["ArgumentsRejected", "Injected", "Parameter", "Problem", "Signature"]
 
-MOST_PROBLEMS = 100
-LARGEST_MENDED = 256 * 1024
-"""In bytes: what is larger is decoded as it is or refused, so that no message takes long to look through."""
+MAX_PROBLEMS = 100
+MAX_REPAIRED_BYTES = 256 * 1024
+"""Larger arguments are not repaired, because a repair visits every part of them."""
 _NO_ARGUMENTS = Raw(b"{}")
 _EMPTY = inspect.Parameter.empty
 _UNBOUND = ("self", "cls")
 _SHAREABLE = (str, int, float, type(None), bytes, tuple, frozenset, Enum)
 _ADDED_BY_HOSTS = frozenset({"sessionId", "action", "chatInput", "toolCallId"})
-"""Arguments that hosts add to every call, however close they are to the name of a parameter."""
-MOST_COMPARED = 100
-LONGEST_COMPARED = 128
-"""How many unknown arguments are compared with the names of parameters, and how long they may be."""
+"""Arguments that hosts add to every call; they never count as misspelled parameters."""
+MAX_COMPARED = 100
+MAX_COMPARED_LENGTH = 128
+"""The number and length of unknown arguments that are compared with the names of parameters."""
 CLOSE = 0.75
-"""From which ratio of difflib on a name is taken for a misspelled one: `dayz` has 0.75 of `days`."""
+"""The ratio of difflib from which on a name counts as misspelled; `dayz` and `days` have 0.75."""
 _FAILURES = (ValueError, RecursionError, TypeError)
-"""What msgspec raises: a TypeError only for what cannot be in a set."""
+"""The exceptions of msgspec; a TypeError means that a value cannot be in a set."""
 _objects = msgspec.json.Decoder(dict[str, Raw])
 
 Source = Callable[[Any], Any]
-"""Gives a value for a parameter, made from the call that is served."""
+"""Returns the value of a parameter for the call that is served."""
 
 
 MISSING_ARGUMENTS = "missing_required_arguments"
-"""The label of an error that names arguments which are missing."""
+"""The label of an error that names missing arguments."""
 
 
 class ArgumentsRejected(DragomanError):
-    """Arguments that do not fit a function; `problems` lists all that is wrong, in the order of the parameters."""
+    """Arguments that do not fit a function; `problems` are in the order of the parameters."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         self.problems = problems
@@ -74,11 +74,8 @@ class ArgumentsRejected(DragomanError):
         ]
         super().__init__(". ".join(part for part in parts if part))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.problems,)
-
     def refusal(self) -> InvalidParams:
-        """Return the error that tells a client so."""
+        """Return the JSON-RPC error for a client."""
         error = InvalidParams(str(self))
         if any(problem.missing for problem in self.problems):
             error.label = MISSING_ARGUMENTS
@@ -86,7 +83,7 @@ class ArgumentsRejected(DragomanError):
 
 
 class Parameter(Struct, frozen=True):
-    """A parameter that clients give."""
+    """A parameter whose value a client sends."""
 
     name: str
     required: bool
@@ -95,18 +92,18 @@ class Parameter(Struct, frozen=True):
 
 
 class SourceOf(Protocol):
-    """Tells which parameters a client does not give."""
+    """Finds the parameters whose values no client sends."""
 
     def __call__(self, parameter: inspect.Parameter, *, is_async: bool) -> Source | None:
-        """Return the source of a parameter, whose function may be async; None means that a client gives it.
+        """Return the source of a parameter, None if a client sends its value.
 
         Raises:
-            DefinitionError: nothing can be given; the message is the reason.
+            DefinitionError: there is no value for it; the message is the reason.
         """
 
 
 class Injected(Struct, frozen=True):
-    """A parameter that a source gives: at a position, or by its name."""
+    """A parameter whose value a source returns; it is passed at a position, or by name if that is None."""
 
     name: str
     source: Source
@@ -114,7 +111,7 @@ class Injected(Struct, frozen=True):
 
 
 class _ParameterSlot(Struct, frozen=True):
-    """A parameter as it is decoded: Python's name and JSON's, its default, and how the function takes it."""
+    """A decoded parameter: its name in Python and in JSON, its default, and whether it is passed by keyword."""
 
     name: str
     key: str
@@ -125,7 +122,7 @@ class _ParameterSlot(Struct, frozen=True):
 
 
 class Signature:
-    """What a function takes from a client, and gives.
+    """The parameters of a function that a client fills, and its return annotation.
 
     Example:
         signature = Signature.of(forecast)
@@ -138,25 +135,25 @@ class Signature:
     parameters: tuple[Parameter, ...]
     description: str | None
     injected: tuple[Injected, ...]
-    """The parameters that no client gives."""
+    """The parameters whose values no client sends."""
     is_async: bool
     returns: Any
-    """The return annotation; UNSET where there is none, and an `Unresolved` for a name not known at run time."""
+    """The return annotation; UNSET if there is none, an `UnresolvedName` if it does not exist at run time."""
     takes_any: bool
-    """Whether `**kwargs` collects what no parameter is named after."""
+    """Whether `**kwargs` collects arguments without a parameter."""
     tolerated: Collection[str] = ()
-    """Arguments that clients may send although no parameter is named after them."""
+    """Arguments without a parameter that clients may send."""
 
     @staticmethod
     def of(
         function: Callable[..., Any], *, source_of: SourceOf | None = None, localns: Mapping[str, Any] | None = None
     ) -> Signature:
-        """Inspect a function; `source_of` tells which parameters a client does not give.
+        """Inspect a function; `source_of` finds the parameters whose values no client sends.
 
-        Local names are looked for in `localns`, or without it where the call into dragoman came from.
+        Local names are looked up in `localns`, by default those of the function that called into dragoman.
 
         Raises:
-            DefinitionError: a parameter cannot be read from JSON; the message names it and the remedy.
+            DefinitionError: a parameter has no JSON form; the message names it and the remedy.
         """
         return Signature(_Inspection(function, source_of, caller_names() if localns is None else localns))
 
@@ -225,81 +222,81 @@ class Signature:
         return values, keywords
 
     def _extras(self, arguments: Raw | bytes) -> dict[str, Any]:
-        """Decode what no parameter is named after, be it one that no client may give."""
+        """Decode the arguments for `**kwargs`: those without a parameter of any kind."""
         parts = _objects.decode(arguments)
         return {key: self._decode_extra(part) for key, part in parts.items() if key not in self._reserved}
 
     def _bind_known(
         self, arguments: Raw, failure: Exception, *, strict: bool
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Bind without the arguments that no parameter is named after, if there are any."""
+        """Bind without the arguments that have no parameter, if there are any."""
         if self.takes_any:
-            return self._bind_mended(arguments, failure)
+            return self._bind_repaired(arguments, failure)
         try:
             parts = _objects.decode(arguments)
         except (ValueError, RecursionError):
-            return self._bind_mended(arguments, failure)
+            return self._bind_repaired(arguments, failure)
         known = {name: part for name, part in parts.items() if name in self._keys}
         unknown = [name for name in parts if name not in known and name not in self.tolerated and name != "_meta"]
-        problems = tuple(islice(self._misspelled(unknown, known, strict=strict), MOST_PROBLEMS))
+        problems = tuple(islice(self._misspelled(unknown, known, strict=strict), MAX_PROBLEMS))
         if problems:
             raise ArgumentsRejected((*problems, *self._problems(known)))
         if unknown:
             _report_ignored(self.name, unknown)
         if len(known) == len(parts):
-            return self._bind_mended(arguments, failure)
+            return self._bind_repaired(arguments, failure)
         fitting = Raw(msgspec.json.encode(known))
         try:
             return astuple(self._decode(fitting)), {}
         except _FAILURES as error:
-            return self._bind_mended(fitting, error)
+            return self._bind_repaired(fitting, error)
 
     def _problems(self, parts: Mapping[str, Raw]) -> list[Problem]:
-        """Find what else is wrong with arguments, as far as they can be read."""
+        """Return what else is wrong with arguments, as far as they can be decoded."""
         try:
             value = msgspec.json.decode(msgspec.json.encode(parts))
         except (ValueError, RecursionError):
             return []
-        return list(islice(self._shape.problems_within(coerce(value, self.input_schema), ""), MOST_PROBLEMS))
+        return list(islice(self._shape.problems_within(coerce(value, self.input_schema), ""), MAX_PROBLEMS))
 
     def _misspelled(self, unknown: list[str], known: Collection[str], *, strict: bool) -> Iterator[Problem]:
-        """Find the arguments that no parameter is named after and that are not to be ignored."""
+        """Yield the unknown arguments that are refused: misspelled ones, and with `strict` all."""
         from difflib import get_close_matches
 
         free = [name for name in self._keys if name not in known]
-        for name in unknown[:MOST_COMPARED]:
+        for name in unknown[:MAX_COMPARED]:
             is_added = name in _ADDED_BY_HOSTS
-            close = [] if is_added or len(name) > LONGEST_COMPARED else get_close_matches(name, free, 1, CLOSE)
+            close = [] if is_added or len(name) > MAX_COMPARED_LENGTH else get_close_matches(name, free, 1, CLOSE)
             if close:
                 yield Problem(name, f"there is no such argument; did you mean {close[0]!r}?")
             elif strict:
                 yield Problem(name, "there is no such argument")
 
-    def _bind_mended(self, arguments: Raw, failure: Exception) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        if len(arguments) > LARGEST_MENDED:
+    def _bind_repaired(self, arguments: Raw, failure: Exception) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if len(arguments) > MAX_REPAIRED_BYTES:
             raise ArgumentsRejected((problem_of(str(failure)),))
         try:
             value = msgspec.json.decode(arguments)
-            mended = {} if value is None else coerce(value, self.input_schema)
-            data = msgspec.json.encode(mended)
+            repaired = {} if value is None else coerce(value, self.input_schema)
+            data = msgspec.json.encode(repaired)
         except (ValueError, RecursionError) as error:
             raise _unreadable_arguments(error) from None
         try:
             return astuple(self._decode(data)), self._extras(data) if self.takes_any else {}
         except _FAILURES as error:
-            found = tuple(islice(self._shape.problems_within(mended, ""), MOST_PROBLEMS))
+            found = tuple(islice(self._shape.problems_within(repaired, ""), MAX_PROBLEMS))
             raise ArgumentsRejected(found or (problem_of(str(error)),)) from None
 
 
 class _Inspection:
-    """The reading of one function."""
+    """The inspection of one function."""
 
     def __init__(
         self, function: Callable[..., Any], source_of: SourceOf | None, local_names: Mapping[str, Any]
     ) -> None:
         layers = self._layers = list(_layers(function))
         self.name = _name_of(function)
-        self.walk = Walk(local_names)
+        self.walk = AnnotationReader(local_names)
         self.hints = _hints(layers[-1], local_names, self.name)
         self.is_async = any(inspect.iscoroutinefunction(layer) for layer in layers)
         self.documentation = docstrings.parse(_documentation(layers))
@@ -322,13 +319,13 @@ class _Inspection:
         elif parameter.kind is parameter.VAR_KEYWORD:
             self.extra = self._shape(parameter, Any if annotation is _EMPTY else annotation)
         elif (source := self._source(parameter, annotation)) is not None:
-            self._inject(parameter, source)
+            self._add_injected(parameter, source)
         elif annotation is _EMPTY and parameter.name in _UNBOUND and not self.slots:
             self._refuse(
                 parameter, "it is a method that belongs to no object yet; register the method of an object instead"
             )
         else:
-            self._take(parameter, Any if annotation is _EMPTY else annotation)
+            self._add_client_parameter(parameter, Any if annotation is _EMPTY else annotation)
 
     def _source(self, parameter: inspect.Parameter, annotation: Any) -> Source | None:
         try:
@@ -338,7 +335,7 @@ class _Inspection:
             self._refuse(parameter, str(error))
 
     def reserved_names(self) -> set[str]:
-        """Return the names that `**kwargs` must not collect: those of every parameter, given by a client or not."""
+        """Return the names that `**kwargs` must not collect: those of all parameters."""
         if self.extra is None:
             return set()
         every = [parameter for layer in self._layers for parameter in _parameters(layer, self.name)]
@@ -350,13 +347,13 @@ class _Inspection:
             self._refuse(parameter, "it takes a position, and follows one that no client gives; take it by name")
         return by_keyword
 
-    def _inject(self, parameter: inspect.Parameter, source: Source) -> None:
+    def _add_injected(self, parameter: inspect.Parameter, source: Source) -> None:
         position = None if self._passed_by_keyword(parameter) else len(self.slots) + len(self.injected)
         self.injected.append(Injected(parameter.name, source, position))
 
-    def _take(self, parameter: inspect.Parameter, annotation: Any) -> None:
+    def _add_client_parameter(self, parameter: inspect.Parameter, annotation: Any) -> None:
         default = parameter.default
-        if is_field(default):
+        if is_pydantic_field(default):
             annotation, default = cast("Any", Annotated)[annotation, default], _EMPTY
         facts = read_metadata(get_args(annotation)[1:] if get_origin(annotation) is Annotated else ())
         if default is _EMPTY and facts.default is not UNSET:
@@ -385,7 +382,7 @@ class _Inspection:
         raise DefinitionError(f"{self.name}() cannot be served because of its parameter {parameter.name!r}: {reason}")
 
     def arguments_shape(self) -> Shape:
-        """Return the shape of all arguments: a Struct with a field for each."""
+        """Return the shape of all arguments: a Struct with one field for each parameter."""
         fields = []
         for index, slot in enumerate(self.slots):
             kind = slot.shape.kind if self.walk.is_rewritten else slot.annotation
@@ -397,8 +394,8 @@ class _Inspection:
             fields.append((f"argument_{index}", kind, *_struct_default(slot.default)))
         names = {f"argument_{index}": slot.key for index, slot in enumerate(self.slots)}
         return Shape(
-            # Values are taken out of it at once, so that the garbage collector need not know of it.
-            # Those that no parameter is named after are looked at only if there are any: it fails then.
+            # Its values are read at once, so the garbage collector need not track it.
+            # Decoding fails if there are unknown arguments, so that only then they are looked at.
             kind=msgspec.defstruct(
                 "Arguments",
                 fields,
@@ -417,7 +414,7 @@ class _Inspection:
 def _report_ignored(function: str, unknown: list[str]) -> None:
     import logging
 
-    names = ", ".join(unknown[:MOST_COMPARED])
+    names = ", ".join(unknown[:MAX_COMPARED])
     logging.getLogger("dragoman.server").debug("%s() has no parameters for %s; they are ignored", function, names)
 
 
@@ -426,7 +423,7 @@ def _unreadable_arguments(error: Exception) -> ArgumentsRejected:
 
 
 def _struct_default(default: Any) -> tuple[Any, ...]:
-    """Return a default as a Struct takes it: itself, the very object, even where it is mutable."""
+    """Return a default for a field of a Struct: the same object, even if it is mutable."""
     if default is _EMPTY:
         return ()
     return (default,) if isinstance(default, _SHAREABLE) else (msgspec.field(default_factory=lambda: default),)
@@ -444,7 +441,7 @@ def _input_schema(parameters: Sequence[Parameter], extra: Shape | None, definiti
 
 
 def _layers(function: Any) -> Iterator[Any]:
-    """Yield a callable and everything that it wraps, down to the function that the author wrote."""
+    """Yield a callable and all that it wraps, down to the function of the author."""
     while True:
         yield function
         if isinstance(function, functools.partial):
@@ -469,7 +466,7 @@ def _name_of(function: Any) -> str:
 
 
 def _documentation(layers: list[Any]) -> str | None:
-    """Return the outermost docstring of a function; that of a class stands for an object without one."""
+    """Return the outermost docstring of a function; for an object without one, that of its class."""
     routines = [layer for layer in layers if inspect.isroutine(layer)]
     classes = [layer if isinstance(layer, type) else type(layer) for layer in layers if layer not in routines]
     authored = [*routines, *(kind for kind in classes if kind is not functools.partial)]
@@ -484,7 +481,7 @@ def _parameters(function: Any, name: str) -> Iterable[inspect.Parameter]:
 
 
 def _hints(function: Any, local_names: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the annotations of a function; a name that is not known even to its caller stays unresolved."""
+    """Return the annotations of a function; an unknown name becomes an `UnresolvedName`."""
     names: dict[str, Any] = {}
     while True:
         try:
@@ -492,7 +489,7 @@ def _hints(function: Any, local_names: Mapping[str, Any], name: str) -> dict[str
         except NameError as error:
             if error.name is None or error.name in names:
                 raise _unreadable(name, error) from None
-            names[error.name] = local_names.get(error.name, Unresolved(error.name))
+            names[error.name] = local_names.get(error.name, UnresolvedName(error.name))
         except Exception as error:
             raise _unreadable(name, error) from None
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from dragoman.errors import DefinitionError
 from dragoman.runtime.callables import resolved, starter
-from dragoman.schema.python.annotations import Unresolved
+from dragoman.schema.python.annotations import UnresolvedName
 from dragoman.schema.python.signature import Signature, Source
 from dragoman.server.request.call import Call
 from dragoman.server.request.context import BlockingContext, Context
@@ -74,5 +74,5 @@ def _context_class(annotation: Any) -> str | None:
         return found.pop() if len(found) == 1 else None
     if not isinstance(annotation, type) or annotation.__name__ not in _CONTEXTS:
         return None
-    is_ours = isinstance(annotation, Unresolved) or annotation.__module__.partition(".")[0] == "dragoman"
+    is_ours = isinstance(annotation, UnresolvedName) or annotation.__module__.partition(".")[0] == "dragoman"
     return annotation.__name__ if is_ours else None

@@ -18,9 +18,9 @@ from msgspec import UNSET, Raw, Struct, UnsetType, structs
 
 from dragoman import types
 from dragoman.errors import ValidationError
-from dragoman.protocol.fields import wrap_schema, wraps
+from dragoman.protocol.fields import needs_wrapping, wrap_output_schema
 from dragoman.schema.compile import OutputSchema
-from dragoman.schema.python.annotations import Codec, Unresolved
+from dragoman.schema.python.annotations import Codec, UnresolvedName
 from dragoman.schema.python.shapes import encode_hook, union_of
 from dragoman.server.define.content import (
     CONTENT_CLASSES,
@@ -85,10 +85,10 @@ class Output:
         self._exact_types = frozenset((str,) if schema is None else (str, int, float, bool, dict))
         """The exact types whose values need no comparison."""
         self.is_bare = is_bare
-        self.wraps = schema is not None and wraps(schema.document)
+        self.wraps = schema is not None and needs_wrapping(schema.document)
         self.schema = None if schema is None else schema.document
         if schema is not None and self.wraps and not is_bare:
-            self.schema = wrap_schema(schema.document)
+            self.schema = wrap_output_schema(schema.document)
 
     @classmethod
     def of(cls, returns: Any, given: OutputSchema | None, tool: str, *, is_bare: bool = False) -> Output:
@@ -238,7 +238,7 @@ def _data_of(annotation: Any) -> Any:
 def _is_content_type(annotation: Any) -> bool:
     """Tell whether values of an annotation are content, or the annotation says nothing of them."""
     annotation = _unwrapped(annotation)
-    if annotation in (UNSET, Any, object, None, NoneType, str, *_SEQUENCES) or isinstance(annotation, Unresolved):
+    if annotation in (UNSET, Any, object, None, NoneType, str, *_SEQUENCES) or isinstance(annotation, UnresolvedName):
         return True
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):

@@ -11,7 +11,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from dragoman import types
 from dragoman.errors import DefinitionError, InternalError, ValidationError
-from dragoman.protocol.fields import wrap
+from dragoman.protocol.fields import wrap_structured_content
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import encode
 from dragoman.schema.coerce import coerce
@@ -165,7 +165,7 @@ class Tool(Definition[Parameters, Returned]):
                 call.server.report(error, call)
                 raise InternalError(f"The result of {self.name!r} does not fit its output schema") from None
         is_unwrapped = output.wraps and output.is_bare and not call.request.caller.version.any_structured_content
-        return wrap(result) if is_unwrapped else result
+        return wrap_structured_content(result) if is_unwrapped else result
 
 
 def add_options(names: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ from dragoman import types
 from dragoman.errors import InsufficientScope, InvalidParams, InvalidRequest, MethodNotFound, ResourceNotFound
 from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import encode
-from dragoman.protocol.listen import Subscription, honour, require_fields_declared
+from dragoman.protocol.subscriptions import Subscription, honoured_filter, require_fields_declared
 from dragoman.server.declaration import without_changes
 from dragoman.server.define.binding import Hook
 from dragoman.server.define.completion import Completers, completion_result
@@ -234,7 +234,7 @@ async def listen(server: Server, call: Call) -> Any:
     """Notify a stateless client of changes, until it or the connection ends."""
     wanted, fields = call.request.params.notifications, server.offer.table.subscription_fields()
     require_fields_declared(wanted, call.request.caller.capabilities, fields)
-    honoured = honour(wanted, server.capabilities, fields)
+    honoured = honoured_filter(wanted, server.capabilities, fields)
     if server.installed is not None:
         honoured = await server.installed.honour(call, honoured)
     subscription = Subscription(call.request.id, honoured, fields)

@@ -133,7 +133,7 @@ async def _observe(configuration: Configuration, inner: _Serve, ctx: Context) ->
     """Serve a request within the hooks of the configuration."""
     call = ctx._call
     # A method that a client made up must not become a label, because there would be no bound on labels.
-    data: dict[str, Any] = {"method": ctx.method if ctx.method in call.server.offer.known else UNSUPPORTED}
+    data: dict[str, Any] = {"method": ctx.method if ctx.method in call.server.offer.client_methods else UNSUPPORTED}
     if configuration.instrument_server_context:
         data["server_context"] = ctx.server_context
     observation = _Observation(ctx, inner, data)

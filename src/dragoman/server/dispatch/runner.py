@@ -184,7 +184,7 @@ def _answer(call: Call, result: Any) -> Answer:
     request = call.request
     version = request.caller.version
     try:
-        if result is not call.plain_result or not eras.carries_plainly[version]:
+        if result is not call.plain_result or not eras.leaves_tool_results_unchanged[version]:
             if type(result) is types.CallToolResult:  # it has no cache hints, which `seal` would add
                 if result.result_type is not None:
                     _check_result_type(call, result)
@@ -193,7 +193,7 @@ def _answer(call: Call, result: Any) -> Answer:
                 _check_result_type(call, result)
                 result = seal(call.server, result, version)
             elif len(result) >= LARGE_BYTES and call.channel.takes_parts:
-                head, tail = jsonrpc.encode_result_around(request.id)
+                head, tail = jsonrpc.encode_result_envelope(request.id)
                 return head, result, tail
         return jsonrpc.encode_result(request.id, result)
     except Exception as error:
@@ -346,7 +346,7 @@ def open_notification(
     if offer is None:
         return None
     # Only requests must name their version.
-    caller = caller or offer.unintroduced or eras.Caller(offer.versions[0])
+    caller = caller or offer.default_caller or eras.Caller(offer.versions[0])
     try:
         return eras.open(jsonrpc.Request(NO_ID, message.method, message.params), offer, caller)
     except RpcError as error:

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from dragoman import types
 from dragoman.protocol.extensions import ExtensionRow
-from dragoman.protocol.listen import SubscriptionField
 from dragoman.protocol.methods import Method
+from dragoman.protocol.subscriptions import SubscriptionField
 from dragoman.server.define.definition import Definition
 from dragoman.server.define.tools import Tool, add_options
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from dragoman import types
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError
-from dragoman.protocol.extensions import ExtensionRow, ProtocolTable, check_extension_id, merge, merge_settings
+from dragoman.protocol.extensions import ExtensionRow, ProtocolTable, check_extension_id, merge_objects, merge_settings
 from dragoman.protocol.versions import Version
 from dragoman.server.define.definition import Definition
 from dragoman.server.define.tools import Tool
@@ -75,7 +75,7 @@ class InstalledExtensions:
             placed: types.Json = row.settings
             for name in reversed(row.capability):
                 placed = {name: placed}
-            entries = merge(entries, placed)
+            entries = merge_objects(entries, placed)
         return msgspec.convert(entries, types.ServerCapabilities)
 
     def require_carried(self, pinned: Version) -> None:

@@ -19,8 +19,8 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.errors import DragomanError, RpcError
 from dragoman.protocol import jsonrpc, sse
-from dragoman.protocol.exchange import ACCEPTED, OK
-from dragoman.protocol.listen import RESOURCE_UPDATED, Subscription
+from dragoman.protocol.inbound import ACCEPTED, OK
+from dragoman.protocol.subscriptions import RESOURCE_UPDATED, Subscription
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.http.streams import EventStream, end_without_response
 from dragoman.server.request.call import NoChannel
@@ -136,7 +136,7 @@ class SubscriptionStream:
         call_in_loop(self._exchange.loop, self._queue, method, subject, params)
 
     def _queue(self, method: str, subject: str | None, params: types.Json | None) -> None:
-        if self._subscription.offer(method, subject, params):
+        if self._subscription.enqueue(method, subject, params):
             self._changed.set()
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
@@ -156,7 +156,7 @@ class SubscriptionStream:
         while not self._ended:
             await self._changed.wait()
             self._changed.clear()
-            changes = b"".join(sse.encode(message) for message in self._subscription.take())
+            changes = b"".join(sse.encode(message) for message in self._subscription.drain())
             if changes:
                 await self._exchange.stream(changes)
 

@@ -23,7 +23,7 @@ from msgspec import Struct
 from dragoman.errors import DefinitionError, InsecureUrl, InvalidRequest
 from dragoman.protocol import headers as mcp_headers
 from dragoman.protocol.eras import Caller
-from dragoman.protocol.exchange import Acceptable, Rejection, acceptable, refuse_media
+from dragoman.protocol.inbound import AcceptedTypes, Rejection, accepted_types, reject_media_types
 from dragoman.protocol.tokens import digest
 from dragoman.protocol.urls import is_loopback, origin_of
 from dragoman.protocol.versions import ASSUMED_OVER_HTTP, find_version
@@ -41,7 +41,7 @@ class RequestHead(Struct, frozen=True):
     """What the headers of a request say."""
 
     headers: mcp_headers.McpHeaders
-    acceptable: Acceptable
+    acceptable: AcceptedTypes
     refused: Rejection | None
     """Why the request is not let in."""
     body_refused: Rejection | None
@@ -85,7 +85,7 @@ class HeadReader:
         refused = self._guard.refuse(lines, exchange.bound_to, exchange.http_version)
         cors = self._guard.cors_headers(lines) if refused is None else ()
         origin = digest(next(iter(_values(lines, b"origin")), None))
-        return RequestHead(headers, acceptable(headers.accept), refused, refuse_media(headers), cors, origin)
+        return RequestHead(headers, accepted_types(headers.accept), refused, reject_media_types(headers), cors, origin)
 
 
 class Guard:

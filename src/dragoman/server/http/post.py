@@ -33,8 +33,17 @@ from dragoman.errors import (
 )
 from dragoman.protocol import eras, jsonrpc, sse
 from dragoman.protocol.eras import McpRequest
-from dragoman.protocol.exchange import ACCEPTED, JSON, OK, Acceptable, InSession, Rejection, handler_status, receive
 from dragoman.protocol.headers import McpHeaders
+from dragoman.protocol.inbound import (
+    ACCEPTED,
+    JSON,
+    OK,
+    AcceptedTypes,
+    Rejection,
+    SessionMessages,
+    handler_status,
+    receive_post,
+)
 from dragoman.protocol.peer import Event, PeerReply
 from dragoman.runtime.tasks import OwnTask, uncancelled
 from dragoman.server.dispatch import runner
@@ -58,7 +67,7 @@ STOP_SECONDS = 1.0
 STOPPED = InternalError("The server was stopped before the request was done; it may have run in part")
 NO_STREAMS_REMEDY = "serve it with server.asgi()"
 _CLOSE = (b"connection", b"close")
-_JSON_ONLY = Acceptable(json=True, sse=False)
+_JSON_ONLY = AcceptedTypes(json=True, sse=False)
 _arguments = msgspec.json.Decoder(types.Json | None)
 
 
@@ -143,20 +152,20 @@ class PostService:
             raise HttpRefusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, error) from None
         except TooSlow as slow:
             raise HttpRefusal(HTTPStatus.REQUEST_TIMEOUT, ParseError(str(slow)), headers=(_CLOSE,)) from None
-        received = receive(head.headers, body, self._server.offer, self._limits)
+        received = receive_post(head.headers, body, self._server.offer, self._limits)
         if isinstance(received, McpRequest):
             self._require_callable(exchange, received, head.headers)
             await self._serve_request(exchange, received, head.acceptable)
         elif isinstance(received, Rejection):
             raise HttpRefusal.of(received)
-        elif not isinstance(received, InSession):
+        elif not isinstance(received, SessionMessages):
             await self._serve_notification(exchange, received, head.session(exchange.principal))
         elif self._sessions is None:
             await self._serve_without_session(exchange, head, received)
         else:
             await self._serve_in_session(exchange, self._sessions, head, received)
 
-    async def refuse(self, exchange: Exchange, refused: HttpRefusal, acceptable: Acceptable) -> None:
+    async def refuse(self, exchange: Exchange, refused: HttpRefusal, acceptable: AcceptedTypes) -> None:
         """Answer an exchange with a refusal, or with what middleware makes of it."""
         status, data = await self._refusal(exchange, refused)
         if status == refused.status:
@@ -172,7 +181,7 @@ class PostService:
             return refused.status, body
         session = refused.session or Session(principal=exchange.principal)
         if isinstance(request, jsonrpc.Request):
-            request = eras.unopened(request, server.offer, session.caller)
+            request = eras.refused_request(request, server.offer, session.caller)
         call = self._call(request, session, exchange)
         data = await self.in_flight.run(call, runner.run_refused(call, error))
         is_same = call.refusal is not None and call.refusal is call.rejection
@@ -236,7 +245,7 @@ class PostService:
 
     # Requests that stand alone
 
-    async def _serve_request(self, exchange: Exchange, request: McpRequest, acceptable: Acceptable) -> None:
+    async def _serve_request(self, exchange: Exchange, request: McpRequest, acceptable: AcceptedTypes) -> None:
         is_stateless = request.caller.version.stateless
         if not self._can_stream:
             acceptable = _require_no_stream(request, acceptable)
@@ -286,7 +295,7 @@ class PostService:
             error = InternalError("There are too many subscriptions; try again later")
             raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, error, request)
 
-    async def _serve_without_session(self, exchange: Exchange, head: RequestHead, received: InSession) -> None:
+    async def _serve_without_session(self, exchange: Exchange, head: RequestHead, received: SessionMessages) -> None:
         """Serve a message of the handshake era on a server that keeps no sessions."""
         message, session = received.messages[0], head.session(exchange.principal)
         if received.batch:
@@ -322,7 +331,7 @@ class PostService:
     # Messages in sessions
 
     async def _serve_in_session(
-        self, exchange: Exchange, sessions: Sessions, head: RequestHead, received: InSession
+        self, exchange: Exchange, sessions: Sessions, head: RequestHead, received: SessionMessages
     ) -> None:
         headers, message, principal = head.headers, received.messages[0], exchange.principal
         try:
@@ -361,7 +370,7 @@ class PostService:
         await _answer(exchange, head.acceptable, OK, response)
 
     async def _serve_batch(
-        self, exchange: Exchange, session: HttpSession, messages: list[jsonrpc.Message], acceptable: Acceptable
+        self, exchange: Exchange, session: HttpSession, messages: list[jsonrpc.Message], acceptable: AcceptedTypes
     ) -> None:
         """Serve a batch (2025-03-26): its requests run at once, and one JSON array answers them."""
         if session.data.caller is None or not session.data.caller.version.batches:
@@ -404,7 +413,7 @@ class PostService:
             del running[message.id]
 
     async def _serve_session_request(
-        self, exchange: Exchange, session: HttpSession, message: jsonrpc.Request, acceptable: Acceptable
+        self, exchange: Exchange, session: HttpSession, message: jsonrpc.Request, acceptable: AcceptedTypes
     ) -> None:
         if (in_use := session.peer.refuse_id(message.id)) is not None:
             raise HttpRefusal(HTTPStatus.CONFLICT, in_use, id=message.id)
@@ -456,7 +465,7 @@ class PostService:
             channel.close()
 
 
-def _require_no_stream(request: McpRequest, acceptable: Acceptable) -> Acceptable:
+def _require_no_stream(request: McpRequest, acceptable: AcceptedTypes) -> AcceptedTypes:
     """Refuse what only a stream can answer, on a server that cannot stream; return what the response may be."""
     if request.method.name == "subscriptions/listen":
         error = MethodNotFound(f"subscriptions/listen is not served here: there are no streams; {NO_STREAMS_REMEDY}")
@@ -467,7 +476,7 @@ def _require_no_stream(request: McpRequest, acceptable: Acceptable) -> Acceptabl
     return _JSON_ONLY
 
 
-async def _answer(exchange: Exchange, acceptable: Acceptable, status: int, data: bytes) -> None:
+async def _answer(exchange: Exchange, acceptable: AcceptedTypes, status: int, data: bytes) -> None:
     """Answer with JSON, unless a stream has begun or the client accepts nothing else."""
     if exchange.streaming or not acceptable.json:
         await exchange.stream(sse.encode(data), last=True)

@@ -13,7 +13,7 @@ from dragoman import types
 from dragoman.auth.server.identity import Denial
 from dragoman.errors import DragomanError, InvalidRequest
 from dragoman.protocol import eras, jsonrpc
-from dragoman.protocol.exchange import Rejection
+from dragoman.protocol.inbound import Rejection
 from dragoman.server.request.call import Session
 from dragoman.transports.http.exchange import Header
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.auth.server.identity import Denial
 from dragoman.errors import UnsupportedVersion
-from dragoman.protocol.exchange import OK
+from dragoman.protocol.inbound import OK
 from dragoman.protocol.versions import find_version, version_names
 from dragoman.server.http.head import Guard, HeadReader, RequestHead
 from dragoman.server.http.post import NO_STREAMS_REMEDY, PostService

@@ -128,7 +128,7 @@ class EventStream:
 
     def priming_event(self) -> bytes:
         """Return the first event of a response, whose id lets a client come back before it was sent a message."""
-        return sse.prime(EventId(self.name, self._sequence_at_start).encode(), RETRY_MILLISECONDS)
+        return sse.priming_event(EventId(self.name, self._sequence_at_start).encode(), RETRY_MILLISECONDS)
 
     def detach(self) -> None:
         """Let go of the reader, if there is one."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from dragoman.errors import InvalidRequest
-from dragoman.protocol.exchange import JSON
+from dragoman.protocol.inbound import JSON
 from dragoman.runtime.portal import run_blocking
 from dragoman.server.dispatch.runner import refusal
 from dragoman.server.http.head import Guard

@@ -90,10 +90,12 @@ class Asking:
         """
         if self._rounds is None:
             # Sealing needs hashlib, which most servers never load.
-            from dragoman.protocol.rounds import Rounds, Subject
+            from dragoman.protocol.rounds import RequestBinding, Rounds
 
             request, principal = self._call.request, self._call.principal
-            subject = Subject.of(request.method.name, request.raw_params, principal, server=self._call.server.name)
+            subject = RequestBinding.of(
+                request.method.name, request.raw_params, principal, server=self._call.server.name
+            )
             responses = getattr(request.params, "input_responses", None)
             state = getattr(request.params, "request_state", None)
             self._rounds = Rounds.resume(subject, self._call.server.key_ring, time.time(), responses, state)
@@ -296,11 +298,11 @@ class Asking:
 
     async def fulfil(self, value: InputRequired) -> None:
         """Ask the questions that a handler returned over the session, so that it can run again (handshake era)."""
-        from dragoman.protocol.rounds import MOST_ROUNDS
+        from dragoman.protocol.rounds import MAX_ROUNDS
 
         self._runs += 1
-        if self._runs > MOST_ROUNDS:
-            raise InternalError(f"A request may ask in at most {MOST_ROUNDS} rounds")
+        if self._runs > MAX_ROUNDS:
+            raise InternalError(f"A request may ask in at most {MAX_ROUNDS} rounds")
         self.require(value.questions.values())
         raws = await self._request_all(value.questions.values(), TIMEOUT) if value.questions else []
         self._fulfilled.update(zip(value.questions, raws, strict=True))

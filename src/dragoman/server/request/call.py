@@ -21,7 +21,7 @@ from dragoman.protocol.extensions import CORE
 if TYPE_CHECKING:
     import asyncio
 
-    from dragoman.protocol.listen import Subscription
+    from dragoman.protocol.subscriptions import Subscription
     from dragoman.server.request.asking import Asking
     from dragoman.server.server import Server
 

@@ -15,7 +15,7 @@ from msgspec import MsgspecError, Raw, Struct, convert, to_builtins
 
 from dragoman import types
 from dragoman.errors import DefinitionError, InvalidParams, NotAccepted, UrlElicitationRequired, ValidationError
-from dragoman.schema.forms import filled_in, form_schema
+from dragoman.schema.forms import form_content, form_schema
 from dragoman.schema.python.annotations import Codec
 from dragoman.server.wire_objects import optional_wire_object, wire_object
 
@@ -122,7 +122,7 @@ class Elicit(Generic[T]):
         if result.action != "accept":
             return ElicitResult(result.action)
         try:
-            return ElicitResult("accept", self._read(filled_in(self._schema, result.content or {})))
+            return ElicitResult("accept", self._read(form_content(self._schema, result.content or {})))
         except ValidationError as error:
             raise InvalidParams(f"The answer does not fit the form: {error}") from None
 

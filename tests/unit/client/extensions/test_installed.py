@@ -10,8 +10,8 @@ from dragoman.client.extensions.installed import Extensions
 from dragoman.client.options import reusable
 from dragoman.errors import DefinitionError, InvalidParams
 from dragoman.protocol.extensions import CORE, ExtensionRow
-from dragoman.protocol.listen import SubscriptionField
 from dragoman.protocol.methods import Method
+from dragoman.protocol.subscriptions import SubscriptionField
 from dragoman.protocol.versions import V2025_06_18, V2025_11_25, V2026_07_28
 
 ID = "com.example/a"

@@ -20,7 +20,14 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from typing_extensions import TypeAliasType
 
 from dragoman.errors import DefinitionError, ValidationError
-from dragoman.schema.python.annotations import Codec, Unresolved, UnsupportedAnnotation, Walk, describe, with_default
+from dragoman.schema.python.annotations import (
+    AnnotationReader,
+    Codec,
+    UnresolvedName,
+    UnsupportedAnnotation,
+    describe,
+    with_default,
+)
 
 T = TypeVar("T")
 INTEGER = {"type": "integer"}
@@ -212,11 +219,11 @@ def test_an_annotation_without_a_json_form_names_its_subject():
 
 
 @pytest.mark.parametrize(
-    "annotation", [OrderedDict[str, int], type[int], complex, range, Unresolved("X"), "X", LiteralString]
+    "annotation", [OrderedDict[str, int], type[int], complex, range, UnresolvedName("X"), "X", LiteralString]
 )
 def test_some_annotations_have_no_json_form(annotation):
     with pytest.raises(UnsupportedAnnotation):
-        Walk().shape(annotation)
+        AnnotationReader().shape(annotation)
 
 
 def test_what_pydantic_returns_is_described_as_it_is_sent():
@@ -428,7 +435,7 @@ def test_constraints_reach_what_is_rewritten():
 )
 def test_constraints_that_do_not_apply_are_refused(annotation):
     with pytest.raises(UnsupportedAnnotation, match="does not apply to this type"):
-        Walk().shape(annotation)
+        AnnotationReader().shape(annotation)
 
 
 def test_any_in_a_union_is_tried_last():
@@ -445,7 +452,7 @@ class Spot:
 
 
 def test_what_msgspec_decodes_as_it_stands_is_not_rewritten():
-    walk = Walk()
+    walk = AnnotationReader()
     for annotation in (int, list[Spot], Tree, dict[str, Tree | None], Annotated[int, Meta(ge=0)], Spot | list[Tree]):
         walk.shape(annotation)
     assert not walk.is_rewritten
@@ -481,11 +488,11 @@ def test_defaults_without_a_json_form_are_left_out():
 def test_annotations_are_described_as_they_are_written():
     assert describe(Point) == "Point"
     assert describe(list[int]) == "list[int]"
-    assert describe(Unresolved("Missing")) == "Missing"
+    assert describe(UnresolvedName("Missing")) == "Missing"
 
 
 def test_unresolved_names_have_attributes_but_no_special_ones():
-    missing = Unresolved("module")
+    missing = UnresolvedName("module")
     assert missing.Context.__name__ == "Context"
     assert missing[int] is missing
     assert not hasattr(missing, "__supertype__")
@@ -513,6 +520,6 @@ def test_flags_are_enumerations():
 
 
 def test_a_raw_value_stays_encoded():
-    shape = Walk().shape(msgspec.Raw)
+    shape = AnnotationReader().shape(msgspec.Raw)
     assert shape.schema == {}
     assert msgspec.json.decode(b"[1]", type=shape.kind) == msgspec.Raw(b"[1]")

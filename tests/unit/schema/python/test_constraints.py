@@ -12,8 +12,8 @@ import pytest
 import typing_extensions
 from msgspec import UNSET, Meta
 
-from dragoman.schema.python.annotations import UnsupportedAnnotation, Walk
-from dragoman.schema.python.constraints import is_field, is_for_pydantic, read_metadata
+from dragoman.schema.python.annotations import AnnotationReader, UnsupportedAnnotation
+from dragoman.schema.python.constraints import is_for_pydantic, is_pydantic_field, read_metadata
 
 
 @dataclass
@@ -84,12 +84,12 @@ def test_only_fields_of_pydantic_are_fields():
     class FieldInfo:
         pass
 
-    assert is_field(pydantic.Field(1))
-    assert not is_field(FieldInfo())
+    assert is_pydantic_field(pydantic.Field(1))
+    assert not is_pydantic_field(FieldInfo())
 
 
 def test_the_length_of_what_is_encoded_is_not_described():
-    shape = Walk().shape(Annotated[bytes, Meta(max_length=2)])
+    shape = AnnotationReader().shape(Annotated[bytes, Meta(max_length=2)])
     assert shape.schema == {"type": "string", "contentEncoding": "base64"}
     assert not shape.accepts("aGVsbG8=")
 
@@ -98,4 +98,4 @@ def test_limits_of_another_type_are_refused(monkeypatch):
     monkeypatch.delitem(sys.modules, "pydantic")
     for limit in (annotated_types.Ge(dt.date(2026, 1, 1)), Pattern("("), annotated_types.MinLen(1)):
         with pytest.raises(UnsupportedAnnotation, match="does not apply"):
-            Walk().shape(Annotated[dt.date, limit])
+            AnnotationReader().shape(Annotated[dt.date, limit])

@@ -14,8 +14,8 @@ import msgspec
 import pydantic
 import pytest
 
-from dragoman.schema.python.annotations import Walk
-from dragoman.schema.python.shapes import Problem, Shape, encode_hook, lookup, problem_of, to_builtins
+from dragoman.schema.python.annotations import AnnotationReader
+from dragoman.schema.python.shapes import Problem, Shape, encode_hook, problem_of, to_builtins, value_lookup
 
 
 class Color(enum.Enum):
@@ -93,7 +93,7 @@ def test_a_place_is_taken_off_a_message():
 
 
 def test_lookup_tells_equal_values_of_different_types_apart():
-    find = lookup([(1, "integer"), (True, "boolean"), (1.0, "number")])
+    find = value_lookup([(1, "integer"), (True, "boolean"), (1.0, "number")])
     assert [find(value) for value in (1, True, 1.0)] == ["integer", "boolean", "number"]
     for value in ("1", [1], {}):
         with pytest.raises(ValueError, match="Invalid enum value"):
@@ -101,7 +101,7 @@ def test_lookup_tells_equal_values_of_different_types_apart():
 
 
 def test_a_union_that_nothing_fits_says_why_for_each_arm():
-    shape = Walk().shape(list[dt.date | dt.time])
+    shape = AnnotationReader().shape(list[dt.date | dt.time])
     with pytest.raises(msgspec.ValidationError) as caught:
         shape.convert(["soon"])
     assert str(caught.value) == "Invalid RFC3339 encoded date; or Invalid RFC3339 encoded time - at `$[0]`"
@@ -117,17 +117,17 @@ def test_a_union_says_where_in_an_arm_it_does_not_fit():
         b: list[int]
 
     with pytest.raises(msgspec.ValidationError) as caught:
-        Walk().shape(A | B).convert({"b": ["x"]})
+        AnnotationReader().shape(A | B).convert({"b": ["x"]})
     assert str(caught.value) == ("Expected `int`, got `str` at b[0]; or Object missing required field `a`")
 
 
 def test_integers_are_kept_apart_from_floats():
-    convert = Walk().shape(float | int | dt.date | str).convert
+    convert = AnnotationReader().shape(float | int | dt.date | str).convert
     assert [type(convert(value)) for value in (1, 1.5, "x", "2026-01-01")] == [int, float, str, dt.date]
 
 
 def test_what_cannot_be_in_a_set_does_not_fit():
-    assert not Walk().shape(set).accepts([[1]])
+    assert not AnnotationReader().shape(set).accepts([[1]])
 
 
 @dataclasses.dataclass
@@ -156,11 +156,11 @@ class Node:
     ],
 )
 def test_every_problem_has_its_place(annotation, value, paths):
-    assert [problem.path for problem in Walk().shape(annotation).problems(value)] == paths
+    assert [problem.path for problem in AnnotationReader().shape(annotation).problems(value)] == paths
 
 
 def test_what_a_record_has_no_field_for_may_have_a_shape():
-    integer = Walk().shape(int)
+    integer = AnnotationReader().shape(int)
     shape = Shape(kind=dict, schema={"type": "object"}, fields={"a": integer}, required=["a"], item=integer)
     assert [str(problem) for problem in shape.problems_within({"b": "x", "c": 1}, "")] == [
         "a: Missing required field",
@@ -169,7 +169,7 @@ def test_what_a_record_has_no_field_for_may_have_a_shape():
 
 
 def test_a_value_is_accepted_or_not():
-    shape = Walk().shape(dt.date | str)
+    shape = AnnotationReader().shape(dt.date | str)
     assert shape.accepts("x")
     assert not shape.accepts(1)
     assert list(shape.problems("x")) == []

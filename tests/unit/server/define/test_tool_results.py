@@ -11,7 +11,7 @@ from dragoman import Audio, DefinitionError, Image, ToolResult, ValidationError,
 from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.versions import V2026_07_28
-from dragoman.schema.python.annotations import Unresolved
+from dragoman.schema.python.annotations import UnresolvedName
 from dragoman.server.define.tool_results import Output
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Level(IntEnum):
         Image | int,
         int | list[Image],
         int | Any,
-        Unresolved("Hidden"),
+        UnresolvedName("Hidden"),
     ],
     ids=str,
 )

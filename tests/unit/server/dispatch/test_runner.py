@@ -137,7 +137,7 @@ def test_what_cannot_be_opened_is_refused_at_once_unless_hooks_are_to_know_of_it
     plain = refusal(Server(), error, 1)
     assert json.loads(plain)["error"]["code"] == -32601
     observed = Server(configuration=Configuration(instrumentation_callback=seen.append))
-    call = Call(eras.unopened(jsonrpc.Request(1, "x"), observed.offer), Session(), server=observed)
+    call = Call(eras.refused_request(jsonrpc.Request(1, "x"), observed.offer), Session(), server=observed)
     assert asyncio.run(run_refused(call, error)) == plain
     assert call.refusal is error
     assert [(data["method"], data["error"]) for data in seen] == [("unsupported_method", "method_not_found")]

@@ -9,17 +9,17 @@ import pytest
 from dragoman import types
 from dragoman.errors import MissingCapability, ValidationError
 from dragoman.protocol import eras
-from dragoman.protocol.listen import (
+from dragoman.protocol.subscriptions import (
     ACKNOWLEDGED,
     CORE_FIELDS,
-    MOST_WAITING,
+    MAX_WAITING,
     PROMPTS_CHANGED,
     RESOURCE_UPDATED,
     RESOURCES_CHANGED,
     TOOLS_CHANGED,
     Subscription,
     SubscriptionField,
-    honour,
+    honoured_filter,
     require_fields_declared,
 )
 from dragoman.protocol.versions import V2026_07_28
@@ -72,7 +72,7 @@ ALL_CAPABILITIES = types.ServerCapabilities(
 def test_a_wish_is_honoured_where_the_server_declared_the_capability(
     capabilities: types.ServerCapabilities, honoured: types.SubscriptionFilter
 ) -> None:
-    assert honour(EVERYTHING, capabilities) == honoured
+    assert honoured_filter(EVERYTHING, capabilities) == honoured
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_wish_is_honoured_where_the_server_declared_the_capability(
 def test_nothing_is_honoured_that_was_not_wanted(
     wanted: types.SubscriptionFilter, honoured: types.SubscriptionFilter
 ) -> None:
-    assert honour(wanted, ALL_CAPABILITIES) == honoured
+    assert honoured_filter(wanted, ALL_CAPABILITIES) == honoured
 
 
 @pytest.mark.parametrize(
@@ -136,17 +136,17 @@ def test_the_acknowledgement_is_the_example_of_the_specification() -> None:
 
 def test_the_acknowledgement_comes_before_changes_that_already_wait() -> None:
     subscription = Subscription(1, EVERYTHING)
-    subscription.offer(TOOLS_CHANGED)
-    sent = [subscription.acknowledgement(), *subscription.take()]
+    subscription.enqueue(TOOLS_CHANGED)
+    sent = [subscription.acknowledgement(), *subscription.drain()]
     assert [json.loads(message)["method"] for message in sent] == [ACKNOWLEDGED, TOOLS_CHANGED]
 
 
 @pytest.mark.parametrize("id", [1, 0, -7, 2**53, "1", "", "é", "a b"])
 def test_every_message_carries_the_id_in_the_type_that_the_client_chose(id: types.RequestId) -> None:
     subscription = Subscription(id, EVERYTHING)
-    subscription.offer(TOOLS_CHANGED)
-    subscription.offer(RESOURCE_UPDATED, "file:///a")
-    messages = [subscription.acknowledgement(), *subscription.take()]
+    subscription.enqueue(TOOLS_CHANGED)
+    subscription.enqueue(RESOURCE_UPDATED, "file:///a")
+    messages = [subscription.acknowledgement(), *subscription.drain()]
     ids = [json.loads(message)["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] for message in messages]
     assert [(type(carried), carried) for carried in ids] == [(type(id), id)] * 3
     assert subscription.id == id
@@ -163,9 +163,9 @@ def test_every_message_carries_the_id_in_the_type_that_the_client_chose(id: type
 )
 def test_a_change_is_a_notification_with_the_subscription_id(method: str, uri: str | None, params: bytes) -> None:
     subscription = Subscription(7, EVERYTHING)
-    assert subscription.offer(method, uri)
+    assert subscription.enqueue(method, uri)
     beginning = f'{{"jsonrpc":"2.0","method":"{method}","params":{{'.encode()
-    assert subscription.take() == [beginning + params + b'"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}']
+    assert subscription.drain() == [beginning + params + b'"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}']
 
 
 def test_the_methods_are_those_of_the_specification() -> None:
@@ -188,8 +188,8 @@ LIST_CHANGES = {
 @pytest.mark.parametrize(("wanted", "offered"), list(itertools.product(LIST_CHANGES, repeat=2)))
 def test_only_the_list_changes_that_were_honoured_are_sent(wanted: str, offered: str) -> None:
     subscription = Subscription(1, types.SubscriptionFilter(**{wanted: True}))
-    assert subscription.offer(LIST_CHANGES[offered]) is (wanted == offered)
-    assert len(subscription.take()) == (wanted == offered)
+    assert subscription.enqueue(LIST_CHANGES[offered]) is (wanted == offered)
+    assert len(subscription.drain()) == (wanted == offered)
 
 
 @pytest.mark.parametrize(
@@ -205,14 +205,14 @@ def test_only_the_list_changes_that_were_honoured_are_sent(wanted: str, offered:
 )
 def test_no_other_notification_travels_on_a_subscription(method: str) -> None:
     subscription = Subscription(1, EVERYTHING)
-    assert not subscription.offer(method)
-    assert not subscription.offer(method, "file:///a")
-    assert subscription.take() == []
+    assert not subscription.enqueue(method)
+    assert not subscription.enqueue(method, "file:///a")
+    assert subscription.drain() == []
 
 
 @pytest.mark.parametrize("method", [*LIST_CHANGES.values(), RESOURCE_UPDATED])
 def test_a_subscription_to_nothing_is_told_nothing(method: str) -> None:
-    assert not Subscription(1, NOTHING).offer(method, "file:///a" if method == RESOURCE_UPDATED else None)
+    assert not Subscription(1, NOTHING).enqueue(method, "file:///a" if method == RESOURCE_UPDATED else None)
 
 
 @pytest.mark.parametrize(
@@ -246,17 +246,17 @@ def test_a_subscription_to_nothing_is_told_nothing(method: str) -> None:
 )
 def test_a_resource_is_followed_with_what_lies_below_it(followed: str, uri: str, *, wanted: bool) -> None:
     subscription = Subscription(1, types.SubscriptionFilter(resource_subscriptions=["other://x", followed]))
-    assert subscription.offer(RESOURCE_UPDATED, uri) is wanted
+    assert subscription.enqueue(RESOURCE_UPDATED, uri) is wanted
 
 
 def test_an_update_without_a_uri_is_for_nobody() -> None:
-    assert not Subscription(1, EVERYTHING).offer(RESOURCE_UPDATED)
+    assert not Subscription(1, EVERYTHING).enqueue(RESOURCE_UPDATED)
 
 
 def test_an_update_names_the_resource_below_and_not_the_followed_one() -> None:
     subscription = Subscription(1, EVERYTHING)
-    subscription.offer(RESOURCE_UPDATED, "file:///a/below")
-    assert [json.loads(message)["params"]["uri"] for message in subscription.take()] == ["file:///a/below"]
+    subscription.enqueue(RESOURCE_UPDATED, "file:///a/below")
+    assert [json.loads(message)["params"]["uri"] for message in subscription.drain()] == ["file:///a/below"]
 
 
 def test_changes_keep_their_order_and_equal_ones_are_one() -> None:
@@ -269,8 +269,8 @@ def test_changes_keep_their_order_and_equal_ones_are_one() -> None:
         (RESOURCE_UPDATED, "file:///b"),
         (RESOURCES_CHANGED, None),
     ]
-    assert [subscription.offer(*change) for change in changes] == [True] * 6
-    sent = [json.loads(message) for message in subscription.take()]
+    assert [subscription.enqueue(*change) for change in changes] == [True] * 6
+    sent = [json.loads(message) for message in subscription.drain()]
     assert [(message["method"], message["params"].get("uri")) for message in sent] == [
         (RESOURCE_UPDATED, "file:///b"),
         (TOOLS_CHANGED, None),
@@ -281,57 +281,57 @@ def test_changes_keep_their_order_and_equal_ones_are_one() -> None:
 
 def test_what_was_taken_is_forgotten_and_may_come_again() -> None:
     subscription = Subscription(1, EVERYTHING)
-    assert subscription.take() == []
-    subscription.offer(TOOLS_CHANGED)
-    first = subscription.take()
+    assert subscription.drain() == []
+    subscription.enqueue(TOOLS_CHANGED)
+    first = subscription.drain()
     assert len(first) == 1
-    assert subscription.take() == []
-    subscription.offer(TOOLS_CHANGED)
-    assert subscription.take() == first
+    assert subscription.drain() == []
+    subscription.enqueue(TOOLS_CHANGED)
+    assert subscription.drain() == first
 
 
 def test_the_oldest_change_gives_way_when_too_many_wait() -> None:
-    assert MOST_WAITING == 1000
+    assert MAX_WAITING == 1000
     subscription = Subscription(1, EVERYTHING)
     for number in range(1003):
-        assert subscription.offer(RESOURCE_UPDATED, f"file:///a/{number}")
-    uris = [json.loads(message)["params"]["uri"] for message in subscription.take()]
+        assert subscription.enqueue(RESOURCE_UPDATED, f"file:///a/{number}")
+    uris = [json.loads(message)["params"]["uri"] for message in subscription.drain()]
     assert uris == [f"file:///a/{number}" for number in range(3, 1003)]
 
 
 def test_equal_changes_do_not_push_others_out() -> None:
     subscription = Subscription(1, EVERYTHING)
     for number in range(1000):
-        subscription.offer(RESOURCE_UPDATED, f"file:///a/{number}")
+        subscription.enqueue(RESOURCE_UPDATED, f"file:///a/{number}")
     for _ in range(5):
-        subscription.offer(RESOURCE_UPDATED, "file:///a/999")
-    assert len(subscription.take()) == 1000
+        subscription.enqueue(RESOURCE_UPDATED, "file:///a/999")
+    assert len(subscription.drain()) == 1000
 
 
 def test_a_uri_that_cannot_be_sent_is_refused_at_once_and_harms_no_other() -> None:
     subscription = Subscription(1, EVERYTHING)
-    subscription.offer(TOOLS_CHANGED)
+    subscription.enqueue(TOOLS_CHANGED)
     with pytest.raises(ValidationError, match="cannot be sent as JSON"):
-        subscription.offer(RESOURCE_UPDATED, "file:///a/\udcff.txt")
-    subscription.offer(PROMPTS_CHANGED)
-    assert [json.loads(message)["method"] for message in subscription.take()] == [TOOLS_CHANGED, PROMPTS_CHANGED]
+        subscription.enqueue(RESOURCE_UPDATED, "file:///a/\udcff.txt")
+    subscription.enqueue(PROMPTS_CHANGED)
+    assert [json.loads(message)["method"] for message in subscription.drain()] == [TOOLS_CHANGED, PROMPTS_CHANGED]
 
 
 def test_a_uri_that_cannot_be_sent_and_that_nobody_follows_is_no_matter() -> None:
-    assert not Subscription(1, EVERYTHING).offer(RESOURCE_UPDATED, "file:///elsewhere/\udcff.txt")
+    assert not Subscription(1, EVERYTHING).enqueue(RESOURCE_UPDATED, "file:///elsewhere/\udcff.txt")
 
 
 def test_each_of_many_followed_resources_is_followed() -> None:
     many = [f"file:///{number}" for number in range(10_000)]
     subscription = Subscription(1, types.SubscriptionFilter(resource_subscriptions=many))
-    assert all(subscription.offer(RESOURCE_UPDATED, f"{uri}/below") for uri in many)
-    assert not subscription.offer(RESOURCE_UPDATED, "file:///10000/below")
+    assert all(subscription.enqueue(RESOURCE_UPDATED, f"{uri}/below") for uri in many)
+    assert not subscription.enqueue(RESOURCE_UPDATED, "file:///10000/below")
 
 
 def test_a_uri_of_many_segments_is_matched_without_trying_each() -> None:
     subscription = Subscription(1, EVERYTHING)
-    assert subscription.offer(RESOURCE_UPDATED, "file:///a" + "/" * 2_000_000)
-    assert not subscription.offer(RESOURCE_UPDATED, "file:///c" + "/" * 2_000_000)
+    assert subscription.enqueue(RESOURCE_UPDATED, "file:///a" + "/" * 2_000_000)
+    assert not subscription.enqueue(RESOURCE_UPDATED, "file:///c" + "/" * 2_000_000)
 
 
 @pytest.mark.parametrize("id", [1, "one"])

@@ -20,9 +20,16 @@ from dragoman.errors import (
     RpcError,
     UnsupportedVersion,
 )
-from dragoman.protocol import eras, exchange, headers, jsonrpc
-from dragoman.protocol.exchange import Acceptable, InSession, Rejection, acceptable, receive, refuse_media
+from dragoman.protocol import eras, headers, inbound, jsonrpc
 from dragoman.protocol.extensions import ProtocolTable
+from dragoman.protocol.inbound import (
+    AcceptedTypes,
+    Rejection,
+    SessionMessages,
+    accepted_types,
+    receive_post,
+    reject_media_types,
+)
 from dragoman.protocol.methods import Method
 from dragoman.protocol.versions import V2024_11_05, V2025_03_26, V2025_11_25, V2026_07_28, VERSIONS
 
@@ -44,7 +51,7 @@ class Post(Struct):
     body: dict[str, Any]
     cut: bool = False
 
-    def receive(self, offer: eras.Offer = OFFER) -> exchange.Exchange:
+    def receive(self, offer: eras.Offer = OFFER) -> inbound.InboundPost:
         encoded = json.dumps(self.body).encode()
         return send(self.lines, encoded[:-1] if self.cut else encoded, offer)
 
@@ -53,12 +60,12 @@ class Post(Struct):
         return self.body["params"]["_meta"]  # type: ignore[no-any-return]
 
 
-def send(lines: dict[str, list[str]], body: bytes, offer: eras.Offer = OFFER) -> exchange.Exchange:
+def send(lines: dict[str, list[str]], body: bytes, offer: eras.Offer = OFFER) -> inbound.InboundPost:
     sent = headers.read((name.encode(), value.encode("latin-1")) for name, values in lines.items() for value in values)
-    return refuse_media(sent) or receive(sent, body, offer)
+    return reject_media_types(sent) or receive_post(sent, body, offer)
 
 
-def post(body: Any, offer: eras.Offer = OFFER, /, **sent: str | None) -> exchange.Exchange:
+def post(body: Any, offer: eras.Offer = OFFER, /, **sent: str | None) -> inbound.InboundPost:
     lines = {"content-type": "application/json", "accept": BOTH}
     lines |= {name.replace("_", "-"): value for name, value in sent.items() if value is not None}
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -90,7 +97,7 @@ def call(id: Any = 7) -> Post:
     )
 
 
-def refused(outcome: exchange.Exchange) -> tuple[int, int, Any]:
+def refused(outcome: inbound.InboundPost) -> tuple[int, int, Any]:
     assert isinstance(outcome, Rejection), outcome
     return outcome.status, outcome.error.code, outcome.id
 
@@ -490,7 +497,7 @@ LEGACY_VERSIONS = [None, "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 )
 def test_what_names_no_version_itself_is_left_to_its_session(version: str | None, body: Any) -> None:
     outcome = post(body, mcp_protocol_version=version, mcp_session_id="s")
-    assert isinstance(outcome, InSession)
+    assert isinstance(outcome, SessionMessages)
     assert [type(part) for part in outcome.messages] == [type(jsonrpc.decode(json.dumps(body).encode()))]
     assert not outcome.batch
     assert not outcome.is_initialize
@@ -508,13 +515,13 @@ def test_a_handshake_names_its_version_in_the_body_whatever_the_header_says(
     version: str | None, offer: eras.Offer
 ) -> None:
     outcome = post(INITIALIZE, offer, mcp_protocol_version=version)
-    assert isinstance(outcome, InSession)
+    assert isinstance(outcome, SessionMessages)
     assert outcome.is_initialize
 
 
 def test_a_notification_named_initialize_begins_no_session() -> None:
     outcome = post(notification("initialize"))
-    assert isinstance(outcome, InSession)
+    assert isinstance(outcome, SessionMessages)
     assert not outcome.is_initialize
 
 
@@ -538,7 +545,7 @@ def test_a_stateless_notification_needs_no_session(sent: dict[str, str], body: A
 def test_a_batch_is_taken_where_its_version_has_batches(version: str | None) -> None:
     body = [PING, notification("notifications/initialized"), {"jsonrpc": "2.0", "id": 1, "result": {}}, 5]
     outcome = post(body, mcp_protocol_version=version)
-    assert isinstance(outcome, InSession)
+    assert isinstance(outcome, SessionMessages)
     assert outcome.batch
     assert not outcome.is_initialize
     assert [type(part) for part in outcome.messages] == [
@@ -563,8 +570,8 @@ def test_without_header_and_session_only_a_server_of_2025_03_26_may_guess_the_ve
     offer: eras.Offer, body: Any, id: Any
 ) -> None:
     assert refused(post(body, offer)) == (400, -32020, id)
-    assert isinstance(post(body, offer, mcp_session_id="s"), InSession)
-    assert isinstance(post(body, eras.Offer.of(CAPABILITIES, [V2025_03_26])), InSession)
+    assert isinstance(post(body, offer, mcp_session_id="s"), SessionMessages)
+    assert isinstance(post(body, eras.Offer.of(CAPABILITIES, [V2025_03_26])), SessionMessages)
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2024-11-05"])
@@ -577,12 +584,12 @@ def test_a_handshake_version_that_is_not_served_is_refused_with_those_that_are(v
 
 def test_limits_are_those_of_the_server() -> None:
     sent = headers.McpHeaders(content_type="application/json")
-    assert refused(receive(sent, json.dumps(PING).encode(), OFFER, jsonrpc.Limits(message_bytes=10))) == (
+    assert refused(receive_post(sent, json.dumps(PING).encode(), OFFER, jsonrpc.Limits(message_bytes=10))) == (
         400,
         -32700,
         None,
     )
-    two = receive(sent, json.dumps([PING, PING]).encode(), OFFER, jsonrpc.Limits(batch=1))
+    two = receive_post(sent, json.dumps([PING, PING]).encode(), OFFER, jsonrpc.Limits(batch=1))
     assert refused(two) == (400, -32600, None)
 
 
@@ -646,7 +653,7 @@ def test_no_other_content_type_is_taken(content_type: str) -> None:
 
 
 def test_a_missing_content_type_is_not_taken_for_json() -> None:
-    assert refused(refuse_media(headers.McpHeaders())) == (415, -32600, None)
+    assert refused(reject_media_types(headers.McpHeaders())) == (415, -32600, None)
 
 
 @pytest.mark.parametrize(
@@ -688,9 +695,9 @@ def test_a_missing_content_type_is_not_taken_for_json() -> None:
 def test_the_most_specific_range_of_an_accept_header_decides(
     accept: str | None, json_taken: bool, sse_taken: bool
 ) -> None:
-    assert acceptable(accept) == Acceptable(json=json_taken, sse=sse_taken)
+    assert accepted_types(accept) == AcceptedTypes(json=json_taken, sse=sse_taken)
     sent = headers.McpHeaders("2026-07-28", accept=accept, content_type="application/json", method="tools/list")
-    outcome = refuse_media(sent) or receive(sent, json.dumps(LIST).encode(), OFFER)
+    outcome = reject_media_types(sent) or receive_post(sent, json.dumps(LIST).encode(), OFFER)
     if json_taken or sse_taken:
         assert isinstance(outcome, eras.McpRequest)
     else:
@@ -720,16 +727,16 @@ def test_several_accept_lines_are_one() -> None:
 def test_the_status_of_an_error_depends_on_whether_a_handler_raised_it(
     error: RpcError, before: int, after: int
 ) -> None:
-    assert (exchange.OK, exchange.ACCEPTED) == (200, 202)
-    assert exchange.rejection_status(error) == before
-    assert exchange.handler_status(error) == after
+    assert (inbound.OK, inbound.ACCEPTED) == (200, 202)
+    assert inbound.rejection_status(error) == before
+    assert inbound.handler_status(error) == after
 
 
 def test_a_malformed_meta_that_claims_nothing_is_left_to_the_session() -> None:
     body = rb'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"\u0061","_meta":{"progressToken":[]}}}'
     sent = headers.McpHeaders("2025-11-25", "a session", content_type="application/json")
-    found = receive(sent, body, OFFER)
-    assert isinstance(found, InSession)
+    found = receive_post(sent, body, OFFER)
+    assert isinstance(found, SessionMessages)
     assert found.messages == [jsonrpc.decode(body)]
 
 
@@ -754,5 +761,5 @@ def test_a_glance_at_the_body_finds_what_reading_it_finds(
         return found.body() if isinstance(found, Rejection) else found
 
     by_glance = outcome()
-    monkeypatch.setattr(exchange, "_CLAIM", b"")  # which every body has, so that every body is read
+    monkeypatch.setattr(inbound, "_VERSION_KEY", b"")  # which every body has, so that every body is read
     assert outcome() == by_glance

@@ -1,4 +1,7 @@
-"""Classes that are JSON objects, or arrays with named places: dataclasses, Structs, TypedDicts and NamedTuples."""
+"""Classes with fields: dataclasses, Structs, TypedDicts and NamedTuples, their fields and their JSON Schema.
+
+In JSON they are objects; NamedTuples and Structs with `array_like` are arrays.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,8 @@ from dragoman.types import Json
 _PLAIN_FACTORIES = (list, dict, set, frozenset, tuple)
 
 
-class RecordField(Struct, frozen=True):
-    """A field: the author's name for it, JSON's, and what it holds when it is left out, if that can be said."""
+class ClassField(Struct, frozen=True):
+    """A field: its name in Python and in JSON, its annotation, and its default if JSON has a form for it."""
 
     name: str
     key: str
@@ -39,21 +42,21 @@ class RecordField(Struct, frozen=True):
 
 
 class FieldClass(Struct, frozen=True):
-    """A class of fields."""
+    """The fields of a class, and how an instance is built from their values."""
 
-    members: list[RecordField]
+    fields: list[ClassField]
     build: Callable[..., Any]
     options: Mapping[str, Any] = {}
-    """How the stand-in is configured: a tag, an array, no unknown fields."""
-    awkward: bool = False
-    """Whether msgspec would refuse or misread the class as it stands."""
+    """Options of the stand-in Struct: a tag, an array, no unknown fields."""
+    needs_stand_in: bool = False
+    """Whether msgspec would refuse or misread the class."""
 
 
 Reader = Callable[[Any, dict[str, Any]], FieldClass]
 
 
 def reader_for(origin: type, *, for_output: bool = False) -> Reader | None:
-    """Return what reads the fields of a class, as it is made or as it is sent, or None when it is no record."""
+    """Return the reader of the fields of a class, for input or for output; None if the class has no fields."""
     if issubclass(origin, Struct):
         return _read_struct
     if hasattr(origin, "__dataclass_fields__"):
@@ -69,12 +72,12 @@ def _read_struct(origin: Any, hints: dict[str, Any]) -> FieldClass:
     config = origin.__struct_config__
     names, keys, defaults = origin.__struct_fields__, origin.__struct_encode_fields__, origin.__struct_defaults__
     padded = (NODEFAULT,) * (len(names) - len(defaults)) + defaults
-    members = [
-        RecordField(name, key, hints[name], default is NODEFAULT, _struct_default(default))
+    fields = [
+        ClassField(name, key, hints[name], default is NODEFAULT, _struct_default(default))
         for name, key, default in zip(names, keys, padded, strict=True)
     ]
     options = {name: getattr(config, name) for name in ("tag", "tag_field", "array_like", "forbid_unknown_fields")}
-    return FieldClass(members, origin, options)
+    return FieldClass(fields, origin, options)
 
 
 def _struct_default(default: Any) -> Any:
@@ -85,45 +88,45 @@ def _struct_default(default: Any) -> Any:
 
 
 def _read_dataclass(origin: Any, hints: dict[str, Any]) -> FieldClass:
-    fields = sys.modules["dataclasses"]
-    members: list[RecordField] = []
-    awkward = False
+    dataclasses = sys.modules["dataclasses"]
+    fields: list[ClassField] = []
+    needs_stand_in = False
     for field in origin.__dataclass_fields__.values():
         hint = hints[field.name]
-        initial_only = isinstance(hint, fields.InitVar)
-        if field._field_type is fields._FIELD_CLASSVAR:
+        initial_only = isinstance(hint, dataclasses.InitVar)
+        if field._field_type is dataclasses._FIELD_CLASSVAR:
             continue
-        awkward = awkward or initial_only or not field.init
+        needs_stand_in = needs_stand_in or initial_only or not field.init
         if field.init:
-            has_default = field.default is not fields.MISSING
-            # msgspec leaves such a default to the class, and then does not find it in the object that it encodes.
-            awkward = awkward or (has_default and getattr(origin, field.name, None) is field.default)
-            required = not has_default and field.default_factory is fields.MISSING
+            has_default = field.default is not dataclasses.MISSING
+            # msgspec does not set such a default on the instance, and then does not encode it.
+            needs_stand_in = needs_stand_in or (has_default and getattr(origin, field.name, None) is field.default)
+            required = not has_default and field.default_factory is dataclasses.MISSING
             default = field.default if has_default else UNSET
             if field.default_factory in _PLAIN_FACTORIES:
                 default = field.default_factory()
-            members.append(RecordField(field.name, field.name, hint.type if initial_only else hint, required, default))
-    return FieldClass(members, origin, awkward=awkward)
+            fields.append(ClassField(field.name, field.name, hint.type if initial_only else hint, required, default))
+    return FieldClass(fields, origin, needs_stand_in=needs_stand_in)
 
 
 def _read_sent_dataclass(origin: Any, hints: dict[str, Any]) -> FieldClass:
-    """Read what a dataclass holds: not what only its constructor takes, but all that it computes."""
+    """Read the fields of an instance: without those of the constructor only, with those that it computes."""
     fields = sys.modules["dataclasses"].fields(origin)
-    taken = {member.name: member for member in _read_dataclass(origin, hints).members}
-    computed = {field.name: RecordField(field.name, field.name, hints[field.name], required=False) for field in fields}
-    return FieldClass([taken.get(name, member) for name, member in computed.items()], origin)
+    taken = {field.name: field for field in _read_dataclass(origin, hints).fields}
+    computed = {field.name: ClassField(field.name, field.name, hints[field.name], required=False) for field in fields}
+    return FieldClass([taken.get(name, field) for name, field in computed.items()], origin)
 
 
 def _read_typed_dict(origin: Any, hints: dict[str, Any]) -> FieldClass:
-    members = []
+    fields = []
     for name, hint in hints.items():
         # Under `from __future__ import annotations` Python 3.11 counts NotRequired keys as required.
         required = name in origin.__required_keys__
         while get_origin(hint) is not None and getattr(get_origin(hint), "_name", "") in _QUALIFIERS:
             required = {Required: True, NotRequired: False}.get(get_origin(hint), required)
             hint = get_args(hint)[0]
-        members.append(RecordField(name, name, hint, required))
-    return FieldClass(members, dict)
+        fields.append(ClassField(name, name, hint, required))
+    return FieldClass(fields, dict)
 
 
 _QUALIFIERS = ("Required", "NotRequired", "ReadOnly")
@@ -131,65 +134,65 @@ _QUALIFIERS = ("Required", "NotRequired", "ReadOnly")
 
 def _read_named_tuple(origin: Any, hints: dict[str, Any]) -> FieldClass:
     defaults = origin._field_defaults
-    members = [
-        RecordField(name, name, hints.get(name, Any), name not in defaults, defaults.get(name, UNSET))
+    fields = [
+        ClassField(name, name, hints.get(name, Any), name not in defaults, defaults.get(name, UNSET))
         for name in origin._fields
     ]
-    return FieldClass(members, origin, {"array_like": True})
+    return FieldClass(fields, origin, {"array_like": True})
 
 
-def stand_in(name: str, record: FieldClass, shapes: list[Shape]) -> Callable[[Any], Any]:
-    """Return a conversion for a record that msgspec cannot decode by itself: through a Struct of the fields' shapes."""
+def stand_in_conversion(name: str, found: FieldClass, shapes: list[Shape]) -> Callable[[Any], Any]:
+    """Return a conversion for a class that msgspec cannot decode: through a Struct with the shapes of the fields."""
     optional = msgspec.field(default=UNSET)
-    pairs = enumerate(zip(record.members, shapes, strict=True))
-    places = [(member, shape, f"field_{index}") for index, (member, shape) in pairs]
+    pairs = enumerate(zip(found.fields, shapes, strict=True))
+    places = [(field, shape, f"field_{index}") for index, (field, shape) in pairs]
     struct = msgspec.defstruct(
         name,
-        [(place, shape.kind) if member.required else (place, shape.kind, optional) for member, shape, place in places],
-        rename={place: member.key for member, _, place in places},
+        [(place, shape.kind) if field.required else (place, shape.kind, optional) for field, shape, place in places],
+        rename={place: field.key for field, _, place in places},
         kw_only=True,
-        **record.options,
+        **found.options,
     )
-    names = [member.name for member in record.members]
+    names = [field.name for field in found.fields]
 
     def convert(value: Any) -> Any:
         values = msgspec.structs.astuple(msgspec.convert(value, struct, dec_hook=decode_hook, str_keys=True))
-        return record.build(**{name: part for name, part in zip(names, values, strict=True) if part is not UNSET})
+        return found.build(**{name: part for name, part in zip(names, values, strict=True) if part is not UNSET})
 
     return convert
 
 
-def document(origin: Any, record: FieldClass, properties: list[Json]) -> Json:
-    """Return the schema of a record whose fields have these schemas."""
+def class_schema(origin: Any, found: FieldClass, properties: list[Json]) -> Json:
+    """Return the schema of a class whose fields have these schemas."""
     about = parse(_own_documentation(origin))
     described = [
-        {"description": about.parameters[member.name], **schema} if member.name in about.parameters else schema
-        for member, schema in zip(record.members, properties, strict=True)
+        {"description": about.parameters[field.name], **schema} if field.name in about.parameters else schema
+        for field, schema in zip(found.fields, properties, strict=True)
     ]
     head = {"description": about.description} if about.description else {}
-    required = [member.key for member in record.members if member.required]
-    if record.options.get("array_like"):
-        return _array_document(head, record, described, len(required))
-    return head | _object_document(record, described, required)
+    required = [field.key for field in found.fields if field.required]
+    if found.options.get("array_like"):
+        return _array_document(head, found, described, len(required))
+    return head | _object_document(found, described, required)
 
 
-def _object_document(record: FieldClass, properties: list[Json], required: list[str]) -> Json:
-    tag = record.options.get("tag")
-    tagged = {record.options["tag_field"]: _constant(tag)} if tag is not None else {}
-    by_key = {member.key: schema for member, schema in zip(record.members, properties, strict=True)}
+def _object_document(found: FieldClass, properties: list[Json], required: list[str]) -> Json:
+    tag = found.options.get("tag")
+    tagged = {found.options["tag_field"]: _constant(tag)} if tag is not None else {}
+    by_key = {field.key: schema for field, schema in zip(found.fields, properties, strict=True)}
     schema: Json = {"type": "object", "properties": tagged | by_key}
     if tagged or required:
         schema["required"] = [*tagged, *required]
-    if record.options.get("forbid_unknown_fields"):
+    if found.options.get("forbid_unknown_fields"):
         schema["additionalProperties"] = False
     return schema
 
 
-def _array_document(head: Json, record: FieldClass, places: list[Json], required: int) -> Json:
-    """Return the schema of an array whose places have names, which only descriptions can tell."""
-    tag = record.options.get("tag")
+def _array_document(head: Json, found: FieldClass, places: list[Json], required: int) -> Json:
+    """Return the schema of an array; descriptions hold the names of its places."""
+    tag = found.options.get("tag")
     first = [_constant(tag)] if tag is not None else []
-    named = [{"description": member.name} | place for member, place in zip(record.members, places, strict=True)]
+    named = [{"description": field.name} | place for field, place in zip(found.fields, places, strict=True)]
     return head | {
         "type": "array",
         "prefixItems": first + named,
@@ -204,16 +207,16 @@ def _constant(tag: str | int) -> Json:
 
 
 def _own_documentation(origin: Any) -> str | None:
-    """Return what the author wrote: dataclasses and NamedTuples write their signature where there is nothing."""
+    """Return the docstring of the author; dataclasses and NamedTuples without one have their signature there."""
     text = origin.__dict__.get("__doc__")
     return None if text is None or text.startswith(f"{origin.__name__}(") else text
 
 
-def hints_of(annotation: Any, local_names: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Return the annotations of a class with its type variables filled in, and whether local names were needed.
+def resolved_hints(annotation: Any, local_names: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Return the annotations of a class with its type arguments, and whether local names were needed.
 
     Raises:
-        NameError: a name is not known at run time.
+        NameError: a name does not exist at run time.
     """
     origin = get_origin(annotation) or annotation
     is_local = False
@@ -225,18 +228,18 @@ def hints_of(annotation: Any, local_names: Mapping[str, Any]) -> tuple[dict[str,
     scopes = _scopes(annotation)
     every = {variable: meant for scope in scopes.values() for variable, meant in scope.items()}
     if every:
-        hints = {name: substituted(hint, every | _scope_of(name, origin, scopes)) for name, hint in hints.items()}
+        hints = {name: substitute(hint, every | _scope_of(name, origin, scopes)) for name, hint in hints.items()}
     return hints, is_local
 
 
 def _scopes(annotation: Any) -> dict[Any, dict[Any, Any]]:
-    """Return what the type variables of each class of a hierarchy stand for."""
+    """Return the type arguments of each class of a hierarchy."""
     origin = get_origin(annotation) or annotation
     scope = dict(zip(getattr(origin, "__parameters__", ()), get_args(annotation), strict=False))
     scopes = {origin: scope}
     for parent in getattr(origin, "__dict__", {}).get("__orig_bases__", ()):
         if get_origin(parent) not in {None, Generic, Protocol}:
-            scopes = _scopes(substituted(parent, scope)) | scopes
+            scopes = _scopes(substitute(parent, scope)) | scopes
     return scopes
 
 
@@ -245,8 +248,8 @@ def _scope_of(name: str, origin: Any, scopes: dict[Any, dict[Any, Any]]) -> dict
     return scopes.get(owner, {})
 
 
-def substituted(annotation: Any, meanings: Mapping[Any, Any]) -> Any:
-    """Return an annotation with its type variables filled in."""
+def substitute(annotation: Any, meanings: Mapping[Any, Any]) -> Any:
+    """Return an annotation with type variables replaced by their meanings."""
     if isinstance(annotation, TypeVar):
         return meanings.get(annotation, annotation)
     variables = getattr(annotation, "__parameters__", ())

@@ -11,15 +11,15 @@ from msgspec import UNSET, Struct, field
 
 from dragoman.errors import ValidationError
 from dragoman.schema.python.annotations import Codec
-from dragoman.schema.python.records import RecordField, hints_of, reader_for, substituted
+from dragoman.schema.python.field_classes import ClassField, reader_for, resolved_hints, substitute
 from dragoman.schema.python.shapes import to_builtins
 
 T = TypeVar("T")
 
 
 def members_of(kind):
-    hints, _ = hints_of(kind, {})
-    return reader_for(kind)(kind, hints).members
+    hints, _ = resolved_hints(kind, {})
+    return reader_for(kind)(kind, hints).fields
 
 
 def test_dataclasses_have_the_members_of_their_constructor():
@@ -33,10 +33,10 @@ def test_dataclasses_have_the_members_of_their_constructor():
         inner: int = dataclasses.field(init=False)
 
     assert members_of(Data) == [
-        RecordField("needed", "needed", int),
-        RecordField("given", "given", str, False, "x"),
-        RecordField("made", "made", list[int], False, []),
-        RecordField("computed", "computed", dict[str, int], False, UNSET),
+        ClassField("needed", "needed", int),
+        ClassField("given", "given", str, False, "x"),
+        ClassField("made", "made", list[int], False, []),
+        ClassField("computed", "computed", dict[str, int], False, UNSET),
     ]
 
 
@@ -72,10 +72,10 @@ def test_structs_have_the_members_of_their_json():
         computed: dict[str, int] = field(default_factory=lambda: {"a": 1})
 
     assert members_of(Data) == [
-        RecordField("given_name", "givenName", str, False, "x"),
-        RecordField("needed", "needed", int),
-        RecordField("made", "made", list[int], False, []),
-        RecordField("computed", "computed", dict[str, int], False, UNSET),
+        ClassField("given_name", "givenName", str, False, "x"),
+        ClassField("needed", "needed", int),
+        ClassField("made", "made", list[int], False, []),
+        ClassField("computed", "computed", dict[str, int], False, UNSET),
     ]
 
 
@@ -111,8 +111,8 @@ def test_named_tuples_may_be_without_annotations():
         a: int
         b: str = "x"
 
-    assert members_of(Typed) == [RecordField("a", "a", int), RecordField("b", "b", str, False, "x")]
-    assert members_of(namedtuple("Untyped", "a b")) == [RecordField("a", "a", Any), RecordField("b", "b", Any)]
+    assert members_of(Typed) == [ClassField("a", "a", int), ClassField("b", "b", str, False, "x")]
+    assert members_of(namedtuple("Untyped", "a b")) == [ClassField("a", "a", Any), ClassField("b", "b", Any)]
 
 
 def test_other_classes_are_no_records():
@@ -192,10 +192,10 @@ def test_local_names_are_found_only_where_they_are_needed():
     class Local:
         other: "Elsewhere"  # noqa: F821
 
-    assert hints_of(Sealed, {}) == ({"path": Path, "note": str}, False)
-    assert hints_of(Local, {"Elsewhere": int}) == ({"other": int}, True)
+    assert resolved_hints(Sealed, {}) == ({"path": Path, "note": str}, False)
+    assert resolved_hints(Local, {"Elsewhere": int}) == ({"other": int}, True)
     with pytest.raises(NameError):
-        hints_of(Local, {})
+        resolved_hints(Local, {})
 
 
 def test_a_class_without_fields_is_an_object():
@@ -207,9 +207,9 @@ def test_a_class_without_fields_is_an_object():
 
 
 def test_what_has_no_variables_is_not_substituted():
-    assert substituted(int, {}) is int
-    assert substituted(list[int], {}) == list[int]
-    assert substituted(T, {T: int}) is int
-    assert substituted(list[T], {T: int}) == list[int]
-    assert substituted(Boxed, {T: int}) is Boxed
-    assert substituted(T, {}) is T
+    assert substitute(int, {}) is int
+    assert substitute(list[int], {}) == list[int]
+    assert substitute(T, {T: int}) is int
+    assert substitute(list[T], {T: int}) == list[int]
+    assert substitute(Boxed, {T: int}) is Boxed
+    assert substitute(T, {}) is T

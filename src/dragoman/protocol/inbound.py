@@ -1,0 +1,194 @@
+"""One inbound HTTP POST: its headers and body become a request, a notification, messages of a session, or a rejection.
+
+The body decides the era; the headers must agree with it. A stateless request is opened here, because each of its errors
+has an HTTP status of its own. Messages of the handshake era become `SessionMessages` and are opened by their session,
+which knows the version and the capabilities of the client.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from msgspec import Struct
+
+from dragoman import types
+from dragoman.errors import (
+    HeaderMismatch,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    MissingCapability,
+    RpcError,
+    UnsupportedVersion,
+)
+from dragoman.protocol import eras, jsonrpc
+from dragoman.protocol.headers import McpHeaders
+from dragoman.protocol.versions import ASSUMED_OVER_HTTP, VERSIONS, Version, version_names
+from dragoman.types import RequestId
+
+JSON = "application/json"
+SSE = "text/event-stream"
+
+OK, ACCEPTED, BAD_REQUEST, NOT_FOUND, NOT_ACCEPTABLE, UNSUPPORTED_MEDIA_TYPE = 200, 202, 400, 404, 406, 415
+
+
+class Rejection(Struct, frozen=True):
+    """The response to a POST that is not served: an HTTP status and a JSON-RPC error."""
+
+    status: int
+    error: RpcError
+    id: RequestId | None = None
+    null_id: bool = False
+    """An unknown id is sent as null, as versions before 2025-11-25 require."""
+    request: jsonrpc.Request | None = None
+    """The rejected request, if the body was one."""
+
+    def body(self) -> bytes:
+        """Return the JSON-RPC error response."""
+        return jsonrpc.encode_error(self.id, self.error, null_id=self.null_id)
+
+
+class SessionMessages(Struct, frozen=True):
+    """Messages of the handshake era, to be received by their session."""
+
+    messages: list[jsonrpc.Message]
+    batch: bool = False
+    is_initialize: bool = False
+    """The message is `initialize`, which begins a session."""
+
+
+InboundPost = eras.McpRequest | jsonrpc.Notification | SessionMessages | Rejection
+
+_BY_HEADER: dict[str | None, Version] = {None: ASSUMED_OVER_HTTP, **{version.name: version for version in VERSIONS}}
+_VERSION_KEY = types.PROTOCOL_VERSION.encode()
+_QUALITY_ZERO = re.compile(r"q\s*=\s*0(\.0*)?")
+
+
+class AcceptedTypes(Struct, frozen=True):
+    """The media types of a response that a client accepts."""
+
+    json: bool
+    sse: bool
+
+
+@lru_cache(maxsize=64)
+def accepted_types(accept: str | None) -> AcceptedTypes:
+    """Read an `Accept` header: absent accepts everything, the most specific range decides, a quality of 0 refuses."""
+    ranges = dict(_media_range(part) for part in (accept or "*/*").lower().split(","))
+
+    def accepts(kind: str) -> bool:
+        candidates = (kind, kind.partition("/")[0] + "/*", "*/*")
+        return next((ranges[candidate] for candidate in candidates if candidate in ranges), False)
+
+    return AcceptedTypes(accepts(JSON), accepts(SSE))
+
+
+def _media_range(part: str) -> tuple[str, bool]:
+    kind, *parameters = (piece.strip() for piece in part.split(";"))
+    return kind, not any(_QUALITY_ZERO.fullmatch(parameter) for parameter in parameters)
+
+
+def reject_media_types(headers: McpHeaders) -> Rejection | None:
+    """Return why a POST is rejected before its body is read: the body is no JSON, or no response would be accepted."""
+    kind = (headers.content_type or "").partition(";")[0].strip().lower()
+    if kind != JSON:
+        return _reject(UNSUPPORTED_MEDIA_TYPE, InvalidRequest(f"The Content-Type must be {JSON}"), headers)
+    accepted = accepted_types(headers.accept)
+    if not accepted.json and not accepted.sse:
+        return _reject(NOT_ACCEPTABLE, InvalidRequest(f"The Accept header must admit {JSON} or {SSE}"), headers)
+    return None
+
+
+def receive_post(
+    headers: McpHeaders, body: bytes, offer: eras.Offer, limits: jsonrpc.Limits = jsonrpc.DEFAULT_LIMITS
+) -> InboundPost:
+    """Return what a POST holds, or why it is rejected; the caller has called `reject_media_types` before."""
+    message: jsonrpc.Message | jsonrpc.Batch = jsonrpc.decode(body, limits)
+    if type(message) is jsonrpc.Invalid:
+        message = jsonrpc.decode_batch(body, limits) or message
+    version = _BY_HEADER.get(headers.protocol_version)
+    is_stateless = version is not None and version.stateless
+    request: jsonrpc.Request | None = None
+    id: RequestId | None = None
+    try:
+        match message:
+            case jsonrpc.Request():
+                request, id = message, message.id
+                return _receive_request(headers, version, message, offer, body)
+            case jsonrpc.Invalid(invalid_id, error, answer):
+                id = invalid_id if answer else None
+                raise error
+            case jsonrpc.Batch(messages):
+                return _receive_batch(version, messages, offer)
+            case jsonrpc.Notification():
+                if is_stateless or eras.claims_stateless(message):
+                    return message
+            case _ if is_stateless:
+                raise InvalidRequest("Clients send no responses in this protocol version")
+        return _in_session(headers, version, message, offer)
+    except RpcError as error:
+        return _reject(rejection_status(error), error, headers, id, request)
+
+
+def _receive_request(
+    headers: McpHeaders, version: Version | None, message: jsonrpc.Request, offer: eras.Offer, body: bytes
+) -> InboundPost:
+    # Quick path: a body without the bytes of the key names no version, so the parameters are read once, in the session.
+    # A body with escapes may spell the key differently.
+    if _VERSION_KEY in body or b"\\" in body:
+        try:
+            read = eras.read_params(message, offer)
+        except InvalidParams:
+            if eras.claims_stateless(message):
+                raise
+        else:
+            if read[0].protocol_version is not None:
+                return eras.open(message, offer, already_read=read, headers=headers)
+    if message.method == "initialize":
+        return SessionMessages([message], is_initialize=True)
+    if version is not None and version.stateless:
+        return eras.open(message, offer, headers=headers)
+    return _in_session(headers, version, message, offer)
+
+
+def _receive_batch(version: Version | None, messages: list[jsonrpc.Message], offer: eras.Offer) -> SessionMessages:
+    if version is None or not version.batches or version not in offer.versions:
+        raise InvalidRequest("A message must be a JSON object; this protocol version has no batches")
+    for message in messages:
+        if isinstance(message, jsonrpc.Request) and (message.method == "initialize" or eras.claims_stateless(message)):
+            raise InvalidRequest("A batch must hold neither initialize nor stateless requests")
+    return SessionMessages(messages, batch=True)
+
+
+def _in_session(
+    headers: McpHeaders, version: Version | None, message: jsonrpc.Message, offer: eras.Offer
+) -> SessionMessages:
+    # MUST (2025-11-25): "respond with 400 Bad Request" to an invalid or unsupported version header.
+    if headers.protocol_version is not None and version not in offer.versions:
+        raise UnsupportedVersion(headers.protocol_version, version_names(offer.versions))
+    # SHOULD (2025-06-18): without the header, and without a session that knows its version, assume 2025-03-26.
+    if headers.protocol_version is None and headers.session_id is None and ASSUMED_OVER_HTTP not in offer.versions:
+        raise HeaderMismatch("The header MCP-Protocol-Version is missing")
+    return SessionMessages([message])
+
+
+def _reject(
+    status: int,
+    error: RpcError,
+    headers: McpHeaders,
+    id: RequestId | None = None,
+    request: jsonrpc.Request | None = None,
+) -> Rejection:
+    version = _BY_HEADER.get(headers.protocol_version)
+    return Rejection(status, error, id, version is not None and not version.omits_unknown_id, request)
+
+
+def rejection_status(error: RpcError) -> int:
+    """Return the HTTP status of an error that occurs before a handler runs."""
+    return NOT_FOUND if isinstance(error, MethodNotFound) else BAD_REQUEST
+
+
+def handler_status(error: RpcError) -> int:
+    """Return the HTTP status of an error that a handler raises: 200, except for a missing capability."""
+    return BAD_REQUEST if isinstance(error, MissingCapability) else OK
