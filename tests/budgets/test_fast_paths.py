@@ -44,8 +44,8 @@ _LIMITS = "properties/test_limits.py::test_a_message_that_is_not_measured_is_wit
 _TASK = "unit/runtime/test_tasks.py::test_the_current_task_is_the_one_that_asyncio_names"
 
 FAST_PATHS = (
-    FastPath("runtime/eager.py", PRIVATE, ("", "_Runner", "EagerRunner"), "one task for each coroutine", _RELAY),
-    FastPath("runtime/eager.py", DRIVEN, ("_Runner", "EagerRunner"), "one task for each coroutine", _RELAY),
+    FastPath("runtime/eager.py", PRIVATE, ("", "_TaskBody", "EagerRunner"), "one task for each coroutine", _RELAY),
+    FastPath("runtime/eager.py", DRIVEN, ("_TaskBody", "EagerRunner"), "one task for each coroutine", _RELAY),
     FastPath("runtime/tasks.py", PRIVATE, ("",), "asyncio.current_task", _TASK),
     FastPath("client/connect/connection.py", DRIVEN, ("_Begun", "ServerConnection"), "awaiting what sends", _BEGUN),
     FastPath("client/connect/connection.py", SPLICED, ("ServerConnection",), "encoding `_meta` each time", _META),

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from dragoman.client.answer.calling import call
-from dragoman.runtime.tasks import runs_here
+from dragoman.runtime.tasks import is_pending_here
 
 Observer = Callable[[Any], Any]
 _logger = logging.getLogger("dragoman.chat")
@@ -33,7 +33,7 @@ class Observers:
         if observer is None:
             return
         self._untold.append((observer, given))
-        if not runs_here(self._task):
+        if not is_pending_here(self._task):
             self._task = asyncio.create_task(self._tell_all())
 
     @asynccontextmanager
@@ -47,7 +47,7 @@ class Observers:
         await self._all_told()
 
     async def _all_told(self) -> None:
-        if runs_here(self._task):
+        if is_pending_here(self._task):
             await asyncio.wait([self._task])
 
     async def _tell_all(self) -> None:

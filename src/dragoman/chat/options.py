@@ -11,7 +11,7 @@ from dragoman.chat.outcomes import ChatToolResult
 from dragoman.chat.policy import Policy
 from dragoman.client.answer.approval import ApprovalHandler
 from dragoman.client.answer.calling import handler
-from dragoman.runtime.hints import did_you_mean
+from dragoman.runtime.callables import did_you_mean
 
 
 class ChatOptions(TypedDict, total=False):

@@ -15,7 +15,7 @@ import click
 from dragoman.cli.exits import INTERRUPTED, OK, USAGE, as_json, exit_code, in_one_line
 from dragoman.cli.settings import CommandSettings
 from dragoman.cli.terminal import Terminal
-from dragoman.runtime.printable import printable_line
+from dragoman.runtime.terminal import printable_line
 
 VERBS = ("run", "list", "call", "read", "prompt", "complete", "chat", "doctor", "init", "auth", "version")
 F = TypeVar("F", bound=Callable[..., Any])

@@ -6,8 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from dragoman.cli.terminal import Terminal
-from dragoman.runtime.printable import printable_line
-from dragoman.runtime.terminal import is_terminal
+from dragoman.runtime.terminal import is_terminal, printable_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

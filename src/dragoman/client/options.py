@@ -18,7 +18,7 @@ from dragoman.client.connect.credentials import Credentials, Headers
 from dragoman.client.connect.handshake import Mode
 from dragoman.client.connect.link import SendsRequests
 from dragoman.client.hear.notifications import LEVELS, LogMessage, ServerNotification
-from dragoman.runtime.hints import did_you_mean, refuse_unknown
+from dragoman.runtime.callables import did_you_mean, refuse_unknown
 from dragoman.transports.contract import Transport
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from dragoman.errors import DefinitionError, DragomanError
-from dragoman.runtime.hints import did_you_mean
+from dragoman.runtime.callables import did_you_mean
 
 if TYPE_CHECKING:
     from dragoman.server.request.http_request import Auth

@@ -10,7 +10,7 @@ from contextvars import ContextVar, copy_context
 
 import pytest
 
-from dragoman.runtime import eager as relay
+from dragoman.runtime import eager
 from dragoman.runtime.eager import EagerRunner
 
 DEADLINE = 30
@@ -165,7 +165,7 @@ def test_who_comes_after_more_than_a_moment_waits_for_a_turn_of_the_loop(monkeyp
     async def scenario():
         jobs = Jobs()
         jobs.start("first")
-        monkeypatch.setattr(relay, "MOMENT_SECONDS", -1)
+        monkeypatch.setattr(eager, "MAX_SPARE_SECONDS", -1)
         jobs.start("second")
         jobs.start("third", pause)
         jobs.start("fourth")
@@ -530,7 +530,7 @@ def test_what_cannot_be_made_harms_nobody_who_waits(monkeypatch):
 
         with pytest.raises(LookupError):
             jobs.relay.run(made("at once"))
-        monkeypatch.setattr(relay, "MOMENT_SECONDS", -1)
+        monkeypatch.setattr(eager, "MAX_SPARE_SECONDS", -1)
         jobs.start("first")
         jobs.relay.run(made("later"))
         jobs.start("next")

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from dragoman.runtime.tasks import OwnTask, current_task, end, is_being_cancelled, is_running_here, runs_here
+from dragoman.runtime.tasks import (
+    SelfCancelTask,
+    cancel_and_wait,
+    current_task,
+    is_being_cancelled,
+    is_pending_here,
+    is_running_here,
+)
 
 
 async def forever() -> None:
@@ -23,7 +30,7 @@ async def cancel_itself() -> None:
 @pytest.mark.parametrize(("work", "itself"), [(forever, False), (cancel_itself, True)])
 def test_a_task_knows_whether_its_own_code_cancelled_it(work, itself):
     async def run() -> bool:
-        task = OwnTask(work(), loop=asyncio.get_running_loop())
+        task = SelfCancelTask(work(), loop=asyncio.get_running_loop())
         await asyncio.sleep(0)
         if not itself:
             task.cancel("enough")
@@ -77,11 +84,11 @@ def test_a_task_that_is_ended_has_ended_and_is_nobodys_error():
     async def run() -> None:
         task = asyncio.create_task(fail_when_cancelled())
         await asyncio.sleep(0)
-        assert runs_here(task)
+        assert is_pending_here(task)
         assert not is_being_cancelled()
-        await end(task)
+        await cancel_and_wait(task)
         assert task.done()
-        assert not runs_here(task)
-        assert not runs_here(None)
+        assert not is_pending_here(task)
+        assert not is_pending_here(None)
 
     asyncio.run(run())

@@ -43,7 +43,7 @@ from dragoman.auth.secrecy import Secrets
 from dragoman.errors import AuthError, AuthRequired, InsecureUrl, TokenRefused
 from dragoman.protocol.urls import redacted
 from dragoman.runtime.network import Network, SessionFactory
-from dragoman.runtime.tasks import end, is_being_cancelled, look_at, runs_here
+from dragoman.runtime.tasks import cancel_and_wait, is_being_cancelled, is_pending_here, retrieve_exception
 
 UNAUTHORIZED, FORBIDDEN = 401, 403
 MOST_STEPS = 2
@@ -173,12 +173,12 @@ class Authorizer(ABC):
     async def close(self) -> None:
         """End what is under way; tokens that were had are kept."""
         flight, self._flight = self._flight, None
-        if not runs_here(flight):
+        if not is_pending_here(flight):
             return
         if self._is_renewing:
             # A refresh token may be used up by now, and the one that replaces it is on its way.
             await asyncio.wait([flight], timeout=CLOSE_SECONDS)
-        await end(flight)
+        await cancel_and_wait(flight)
 
     # One request.
 
@@ -222,7 +222,7 @@ class Authorizer(ABC):
         return attempt.nonces <= MOST_NONCES
 
     async def _meet_unauthorized(self, challenge: Challenge | None, attempt: _RequestAttempt) -> bool:
-        if runs_here(self._flight) and not self._has_news(attempt):
+        if is_pending_here(self._flight) and not self._has_news(attempt):
             await self._join(None)
         if self._has_news(attempt):
             attempt.renewed, attempt.logged_in = True, attempt.logged_in or self._was_login
@@ -242,7 +242,7 @@ class Authorizer(ABC):
         return True
 
     async def _step_up(self, challenge: Challenge, attempt: _RequestAttempt) -> bool:
-        if runs_here(self._flight) and not self._has_news(attempt):
+        if is_pending_here(self._flight) and not self._has_news(attempt):
             await self._join(None)
         if self._has_news(attempt):
             return True
@@ -264,11 +264,11 @@ class Authorizer(ABC):
 
     async def _join(self, begin: Callable[[], Coroutine[Any, Any, Any]] | None) -> Any:
         """Wait for the flight that is under way, or for a new one."""
-        if not runs_here(self._flight):
+        if not is_pending_here(self._flight):
             if begin is None:
                 return None
             self._flight = asyncio.get_running_loop().create_task(begin())
-            self._flight.add_done_callback(look_at)
+            self._flight.add_done_callback(retrieve_exception)
         assert self._flight is not None
         flight = self._flight
         try:
@@ -308,7 +308,7 @@ class Authorizer(ABC):
         """Renew before it is too late; when that fails, the server says what is needed."""
         if tokens.authority is None or not self._is_renewable(tokens) or time.monotonic() < self._renew_after:
             return
-        if runs_here(self._flight) and not tokens.is_expired:
+        if is_pending_here(self._flight) and not tokens.is_expired:
             return
         with suppress(AuthError):
             await self._join(lambda: self._renew_under_lock(tokens.access_token))

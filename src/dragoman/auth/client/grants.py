@@ -29,8 +29,7 @@ from dragoman.auth.contract import Drawers, TokenStorage
 from dragoman.auth.fetching import Fetcher, text
 from dragoman.errors import AuthError, InvalidCredentials, TokenRefused
 from dragoman.protocol.urls import redacted
-from dragoman.runtime.callables import invoke
-from dragoman.runtime.hints import refuse_unknown
+from dragoman.runtime.callables import invoke, refuse_unknown
 from dragoman.runtime.network import SessionFactory
 
 if TYPE_CHECKING:

@@ -26,8 +26,14 @@ from dragoman.auth.contract import Drawers, TokenStorage
 from dragoman.errors import AuthError, NotPrivate
 from dragoman.runtime.backoff import backoff
 from dragoman.runtime.callables import resolved
-from dragoman.runtime.keys import state_folder
-from dragoman.runtime.private import WRITTEN_BY_OTHERS, open_private, private_folder, require_private, written_beside
+from dragoman.runtime.user_files import (
+    WRITABLE_BY_OTHERS,
+    open_private,
+    private_folder,
+    require_private,
+    state_folder,
+    written_beside,
+)
 
 LOCK_SECONDS = 330.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.2
@@ -168,7 +174,7 @@ class FileDrawer:
         if self._unwritten is not None:
             return self._unwritten
         try:
-            require_private(self._path.parent, WRITTEN_BY_OTHERS)
+            require_private(self._path.parent, WRITABLE_BY_OTHERS)
             with os.fdopen(open_private(self._path, os.O_RDONLY), "rb") as file:
                 found = msgspec.json.decode(file.read())
         except FileNotFoundError:
@@ -183,7 +189,7 @@ class FileDrawer:
     def _save(self, name: str, value: dict[str, Any] | None) -> None:
         kept = {**self._read(), name: value}
         try:
-            private_folder(self._path.parent, WRITTEN_BY_OTHERS)
+            private_folder(self._path.parent, WRITABLE_BY_OTHERS)
             content = msgspec.json.encode({name: value for name, value in kept.items() if value is not None})
             with written_beside(self._path, content, lasting=True) as fresh:
                 fresh.replace(self._path)
@@ -217,7 +223,7 @@ class FileDrawer:
         try:
             import fcntl  # noqa: F401
 
-            private_folder(self._path.parent, WRITTEN_BY_OTHERS)
+            private_folder(self._path.parent, WRITABLE_BY_OTHERS)
             return open_private(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
         except NotPrivate as error:
             raise AuthError(f"The tokens are not safe from others: {error}") from None

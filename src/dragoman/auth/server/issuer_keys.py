@@ -20,7 +20,7 @@ from dragoman.auth.addresses import authorization_server_urls, require_secure
 from dragoman.auth.fetching import OK, Fetcher
 from dragoman.errors import AuthError
 from dragoman.protocol.urls import redacted
-from dragoman.runtime.tasks import runs_here
+from dragoman.runtime.tasks import is_pending_here
 
 KEPT_SECONDS = 3600.0
 REFETCH_SECONDS = 60.0
@@ -55,7 +55,7 @@ class IssuerKeys:
         Raises:
             AuthError: there are no keys, because the issuer cannot be asked, or too many wait for unknown ones.
         """
-        if time.monotonic() >= self._is_due_at or (not self._keys and runs_here(self._fetching)):
+        if time.monotonic() >= self._is_due_at or (not self._keys and is_pending_here(self._fetching)):
             await self._fetch()
         if not self._keys:
             raise AuthError(f"Tokens cannot be verified: the keys of {redacted(self._issuer)} cannot be had")
@@ -76,12 +76,12 @@ class IssuerKeys:
             await self._join()
             if self._named(name):
                 return self._named(name)
-            if not runs_here(self._looking):
+            if not is_pending_here(self._looking):
                 self._looking = asyncio.create_task(self._look())
             has_looked = await asyncio.shield(self._looking)
         finally:
             self._lookers -= 1
-            if self._lookers == 0 and runs_here(self._looking):
+            if self._lookers == 0 and is_pending_here(self._looking):
                 self._looking.cancel()
                 self._looking = None
         if has_looked and not self._named(name):
@@ -98,7 +98,7 @@ class IssuerKeys:
 
     async def _join(self) -> None:
         """Wait for a fetch that is under way: it may have begun before a new key was there."""
-        if runs_here(self._fetching):
+        if is_pending_here(self._fetching):
             await self._fetch()
 
     def _miss(self, name: str) -> None:
@@ -108,7 +108,7 @@ class IssuerKeys:
             self._missing.popitem(last=False)
 
     async def _fetch(self) -> bool:
-        if not runs_here(self._fetching):
+        if not is_pending_here(self._fetching):
             self._fetching = asyncio.create_task(self._fetch_once())
         # Whoever began it may go away while others wait for it.
         return await asyncio.shield(self._fetching)

@@ -27,7 +27,7 @@ from dragoman.auth.server.identity import BadToken, Identity
 from dragoman.auth.server.issuer_keys import IssuerKeys
 from dragoman.errors import AuthError
 from dragoman.protocol.urls import redacted
-from dragoman.runtime.tasks import look_at
+from dragoman.runtime.tasks import retrieve_exception
 
 LEEWAY_SECONDS = 60
 ANSWER_SECONDS = 30.0
@@ -222,7 +222,7 @@ class _Inquiries:
 
     def _end(self, key: bytes, task: asyncio.Task[Identity | BadToken]) -> None:
         del self._tasks[key]
-        look_at(task)
+        retrieve_exception(task)
 
 
 class Introspection:

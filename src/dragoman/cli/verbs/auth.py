@@ -15,7 +15,7 @@ from dragoman.cli.exits import FAILED, OK
 from dragoman.cli.settings import CommandSettings
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import InsecureUrl
-from dragoman.runtime.printable import printable_line
+from dragoman.runtime.terminal import printable_line
 
 if TYPE_CHECKING:
     from dragoman.auth.client.oauth import OAuth

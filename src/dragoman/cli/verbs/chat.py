@@ -18,8 +18,7 @@ from dragoman.cli.settings import CommandSettings
 from dragoman.cli.targets import Aim, aim_at, client_options, configuration, make_client, of_entry, with_remedy
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import AuthRequired, DragomanError
-from dragoman.runtime.printable import printable_json, printable_line
-from dragoman.runtime.terminal import is_terminal
+from dragoman.runtime.terminal import is_terminal, printable_json, printable_line
 
 if TYPE_CHECKING:
     from dragoman.chat import Chat, Chunk

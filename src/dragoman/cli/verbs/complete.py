@@ -10,7 +10,7 @@ from dragoman.cli.command import connecting, pair, refuse
 from dragoman.cli.settings import CommandSettings
 from dragoman.cli.targets import aim_at, connected
 from dragoman.cli.terminal import Terminal
-from dragoman.runtime.printable import printable_line
+from dragoman.runtime.terminal import printable_line
 from dragoman.types import Json
 
 _LEAST = 4

@@ -12,7 +12,7 @@ from dragoman.cli.command import connecting
 from dragoman.cli.settings import CommandSettings
 from dragoman.cli.targets import aim_at, connected
 from dragoman.cli.terminal import Terminal
-from dragoman.runtime.printable import printable_line
+from dragoman.runtime.terminal import printable_line
 
 if TYPE_CHECKING:
     from dragoman import types

@@ -18,7 +18,7 @@ from typing import Any
 from dragoman import types
 from dragoman.client.answer.calling import LOGGER, AnsweredBy, call, handler
 from dragoman.errors import ToolError
-from dragoman.runtime.tasks import look_at
+from dragoman.runtime.tasks import retrieve_exception
 
 CANCELLED = "Tool call was cancelled by the client"
 
@@ -188,7 +188,7 @@ async def _verdict(decider: Any, approval: Approval) -> bool:
     finally:
         deciding.cancel()
         answering.cancel()
-        answering.add_done_callback(look_at)
+        answering.add_done_callback(retrieve_exception)
     return await _meaning(answer, approval)
 
 

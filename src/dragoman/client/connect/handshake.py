@@ -66,7 +66,7 @@ from dragoman.protocol.versions import (
     stateless_versions,
     version_names,
 )
-from dragoman.runtime.tasks import end
+from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.types import decode
 
 Mode = Literal["auto", "handshake", "stateless"]
@@ -273,7 +273,7 @@ class _ConnectAttempt:
     async def _forget_probe(self) -> None:
         probe, self._unanswered = self._unanswered, None
         if probe is not None:
-            await end(probe)
+            await cancel_and_wait(probe)
 
     @property
     def _connection(self) -> ServerConnection:
@@ -326,7 +326,7 @@ class _ConnectAttempt:
             await asyncio.wait([probe, greeting], return_when=asyncio.FIRST_COMPLETED)
             verdict = await self._judged(probe, last=False) if probe.done() and self._connection.is_alive else None
             if isinstance(verdict, Stateless):
-                await end(greeting)
+                await cancel_and_wait(greeting)
                 await self._confirm(verdict)
             else:
                 await self._accept(await greeting)
@@ -336,7 +336,7 @@ class _ConnectAttempt:
             await self._open(self._way.link)
             await self._shake_hands(offered)
         finally:
-            await end(greeting)
+            await cancel_and_wait(greeting)
             await self._forget_probe()
 
     async def _confirm(self, verdict: Stateless) -> None:

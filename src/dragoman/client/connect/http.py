@@ -26,7 +26,7 @@ from dragoman.protocol.sse import EventDecoder
 from dragoman.protocol.versions import Version
 from dragoman.runtime.backoff import backoff
 from dragoman.runtime.network import Network
-from dragoman.runtime.tasks import end
+from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.transports.contract import Receive
 from dragoman.transports.web.http import (
     FAILED,
@@ -296,7 +296,7 @@ class HttpLink:
         self._receive, self._closed = _discard, _ignore
         try:
             if listening is not None:
-                await end(listening)
+                await cancel_and_wait(listening)
             if session is not None and not has_expired:
                 await self._end_session()
         finally:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from dragoman.protocol.versions import Version, find_version
-from dragoman.runtime.keys import state_folder
+from dragoman.runtime.user_files import state_folder
 from dragoman.stores.local.state import LocalState
 
 REMEMBERED_SECONDS = 24 * 3600.0

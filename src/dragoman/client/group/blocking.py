@@ -14,7 +14,7 @@ from dragoman.client.group.expansion import Inputs
 from dragoman.client.group.group import AsyncClients, AsyncGroupTool, Group
 from dragoman.client.group.members import Members, Servers
 from dragoman.client.options import ClientOptions
-from dragoman.runtime.blocking import begun, blocking
+from dragoman.runtime.callables import blocking, coroutine_of
 from dragoman.runtime.offload import offload
 from dragoman.runtime.portal import portal
 
@@ -94,7 +94,7 @@ class Clients(Group[Client]):
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
         loop = portal()
         loop.kept.update(member.client for member in self._members)
-        return loop.run(begun(method, self._twin, *args, **kwargs))
+        return loop.run(coroutine_of(method, self._twin, *args, **kwargs))
 
     def start(self) -> Self:
         """Connect to every server that there is no connection to; failures are told by `status` and `errors`.

@@ -22,7 +22,7 @@ from dragoman.client.group.jsonc import plain_json
 from dragoman.client.group.login_entry import NAMES, authorization, is_for_program, is_on, login_of
 from dragoman.errors import ConfigError
 from dragoman.protocol.urls import is_http_url, redacted
-from dragoman.runtime.hints import did_you_mean
+from dragoman.runtime.callables import did_you_mean
 
 Json = dict[str, Any]
 

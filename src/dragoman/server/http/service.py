@@ -44,7 +44,7 @@ from dragoman.protocol.exchange import (
 )
 from dragoman.protocol.peer import Event, PeerReply
 from dragoman.protocol.versions import find_version, version_names
-from dragoman.runtime.tasks import OwnTask, uncancelled
+from dragoman.runtime.tasks import SelfCancelTask, uncancelled
 from dragoman.server.dispatch.runner import refusal, run, run_refused, stopped, whole_answer
 from dragoman.server.http.guard import Guard
 from dragoman.server.http.head import HeadReader, RequestHead, caller_of
@@ -414,7 +414,7 @@ class HttpService:
         else:
             let_go = exchange.loop.create_future()
             channel.open(let_go)
-            call.task = OwnTask(serving, loop=exchange.loop)
+            call.task = SelfCancelTask(serving, loop=exchange.loop)
             try:
                 await let_go
             except asyncio.CancelledError:

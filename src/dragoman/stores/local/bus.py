@@ -21,8 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
-from dragoman.runtime.keys import state_folder
-from dragoman.runtime.private import private_folder
+from dragoman.runtime.user_files import private_folder, state_folder
 from dragoman.stores.local.state import LocalState
 from dragoman.stores.memory import MemoryLog, Solitude
 

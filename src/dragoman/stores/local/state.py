@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from dragoman.runtime.private import private_folder, written_beside
+from dragoman.runtime.user_files import private_folder, written_beside
 
 MOST_VALUES = 100_000
 SWEEP_EVERY = 1_000

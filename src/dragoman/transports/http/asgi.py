@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from dragoman.errors import TooLarge
-from dragoman.runtime.tasks import end
+from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.transports.http.exchange import (
     CLIENT_CLOSED,
     DEFAULT_PACE,
@@ -209,7 +209,7 @@ class AsgiExchange(Exchange):
         A framework around us takes an exchange without a response for a failure.
         """
         if self._watcher is not None:
-            await end(self._watcher)
+            await cancel_and_wait(self._watcher)
         if self.gone and not self.streaming and not self.ended:
             self.ended = True
             with suppress(OSError, RuntimeError):

@@ -30,7 +30,7 @@ from urllib.parse import unquote
 
 import httptools
 
-from dragoman.runtime.tasks import OwnTask
+from dragoman.runtime.tasks import SelfCancelTask
 from dragoman.transports.http.exchange import UNTIMED_BYTES, Header, Site
 from dragoman.transports.http.http1_chunks import ChunkedBody
 from dragoman.transports.http.http1_exchange import Http1Exchange
@@ -328,7 +328,7 @@ class Http1Connection(asyncio.Protocol):
         if self._begun and not self._in_line:
             self._take_apart(self._begun)
         # Not by the loop's factory: it makes tasks that do not know whether a handler cancelled itself.
-        exchange.task = task = OwnTask(self._serve(exchange), loop=self.loop, context=self._context.copy())
+        exchange.task = task = SelfCancelTask(self._serve(exchange), loop=self.loop, context=self._context.copy())
         self._state.tasks.add(task)
 
     async def _serve(self, exchange: Http1Exchange) -> None:

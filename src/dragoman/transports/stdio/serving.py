@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Protocol
 
-from dragoman.runtime.program import GRACE_SECONDS, refuse_a_running_loop, run
+from dragoman.runtime.program import GRACE_SECONDS, require_no_running_loop, run
 from dragoman.transports.contract import Sink
 from dragoman.transports.stdio.descriptors import open_reader, open_writer
 from dragoman.transports.stdio.streams import Streams, claim
@@ -58,7 +58,7 @@ def run_stdio(service: StdioService, *, streams: Streams | None = None, grace: f
     Raises:
         RuntimeError: a loop is running in this thread; await `serve_stdio` there.
     """
-    refuse_a_running_loop()
+    require_no_running_loop()
     # Before the loop is made: descriptors of its own would take the places of standard ones that are closed.
     streams = streams or claim()
     run(serve_stdio(service, streams=streams, grace=grace), grace=grace)

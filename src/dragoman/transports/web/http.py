@@ -25,8 +25,7 @@ from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import EventDecoder
 from dragoman.protocol.urls import HTTP_SCHEMES, redacted
-from dragoman.runtime.environment import basic_authorization, netrc_authorization, proxy_for
-from dragoman.runtime.network import Network, pinned
+from dragoman.runtime.network import Network, basic_authorization, netrc_authorization, pinned, proxy_for
 from dragoman.runtime.offload import offload
 from dragoman.transports.contract import Receive
 

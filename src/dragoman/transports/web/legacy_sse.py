@@ -20,7 +20,7 @@ from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import Event, EventDecoder
 from dragoman.protocol.urls import redacted
 from dragoman.runtime.network import Network
-from dragoman.runtime.tasks import end
+from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.transports.contract import Receive
 from dragoman.transports.web.http import FAILED, JSON, SSE, HttpClient, is_stream
 
@@ -193,7 +193,7 @@ class LegacySse:
             endpoint.exception()
         try:
             if reading is not None:
-                await end(reading)
+                await cancel_and_wait(reading)
         finally:
             if stream is not None:
                 stream.close()
