@@ -57,7 +57,7 @@ FAST_PATHS = (
     FastPath("protocol/peer.py", SECOND, ("Peer.finish",), "an answer in one message", _PARTS),
     FastPath("protocol/peer.py", SECOND, ("Peer._events",), "Peer.receive_message for each line", _STREAM),
     FastPath("transports/stdio/pages.py", SECOND, ("SplicedPages",), "os.writev", _WRITER),
-    FastPath("transports/process/process.py", SECOND, ("_DirectWriter",), "one write a turn of the loop", _CHILD),
+    FastPath("transports/stdio/writers.py", SECOND, ("DirectWriter",), "one write a turn of the loop", _CHILD),
     FastPath("transports/http/http1.py", SECOND, ("Http1Connection",), "uvicorn's ASGI connection", _HTTP),
     FastPath("transports/http/http1_exchange.py", SECOND, ("Http1Exchange",), "AsgiExchange", _HTTP),
 )

@@ -10,8 +10,8 @@ import pytest
 import uvloop
 
 from dragoman.transports.stdio import serving as stdio
-from dragoman.transports.stdio.descriptors import CONGESTED_BYTES
 from dragoman.transports.stdio.serving import Streams, run_stdio, serve_stdio
+from dragoman.transports.stdio.writers import HIGH_WATER_BYTES
 from unit.loops import in_each_loop
 
 DEADLINE = 30
@@ -165,12 +165,12 @@ async def test_nothing_is_read_while_much_is_unwritten():
     with client() as ends:
         serving = asyncio.create_task(serve_stdio(service, streams=ends.streams))
         await asyncio.sleep(0)
-        service.send(b"x" * 2 * CONGESTED_BYTES)
+        service.send(b"x" * 2 * HIGH_WATER_BYTES)
         ends.write(b"hello\n")
         for _ in range(100):
             await asyncio.sleep(0)
         assert service.happened == []
-        await ends.read(2 * CONGESTED_BYTES + 1)
+        await ends.read(2 * HIGH_WATER_BYTES + 1)
         assert await ends.read(6) == b"hello\n"
         ends.close(ends.writing)
         await serving
