@@ -200,12 +200,12 @@ def run_http(app: AsgiApp, *, host: str, port: int, workers: int = 1) -> None:
 
 def _http_protocol() -> Any:
     if find_spec("httptools") is None:  # which is not to be had everywhere
-        from dragoman.transports.http.h11 import EndingH11
+        from dragoman.transports.http.graceful_h11 import GracefulH11Connection
 
-        return EndingH11
-    from dragoman.transports.http.ending import EndingConnection
+        return GracefulH11Connection
+    from dragoman.transports.http.graceful_http1 import GracefulHttp1Connection
 
-    return EndingConnection
+    return GracefulHttp1Connection
 
 
 class _WorkerProcesses:

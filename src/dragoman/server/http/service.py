@@ -205,7 +205,7 @@ class HttpService:
             raise HttpRefusal.of(admission.unreadable)
         limit = self._limits.message_bytes
         try:
-            body = exchange.at_hand(limit) or await exchange.read(limit)
+            body = exchange.complete_body(limit) or await exchange.read(limit)
         except TooLarge:
             raise HttpRefusal(TOO_LARGE, ParseError(f"A message must not have more than {limit} bytes")) from None
         except TooSlow as error:

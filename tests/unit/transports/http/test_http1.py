@@ -16,9 +16,9 @@ from uvicorn.server import ServerState
 
 from dragoman.errors import TooLarge
 from dragoman.transports.http.asgi import AsgiApp
-from dragoman.transports.http.ending import EndingConnection
 from dragoman.transports.http.exchange import Exchange, Gone, Pace, TooSlow
-from dragoman.transports.http.http1 import MOST_DROPPED_BYTES, MOST_HEAD_BYTES, MOST_IN_LINE, Http1Connection
+from dragoman.transports.http.graceful_http1 import GracefulHttp1Connection
+from dragoman.transports.http.http1 import MAX_DROPPED_BYTES, MAX_HEAD_BYTES, MAX_QUEUED, Http1Connection
 from dragoman.transports.http.http1_exchange import HIGH_WATER_BYTES
 from scenarios.http_peer import DEADLINE, scenario
 
@@ -201,7 +201,7 @@ async def test_many_requests_behind_one_that_is_served_wait_as_they_came_and_are
     peer = Peer(serve)
     peer.send(b"".join(map(post, bodies)) + post(b"last")[:-2])
     await asyncio.sleep(0)
-    assert len(peer.connection._in_line) <= MOST_IN_LINE
+    assert len(peer.connection._queue) <= MAX_QUEUED
     assert peer.transport.paused
     may_go.set()
     assert await peer.heard(bodies[-1]) == b"".join(map(answer, bodies))
@@ -267,7 +267,7 @@ async def test_after_its_last_answer_a_connection_is_read_on_until_the_client_is
     peer.send(post(b"nobody answers this") * 100)
     assert peer.transport.written == refusal(NO_REQUEST_LINE)
     if ending == "bytes":
-        for _ in range(MOST_DROPPED_BYTES // 2**20):
+        for _ in range(MAX_DROPPED_BYTES // 2**20):
             assert not peer.transport.closed
             peer.send(b"x" * 2**20)
     await peer.until(lambda: peer.transport.closed)
@@ -283,7 +283,7 @@ async def test_a_body_that_was_refused_is_read_on_up_to_a_bound():
     peer = Peer(serve)
     peer.send(f"POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: {2**40}\r\n\r\n".encode())
     await peer.heard()
-    for _ in range(MOST_DROPPED_BYTES // 2**20):
+    for _ in range(MAX_DROPPED_BYTES // 2**20):
         peer.send(b"x" * 2**20)
         assert not peer.transport.closed
     peer.send(b"x")
@@ -466,7 +466,7 @@ async def test_a_head_has_a_bound_in_bytes(begun, is_busy):
         peer.send(post())
         await asyncio.sleep(0)
     peer.send(begun)
-    for _ in range(MOST_HEAD_BYTES // 1000 + 1):
+    for _ in range(MAX_HEAD_BYTES // 1000 + 1):
         peer.send(b"x" * 1000)
     assert peer.transport.ended == (not is_busy)
     peer.send(b"x" * 1000 + b"\r\n\r\n" + post())
@@ -484,7 +484,7 @@ async def test_a_head_has_a_bound_in_bytes(begun, is_busy):
 async def test_what_stands_around_a_body_has_a_bound_in_bytes(filler):
     peer = Peer(echo)
     peer.send(CHUNKED + b"1\r\na\r\n", b"" if filler.startswith(b"1;") else b"0\r\nX-Long: ")
-    for _ in range(MOST_HEAD_BYTES // len(filler) + 2):
+    for _ in range(MAX_HEAD_BYTES // len(filler) + 2):
         peer.send(filler)
     assert peer.transport.written.startswith(b"HTTP/1.1 400 ")
     assert peer.transport.ended
@@ -552,7 +552,7 @@ async def test_the_next_request_may_follow_a_large_body_that_was_dropped():
 
     refused = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n"
     peer = Peer(serve)
-    large = post(b"x" * (3 * MOST_HEAD_BYTES))
+    large = post(b"x" * (3 * MAX_HEAD_BYTES))
     peer.send(large[:1000])
     assert await peer.heard() == refused
     peer.send(large[1000:])
@@ -922,7 +922,7 @@ async def said_to(port: int, data: bytes) -> bytes:
 )
 @scenario
 async def test_what_comes_back_is_what_comes_back_by_asgi(request_bytes):
-    async with listening(echo, EndingConnection) as ours, listening(echo, "httptools") as theirs:
+    async with listening(echo, GracefulHttp1Connection) as ours, listening(echo, "httptools") as theirs:
         assert sorted((await said_to(ours, request_bytes)).split(b"\r\n")) == sorted(
             (await said_to(theirs, request_bytes)).split(b"\r\n")
         )
@@ -937,7 +937,7 @@ async def test_what_is_known_of_a_request_is_what_asgi_says():
         await exchange.reply(200)
 
     request = post(b"", path="/%6dcp?a=%20b", headers="X-Name: value\r\nConnection: close\r\n")
-    for http in (EndingConnection, "httptools"):
+    for http in (GracefulHttp1Connection, "httptools"):
         async with listening(serve, http) as port:
             await said_to(port, request.replace(b"Host: a", b"Host: 127.0.0.1"))
         scopes[-1].update(
@@ -954,7 +954,7 @@ async def test_a_large_body_goes_out_whole_to_a_slow_reader():
     async def serve(exchange: Exchange) -> None:
         await exchange.reply(200, b"x" * size)
 
-    async with listening(serve, EndingConnection) as port:
+    async with listening(serve, GracefulHttp1Connection) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
         writer.write(post(headers="Connection: close\r\n"))
         total = 0
