@@ -35,7 +35,7 @@ from dragoman.transports.web.http import (
     SSE,
     HttpClient,
     HttpResponse,
-    pause,
+    retry_pause,
 )
 
 BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, METHOD_NOT_ALLOWED = 400, 401, 403, 404, 405
@@ -276,7 +276,7 @@ class HttpLink:
                         return  # the server has no such stream, or not for us
                     decoder = EventDecoder(self._limits.message_bytes)
             decoder.finish()
-            await asyncio.sleep(backoff(failures - 1, pause(decoder), LONGEST_PAUSE))
+            await asyncio.sleep(backoff(failures - 1, retry_pause(decoder), LONGEST_PAUSE))
 
     async def _listen_once(self, opened: asyncio.Event, decoder: EventDecoder) -> HttpResponse | None:
         sent = await self._stream_headers(decoder.last_event_id)

@@ -18,7 +18,7 @@ from dragoman.server.http.session import HttpSession, SessionChannel, SessionRef
 from dragoman.server.http.sessions import Sessions
 from dragoman.server.http.streams import EventStream
 from dragoman.server.http.workers import Workers
-from dragoman.stores.memory import MOST_EVENTS, Memory
+from dragoman.stores.memory import MAX_EVENTS, Memory
 from dragoman.types import Implementation
 from scenarios.http_peer import DEADLINE, SECRET, scenario
 
@@ -98,11 +98,11 @@ async def test_a_number_that_was_never_given_is_taken_for_the_last():
 @scenario
 async def test_a_stream_keeps_the_newest_events():
     stream, reader = stream_alone(), Reader()
-    for _ in range(MOST_EVENTS + 5):
+    for _ in range(MAX_EVENTS + 5):
         stream.add(b"{}")
     stream.attach(reader, 0)
     await stream.flush()
-    assert reader.numbers == list(range(6, MOST_EVENTS + 6))
+    assert reader.numbers == list(range(6, MAX_EVENTS + 6))
 
 
 @scenario
