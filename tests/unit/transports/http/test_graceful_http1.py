@@ -12,7 +12,7 @@ from dragoman.transports.http import graceful_http1
 from dragoman.transports.http.exchange import Exchange
 from dragoman.transports.http.graceful_http1 import GracefulHttp1Connection
 from scenarios.http_peer import scenario
-from unit.transports.http.test_http1 import Peer, answer, echo, post
+from unit.transports.http.http1_peer import Peer, answer, echo, post
 
 LINGER = 0.02
 
