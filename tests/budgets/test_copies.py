@@ -7,7 +7,7 @@ import tracemalloc
 from contextlib import suppress
 
 from dragoman import Server
-from dragoman.transports.stdio.descriptors import open_writer
+from dragoman.transports.stdio.writers import open_writer
 
 DEADLINE = 30
 TOOLS = 1000

@@ -44,8 +44,8 @@ _LIMITS = "properties/test_limits.py::test_a_message_that_is_not_measured_is_wit
 _TASK = "unit/runtime/test_tasks.py::test_the_current_task_is_the_one_that_asyncio_names"
 
 FAST_PATHS = (
-    FastPath("runtime/eager.py", PRIVATE, ("", "_Runner", "EagerRunner"), "one task for each coroutine", _RELAY),
-    FastPath("runtime/eager.py", DRIVEN, ("_Runner", "EagerRunner"), "one task for each coroutine", _RELAY),
+    FastPath("runtime/eager.py", PRIVATE, ("", "_TaskBody", "EagerRunner"), "one task for each coroutine", _RELAY),
+    FastPath("runtime/eager.py", DRIVEN, ("_TaskBody", "EagerRunner"), "one task for each coroutine", _RELAY),
     FastPath("runtime/tasks.py", PRIVATE, ("",), "asyncio.current_task", _TASK),
     FastPath("client/connect/connection.py", DRIVEN, ("_Started", "ServerConnection"), "awaiting what sends", _BEGUN),
     FastPath("client/connect/connection.py", SPLICED, ("ServerConnection",), "encoding `_meta` each time", _META),
@@ -57,7 +57,7 @@ FAST_PATHS = (
     FastPath("protocol/peer.py", SECOND, ("Peer.finish",), "an answer in one message", _PARTS),
     FastPath("protocol/peer.py", SECOND, ("Peer._events",), "Peer.receive_message for each line", _STREAM),
     FastPath("transports/stdio/pages.py", SECOND, ("SplicedPages",), "os.writev", _WRITER),
-    FastPath("transports/process/process.py", SECOND, ("_DirectWriter",), "one write a turn of the loop", _CHILD),
+    FastPath("transports/stdio/writers.py", SECOND, ("DirectWriter",), "one write a turn of the loop", _CHILD),
     FastPath("transports/http/http1.py", SECOND, ("Http1Connection",), "uvicorn's ASGI connection", _HTTP),
     FastPath("transports/http/http1_exchange.py", SECOND, ("Http1Exchange",), "AsgiExchange", _HTTP),
 )

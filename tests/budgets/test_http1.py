@@ -96,7 +96,7 @@ def test_a_call_passes_few_functions_in_one_task_and_one_write(era, monkeypatch)
 
         with monkeypatch.context() as patched:
             asyncio.get_running_loop().set_task_factory(lambda loop, work, **_: note(work, loop=loop))
-            patched.setattr(http1, "OwnTask", note)
+            patched.setattr(http1, "SelfCancelTask", note)
             begun = functions_passed(lambda: caller.connection.data_received(caller.request))
             asyncio.get_running_loop().set_task_factory(None)
         (work,) = tasks

@@ -13,7 +13,7 @@ import uvicorn
 
 from dragoman import Server
 from dragoman.transports.http.exchange import Pace
-from dragoman.transports.http.http1 import MOST_DROPPED_BYTES, MOST_HEAD_BYTES, Http1Connection
+from dragoman.transports.http.http1 import MAX_DROPPED_BYTES, MAX_HEAD_BYTES, Http1Connection
 from scenarios.http.test_uvicorn import running, stateless
 from scenarios.http_crew import RUN, SERVER, crew
 from scenarios.http_peer import BRISK, DEADLINE, SECRET, scenario, serve
@@ -110,11 +110,11 @@ CHUNKED = HEAD.encode() + b"Transfer-Encoding: chunked\r\n\r\n"
         pytest.param(plain(LARGE).replace(b"localhost", b"evil.example"), 421, id="another host"),
         pytest.param(plain(LARGE).replace(b"json", b"jpeg"), 415, id="another type"),
         pytest.param(plain(LARGE, "X: " + "x" * 70_000), 431, id="many headers"),
-        pytest.param(HEAD.encode() + b"X: " + b"x" * MOST_HEAD_BYTES, 431, id="a head without an end"),
+        pytest.param(HEAD.encode() + b"X: " + b"x" * MAX_HEAD_BYTES, 431, id="a head without an end"),
         pytest.param(b"no request\r\n\r\n", 400, id="no request"),
         pytest.param(plain(LARGE).replace(b"Host: localhost\r\n", b""), 400, id="no host"),
         pytest.param(CHUNKED + b"zz\r\n", 400, id="no chunk"),
-        pytest.param(CHUNKED + b"1;" + b"x" * 2 * MOST_HEAD_BYTES, 400, id="an endless size"),
+        pytest.param(CHUNKED + b"1;" + b"x" * 2 * MAX_HEAD_BYTES, 400, id="an endless size"),
     ],
 )
 @scenario
@@ -158,7 +158,7 @@ async def test_a_client_that_never_stops_sending_is_read_for_so_long_and_no_long
             client.sendall(head)
             assert client.recv(100).startswith(b"HTTP/1.1 40")
             with pytest.raises(OSError, match=r"reset|pipe"):  # noqa: PT012
-                while sent < 2 * MOST_DROPPED_BYTES:
+                while sent < 2 * MAX_DROPPED_BYTES:
                     client.sendall(b"x" * (MEBIBYTE if bound == "bytes" else 1))
                     sent += MEBIBYTE if bound == "bytes" else 1
                     if bound == "time":
@@ -168,7 +168,7 @@ async def test_a_client_that_never_stops_sending_is_read_for_so_long_and_no_long
     pace = BRISK if bound == "bytes" else Pace(tick=0.01, read=0.3, send=0.3)
     async with running(guarded(pace=pace), http=Http1Connection) as port:
         sent = await asyncio.wait_for(asyncio.to_thread(upload, port), DEADLINE)
-    assert sent < 2 * MOST_DROPPED_BYTES
+    assert sent < 2 * MAX_DROPPED_BYTES
 
 
 @pytest.mark.covers("SHT-35")

@@ -15,8 +15,8 @@ import uvicorn
 
 from dragoman import Context, Server, ToolError
 from dragoman.stores import Memory
-from dragoman.transports.http.ending import EndingConnection
-from dragoman.transports.http.h11 import EndingH11
+from dragoman.transports.http.graceful_h11 import GracefulH11Connection
+from dragoman.transports.http.graceful_http1 import GracefulHttp1Connection
 
 DEADLINE = 30
 ACCEPT = "Accept: application/json, text/event-stream"
@@ -170,7 +170,11 @@ async def answer(port: int, request: bytes) -> tuple[int, list[tuple[str, str]],
 def test_every_carrier_of_http_answers_alike():
     async def compare() -> list[int]:
         statuses = []
-        async with listening(EndingConnection) as ours, listening("httptools") as asgi, listening(EndingH11) as plain:
+        async with (
+            listening(GracefulHttp1Connection) as ours,
+            listening("httptools") as asgi,
+            listening(GracefulH11Connection) as plain,
+        ):
             for request in requests():
                 expected = await answer(asgi, request)
                 assert await answer(ours, request) == expected, request

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from dragoman.transports.process.process import _DirectWriter
-from dragoman.transports.stdio.descriptors import open_writer
+from dragoman.transports.stdio.writers import DirectWriter, open_writer
 
 DEADLINE = 10
 PARTS = [
@@ -94,4 +93,4 @@ def test_what_leaves_is_what_was_sent(script, pipe_bytes):
 @given(scripts, sizes)
 @settings(max_examples=100, deadline=None)
 def test_what_a_child_is_sent_is_what_was_sent(script, pipe_bytes):
-    compare(script, pipe_bytes, _DirectWriter)
+    compare(script, pipe_bytes, DirectWriter)

@@ -26,8 +26,7 @@ from dragoman.auth.urls import is_private
 from dragoman.errors import AuthError, InsecureUrl
 from dragoman.protocol.urls import host_of, origin_of, redacted
 from dragoman.protocol.versions import LATEST_STATELESS
-from dragoman.runtime.environment import basic_authorization, proxy_for
-from dragoman.runtime.network import Network, SessionFactory, pinned
+from dragoman.runtime.network import Network, SessionFactory, basic_authorization, pinned, proxy_for
 
 MAX_BYTES = 4 * 1024 * 1024
 REQUEST_SECONDS = 30.0

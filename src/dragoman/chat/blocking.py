@@ -21,7 +21,7 @@ from dragoman.chat.chat import AsyncChat
 from dragoman.chat.replies import Chunk, PendingCall, Reply
 from dragoman.client.blocking import BoundPrompt, BoundResource, BoundResourceTemplate, BoundTool, Client
 from dragoman.client.bound import AsyncBoundTool
-from dragoman.runtime.blocking import blocking
+from dragoman.runtime.callables import blocking
 from dragoman.runtime.offload import offload
 from dragoman.runtime.portal import existing_portal, outcome, portal
 

@@ -11,7 +11,7 @@ from dragoman.chat.replies import ChatToolResult
 from dragoman.chat.tools import LinkMode
 from dragoman.client.answer.approval import ApprovalHandler
 from dragoman.client.answer.callbacks import as_function
-from dragoman.runtime.hints import did_you_mean
+from dragoman.runtime.callables import did_you_mean
 
 
 class ChatOptions(TypedDict, total=False):

@@ -20,7 +20,7 @@ from typing import Any
 
 from dragoman.client.answer.callbacks import call_handler
 from dragoman.errors import DragomanError
-from dragoman.runtime.tasks import runs_here
+from dragoman.runtime.tasks import is_pending_here
 
 Observer = Callable[[Any], Any]
 _GRACE_STEPS = 5
@@ -93,7 +93,7 @@ class Observers:
         if observer is None:
             return
         self._pending.append((observer, value))
-        if not runs_here(self._task):
+        if not is_pending_here(self._task):
             self._task = asyncio.create_task(self._call_all())
 
     @asynccontextmanager
@@ -107,7 +107,7 @@ class Observers:
         await self._wait()
 
     async def _wait(self) -> None:
-        if runs_here(self._task):
+        if is_pending_here(self._task):
             await asyncio.wait([self._task])
 
     async def _call_all(self) -> None:

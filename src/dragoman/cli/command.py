@@ -20,7 +20,7 @@ import click
 from dragoman.cli.exit_codes import INTERRUPTED, OK, USAGE, error_json, exit_code, one_line
 from dragoman.cli.settings import CommandSettings
 from dragoman.cli.terminal import Terminal
-from dragoman.runtime.printable import printable_line
+from dragoman.runtime.terminal import printable_line
 
 VERBS = ("run", "list", "call", "read", "prompt", "complete", "chat", "doctor", "init", "auth", "version")
 F = TypeVar("F", bound=Callable[..., Any])

@@ -18,9 +18,8 @@ from typing import Any
 from dragoman.cli.command import usage_error
 from dragoman.cli.terminal import Terminal
 from dragoman.client.group.config import raw_inputs, raw_servers
-from dragoman.runtime.keys import state_folder
-from dragoman.runtime.printable import printable_json, printable_line, url_warnings
-from dragoman.runtime.private import private_folder, require_private
+from dragoman.runtime.terminal import printable_json, printable_line, url_warnings
+from dragoman.runtime.user_files import private_folder, require_private, state_folder
 from dragoman.types import Json
 
 _URL = re.compile(r"https?://[^\s\"']+")

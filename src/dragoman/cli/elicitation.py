@@ -13,7 +13,7 @@ from dragoman.cli.terminal import YES, Terminal, TerminalDialog
 from dragoman.client.answer.elicitation import Accept, Decline, ElicitationRequest
 from dragoman.errors import ValidationError
 from dragoman.runtime.offload import offload
-from dragoman.runtime.printable import printable_line, printable_url, url_warnings
+from dragoman.runtime.terminal import printable_line, printable_url, url_warnings
 from dragoman.types import Json
 
 MAX_TRIES = 5

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dragoman.cli.settings import CommandSettings
-from dragoman.runtime.printable import printable, printable_json
-from dragoman.runtime.terminal import discard_input, is_terminal, read_line
+from dragoman.runtime.terminal import discard_input, is_terminal, printable, printable_json, read_line
 
 if TYPE_CHECKING:
     from rich.console import Console

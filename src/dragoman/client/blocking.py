@@ -33,7 +33,7 @@ from dragoman.client.options import CallOptions, ClientOptions, reusable
 from dragoman.client.properties import ClientProperties
 from dragoman.client.results import CallResult, Structured
 from dragoman.errors import DragomanError
-from dragoman.runtime.blocking import begun, blocking
+from dragoman.runtime.callables import blocking, coroutine_of
 from dragoman.runtime.portal import existing_portal, outcome, portal
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Client(ClientProperties):
         self._options[name] = value
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
-        return self._run(begun(method, self._current_client(), *args, **kwargs))
+        return self._run(coroutine_of(method, self._current_client(), *args, **kwargs))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         loop = portal()
@@ -307,7 +307,7 @@ class _BlockingTwin(Generic[Twin]):
         return self.asynchronous.extension(id)
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
-        return self._driver._run(begun(method, self.asynchronous, *args, **kwargs))
+        return self._driver._run(coroutine_of(method, self.asynchronous, *args, **kwargs))
 
 
 class BoundTool(_BlockingTwin[AsyncBoundTool], ToolView):

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from dragoman import types
 from dragoman.protocol.headers import HeaderPlan
-from dragoman.runtime.hints import did_you_mean, refuse_unknown
+from dragoman.runtime.callables import did_you_mean, refuse_unknown
 
 if TYPE_CHECKING:
     from dragoman.auth.client.contract import Authorization

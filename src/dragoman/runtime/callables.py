@@ -1,27 +1,36 @@
-"""Calling what an author gave to be called.
+"""Calling functions: those of authors, the blocking twins of async methods, and what to say of unknown options.
 
-An async function is called in the event loop. A plain function may block, so it is called in a thread, unless the
-caller knows that it is quick. Either may return something to be awaited: a plain function often hands out the coroutine
-of an async one. `is_async` looks at what is called, and not at what that wraps: a plain wrapper may run an async
-function to its end, which it cannot do in the loop. `is_async` is defined in `config`, which checks the functions that
-it is given, and which may not import this room.
+An async function of an author is called in the event loop. A plain function may block, so it is called in a thread,
+unless the caller knows that it is quick. Either may return an awaitable: a plain function often returns the coroutine
+of an async one. `is_async` looks at the function itself and not at what it wraps, because a plain wrapper may run an
+async function to its end, which it cannot do in the loop. `is_async` is defined in `config`, which may not import this
+room.
+
+A blocking twin has the name, the parameters and the documentation of an async method. It runs the method with the
+`_drive` method of its object.
+
+This module does not import asyncio, which a server needs only once it serves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+import functools
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from inspect import isawaitable
 from types import CoroutineType
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from dragoman.config import is_async
 
+Owner = TypeVar("Owner")
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 async def invoke(function: Callable[..., Any], /, *args: Any, in_place: bool = False) -> Any:
-    """Call a function of an author, in a thread unless it is async, and return what it gives in the end.
+    """Call a function of an author, in a thread unless it is async, and return its result, awaited if need be.
 
-    `in_place` calls a plain one in the loop: it is quick, or has to see the caller's context variables.
+    `in_place` calls a plain function in the loop: it is quick, or must see the caller's context variables.
 
     Raises:
         Exception: whatever the function raises.
@@ -30,27 +39,75 @@ async def invoke(function: Callable[..., Any], /, *args: Any, in_place: bool = F
 
 
 def starter(function: Callable[..., Any], *, in_place: bool) -> Callable[..., Any]:
-    """Return what calls a function, in place or in a thread; it gives a value, or a coroutine for `resolved`."""
-    return function if in_place else partial(_offloaded, function)
+    """Return the function itself, or a wrapper that calls it in a thread; pass the result of either to `resolved`."""
+    return function if in_place else functools.partial(_offloaded, function)
 
 
 async def resolved(value: Any) -> Any:
-    """Return a value, or what it is once it was awaited."""
+    """Return a value; an awaitable is awaited first, and so is an awaitable result."""
     while isawaitable(value):
         value = await value
     return value
 
 
 def then(outcome: Any, make: Callable[[Any], Any]) -> Any:
-    """Return what a function makes of an outcome: at once, or of a coroutine, a coroutine that gives it."""
-    return _made_later(outcome, make) if isinstance(outcome, CoroutineType) else make(outcome)
+    """Apply a function to an outcome: at once, or in a coroutine if the outcome is a coroutine."""
+    return _apply_later(outcome, make) if isinstance(outcome, CoroutineType) else make(outcome)
 
 
-async def _made_later(outcome: Any, make: Callable[[Any], Any]) -> Any:
+async def _apply_later(outcome: Any, make: Callable[[Any], Any]) -> Any:
     return make(await resolved(outcome))
 
 
 def _offloaded(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    from dragoman.runtime.offload import offload  # loads asyncio, which a server needs only once it serves
+    from dragoman.runtime.offload import offload
 
     return offload(function, *args, **kwargs)
+
+
+def blocking(
+    method: Callable[Concatenate[Owner, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Any, P], R]:
+    """Return the blocking twin of an async method.
+
+    Example:
+        class BlockingContext:
+            elicit = blocking(Context.elicit)
+    """
+
+    @functools.wraps(method)
+    def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._drive(method, *args, **kwargs)  # type: ignore[no-any-return]
+
+    return run
+
+
+def coroutine_of(method: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, R]:
+    """Call an async method for its blocking twin, and return the coroutine.
+
+    Raises:
+        TypeError: the arguments do not fit; the error names the blocking twin.
+    """
+    try:
+        return method(*args, **kwargs)
+    except TypeError as error:  # from the arguments alone, because the body of a coroutine function has not run yet
+        raise TypeError(str(error).replace("Async", "", 1)) from None
+
+
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    """Return the end of an error text that suggests the known name most like an unknown one, or an empty string."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known, 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def refuse_unknown(owner: str, options: Iterable[str], known: Collection[str]) -> None:
+    """Check the names of options.
+
+    Raises:
+        TypeError: an option is unknown.
+    """
+    for name in options:
+        if name not in known:
+            raise TypeError(f"{owner} has no option {name!r}{did_you_mean(name, known)}")

@@ -1,8 +1,8 @@
-"""Packages whose names are imported when they are first used.
+"""Packages whose names are imported at their first use.
 
-Every package with public names uses this one mechanism, so that a server does not load what only clients need. Type
-checkers read the names from imports under `TYPE_CHECKING`. A module-level `__getattr__` would make them accept any
-name, so a package sets what `lazy` returns only where they do not look.
+Every package with public names uses this mechanism, so that a server does not load the modules of clients. Type
+checkers read the names from imports under `TYPE_CHECKING`. A module-level `__getattr__` would make type checkers accept
+any name, so a package sets it in the `else` branch, which type checkers skip.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from importlib import import_module
 
 
 def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__` and `__all__` of a package; `homes` has the names of each module below it.
+    """Return `__getattr__`, `__dir__` and `__all__` of a package; `homes` maps modules to the names that they define.
 
     Example:
         __getattr__, __dir__, __all__ = lazy(__name__, {"contract": "Bus Store", ".runtime.network": "Network"})
 
-    A module that begins with a dot is below the package above, as in a relative import.
+    A module that begins with a dot is looked up in the parent package, as in a relative import.
     """
     home_of = {name: f".{home}" for home, names in homes.items() for name in names.split()}
     namespace = vars(sys.modules[package])

@@ -1,31 +1,42 @@
-"""How to reach servers, and a guard that keeps each request at the address that it was made for.
+"""How clients reach servers: network options, proxies and credentials of the environment, and pinned requests.
 
-A session of the author's own may change a request on its way: by a middleware, by a subclass, by its connector. The
-request carries credentials of one server, so it is compared with its address twice: after the last middleware, and when
-its connection is there and nothing is written yet.
+A pinned request cannot leave the address that it was made for. A session of the author may change a request on its way,
+by a middleware, a subclass or a connector, and the request carries the credentials of one server. So the request is
+compared with its address twice: after the last middleware, and when it has a connection and nothing is written yet.
+
+Reading the environment is slow, because it reads files and asks the system. So a connection reads it once.
 """
 
 from __future__ import annotations
 
+import logging
+import netrc
+import os
 import ssl
+from base64 import b64encode
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from msgspec import Struct
 
 from dragoman.errors import InsecureUrl
+from dragoman.protocol.urls import is_loopback, port_of
 
 if TYPE_CHECKING:
     import aiohttp
     from yarl import URL
 
 CONNECT_SECONDS = 10.0
+_logger = logging.getLogger("dragoman.client")
 
 SessionFactory = Callable[[], "aiohttp.ClientSession"]
 
 
 class Network(Struct, kw_only=True):
-    """How to reach servers: what a client may want to say about its connections.
+    """How to reach servers: the options of a client's connections.
 
     Example:
         Client(url, network=Network(proxy="http://proxy:3128", ssl=ssl.create_default_context(cafile="ca.pem")))
@@ -45,12 +56,12 @@ class Network(Struct, kw_only=True):
     """Take proxies and credentials from the environment and ~/.netrc."""
     connect_timeout: float = CONNECT_SECONDS
     session: aiohttp.ClientSession | None = None
-    """A session of your own, which then is yours to close."""
+    """A session of your own, which you close yourself."""
     session_factory: SessionFactory | None = None
     """Makes a session for each connection, on the loop that uses it. The client closes it."""
 
     def __repr__(self) -> str:
-        # Only which are given: the address of a proxy may hold a password.
+        # Only the names of the options: the address of a proxy may hold a password.
         given = [name for name in ("proxy", "ssl", "session", "session_factory") if getattr(self, name) is not None]
         return f"<Network with {', '.join(given) or 'nothing of its own'}>"
 
@@ -59,44 +70,75 @@ class Network(Struct, kw_only=True):
             raise ValueError("Give Network a session or a session_factory, not both")
 
 
+def proxy_for(url: str, network: Network) -> str | None:
+    """Return the proxy of `network`, or the one that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY name.
+
+    The environment's proxy is not used for addresses of this machine.
+    """
+    if network.proxy is not None or not network.trust_env:
+        return network.proxy
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if not host or is_loopback(host) or host.endswith(".localhost"):
+        return None
+    proxies = getproxies()
+    found = proxies.get(parts.scheme) or proxies.get("all")
+    return None if not found or proxy_bypass(f"{host}:{port_of(parts)}") else found
+
+
+def netrc_authorization(host: str) -> str | None:
+    """Return the Authorization header that ~/.netrc, or the file that NETRC names, has for a host."""
+    try:
+        path = Path(os.environ.get("NETRC") or "~/.netrc").expanduser()
+        found = netrc.netrc(path).authenticators(host) if path.is_file() else None
+    except (netrc.NetrcParseError, OSError, RuntimeError) as error:
+        _logger.warning("The credentials in .netrc cannot be read: %s", error)
+        return None
+    return None if found is None else basic_authorization(found[0] or "", found[2] or "")
+
+
+def basic_authorization(user: str, password: str) -> str:
+    """Return the Authorization header of a user and a password."""
+    return "Basic " + b64encode(f"{user}:{password}".encode()).decode("ascii")
+
+
 def pinned(session: aiohttp.ClientSession, url: URL) -> tuple[Any, ...]:
-    """Return the middlewares of a request that must not leave its address: those of its session, and a last one."""
+    """Return the middlewares of a request that must not leave its address: those of its session, and the pin."""
     return (*session._middlewares, _Pin(url))
 
 
 class _Pin:
-    """The last middleware of a request, which refuses it if it is not for its address any more."""
+    """The last middleware of a request, which refuses a changed address."""
 
     def __init__(self, url: URL) -> None:
         self._url = url
 
     async def __call__(self, request: aiohttp.ClientRequest, handler: Callable[[Any], Any]) -> Any:
-        """Send a request on, if it is for its address now, and when its connection is there.
+        """Send a request on, if its address is the pinned one now, and again when it has a connection.
 
         Raises:
-            InsecureUrl: it is not.
+            InsecureUrl: the address is another one.
         """
-        self._check(request.url)
+        self._check_address(request.url)
         send = request.send
 
         async def send_checked(conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
-            self._check(request.url)
+            self._check_address(request.url)
             self._check_connection(conn)
             return await send(conn)
 
         request.send = send_checked  # type: ignore[method-assign]
         return await handler(request)
 
-    def _check(self, url: URL) -> None:
+    def _check_address(self, url: URL) -> None:
         if url.with_fragment(None) != self._url:
             raise self._refusal(str(url.origin()) + url.raw_path)
 
     def _check_connection(self, connection: aiohttp.connector.Connection) -> None:
-        """Refuse a connection that was made for another host."""
-        made_for = connection._key
-        wanted = (self._url.raw_host, self._url.port, self._url.scheme == "https")
-        if (made_for.host, made_for.port, made_for.is_ssl) != wanted:
-            raise self._refusal(f"{made_for.host}:{made_for.port}")
+        key = connection._key
+        pinned_key = (self._url.raw_host, self._url.port, self._url.scheme == "https")
+        if (key.host, key.port, key.is_ssl) != pinned_key:
+            raise self._refusal(f"{key.host}:{key.port}")
 
     def _refusal(self, where: str) -> InsecureUrl:
         return InsecureUrl(

@@ -1,14 +1,14 @@
 """Plain functions on daemon threads, awaited from any loop.
 
-Theory of operation: a job goes into the backlog; then jobs and idle workers are matched, the oldest job with the
-worker that became idle last, which takes it from a mailbox of its own. When nobody is idle a new worker starts, up to
-a limit. A worker that has had no job for a while ends. All are daemons: the interpreter never waits for one.
+A job goes into the backlog. Then jobs and idle workers are matched: the oldest job goes to the mailbox of the worker
+that became idle last. If no worker is idle, a new one starts, up to a limit. A worker that gets no job for a while
+ends. All threads are daemons, so the interpreter never waits for one.
 
-Jobs share no lock. Each side first publishes (a job into the backlog, a worker onto the idle list) and then looks at
-what the other side has published; whoever comes second sees both, so no job waits while a worker is idle. A lock
-guards only the number of threads, when one starts or ends.
+Invariant: no job waits while a worker is idle. No lock is needed for it. Each side first publishes (a job in the
+backlog, a worker in the idle list) and then looks at what the other side has published, so the second one sees both. A
+lock guards only the number of threads, when one starts or ends.
 
-An outcome returns through the outbox of its loop, which is woken once for all the outcomes that are there.
+Finished jobs return to their loop through an outbox, which wakes the loop once for all the jobs in it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from io import FileIO, TextIOWrapper
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-MOST_THREADS = 256
+MAX_THREADS = 256
 IDLE_SECONDS = 10.0
 
 P = ParamSpec("P")
@@ -39,12 +39,12 @@ async def offload(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
     Example:
         page = await offload(requests.get, "https://example.com", timeout=10)
 
-    Cancelling returns at once: a function that waits for a thread is never called, and one that runs goes on while
-    its result is dropped.
+    Cancelling returns at once: a function that still waits for a thread is never called. A function that runs goes on,
+    and its result is dropped.
 
     Raises:
-        Exception: whatever the function raises; a StopIteration arrives as the cause of a RuntimeError.
-        RuntimeError: the system gives out no thread.
+        Exception: whatever the function raises; a StopIteration is the cause of a RuntimeError.
+        RuntimeError: the system starts no thread.
     """
     job = _Job(_current_outbox(), function, args, kwargs)
     _workers.submit(job)
@@ -58,34 +58,34 @@ async def offload(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
 
 
 class _Outbox:
-    """The jobs that have an outcome for one loop."""
+    """The finished jobs of one loop."""
 
-    __slots__ = ("_finished", "_waking", "loop")
+    __slots__ = ("_finished", "_is_woken", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._finished: deque[_Job] = deque()
-        self._waking = False
+        self._is_woken = False
 
     def put(self, job: _Job) -> None:
         self._finished.append(job)
-        if self._waking:
+        if self._is_woken:
             return
-        self._waking = True
+        self._is_woken = True
         try:
             self.loop.call_soon_threadsafe(self._settle)
-        except RuntimeError:  # the loop is closed, nobody waits
+        except RuntimeError:  # the loop is closed
             self._finished.clear()
 
     def _settle(self) -> None:
-        # Must come first: what is put after this line is either seen below or wakes the loop again.
-        self._waking = False
+        # Must come first: a job that is put after this line is either settled below or wakes the loop again.
+        self._is_woken = False
         while self._finished:
             self._finished.popleft().settle()
 
 
 class _Job:
-    """One call, and the future that waits for its outcome."""
+    """One call, and the future of its result."""
 
     __slots__ = ("_args", "_context", "_error", "_function", "_kwargs", "_outbox", "_result", "future")
 
@@ -127,8 +127,8 @@ class _Job:
 def _raisable(error: BaseException) -> BaseException:
     if not isinstance(error, StopIteration | GeneratorExit):
         return error
-    # A future refuses a StopIteration, and a GeneratorExit would close whoever awaits it; a coroutine that lets a
-    # StopIteration out turns it into the same RuntimeError.
+    # A future refuses a StopIteration, and a GeneratorExit would close the coroutine that awaits it. A coroutine that
+    # raises StopIteration gets the same RuntimeError.
     replacement = RuntimeError(f"function raised {type(error).__name__}")
     replacement.__cause__ = error
     return replacement
@@ -153,7 +153,7 @@ class _Worker:
                     return
                 continue
             job.run()
-            # Offered before the outcome is known, so that whoever waits for it finds this worker idle.
+            # Offered before the delivery, so that a caller who then submits another job finds this worker idle.
             self._workers.offer(self)
             job.deliver()
             del job
@@ -162,13 +162,13 @@ class _Worker:
 class _Threads:
     """The threads, those that are idle, and the jobs that wait for one."""
 
-    def __init__(self, most: int, idle_seconds: float) -> None:
-        self.most = most
+    def __init__(self, max_threads: int, idle_seconds: float) -> None:
+        self.max_threads = max_threads
         self.idle_seconds = idle_seconds
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
-        """Be as new: a forked child has none of its parent's threads."""
+    def reset(self) -> None:
+        """Start with no threads, as at first: a forked child has none of its parent's threads."""
         self.count = 0
         self._counting = threading.Lock()
         self._idle: list[_Worker] = []
@@ -186,7 +186,7 @@ class _Threads:
             raise RuntimeError("Cannot start a thread: the system's limit of threads or memory is reached")
 
     def withdraw(self, job: _Job) -> None:
-        """Take a job back that no worker has taken yet."""
+        """Remove a job from the backlog, unless a worker has it already."""
         with suppress(ValueError):
             self._backlog.remove(job)
 
@@ -196,14 +196,14 @@ class _Threads:
         self._match()
 
     def retire(self, worker: _Worker) -> bool:
-        """Return whether an idle worker may end; it may not when a job is on its way to it."""
+        """Return whether an idle worker may end; it may not if a job is in its mailbox."""
         try:
             self._idle.remove(worker)
         except ValueError:
             return False
         with self._counting:
             self.count -= 1
-        if self._backlog:  # came when this worker was neither idle nor gone
+        if self._backlog:  # submitted when this worker was neither idle nor gone
             self._grow()
         return True
 
@@ -221,9 +221,9 @@ class _Threads:
                 worker.mailbox.put(job)
 
     def _grow(self) -> bool:
-        """Start a thread unless there are enough; return whether there is any."""
+        """Start a thread, unless the limit is reached; return whether there is any thread."""
         with self._counting:
-            if self.count >= self.most:
+            if self.count >= self.max_threads:
                 return True
             self.count += 1
         try:
@@ -248,11 +248,11 @@ def _current_outbox() -> _Outbox:
 
 
 _current = _Current()
-_workers = _Threads(MOST_THREADS, IDLE_SECONDS)
+_workers = _Threads(MAX_THREADS, IDLE_SECONDS)
 
 
 def _unbuffer_standard_streams() -> None:
-    """Take the locks out of the exit: a thread that is frozen in a print would keep one, and Python would abort."""
+    """Replace buffered streams at exit: a thread that is frozen in a print holds their lock, and Python would abort."""
     if not _workers.busy:
         return
     for name in ("stdout", "stderr"):
@@ -265,4 +265,4 @@ def _unbuffer_standard_streams() -> None:
 
 atexit.register(_unbuffer_standard_streams)
 with suppress(AttributeError):  # Windows does not fork
-    os.register_at_fork(after_in_child=_workers.forget)
+    os.register_at_fork(after_in_child=_workers.reset)

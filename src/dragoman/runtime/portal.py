@@ -1,11 +1,12 @@
-"""One event loop in a daemon thread, for callers that block.
+"""The portal: one event loop in a daemon thread, in which blocking callers run coroutines.
 
-Whatever is asynchronous runs there, so that what belongs to a loop stays with one loop however many threads call. It is
-started when it is first needed, and anew in a child after fork. Being a daemon it never holds up the exit.
+All callers share the loop, so that connections stay on one loop however many threads call. The portal starts at its
+first use, and anew in a child process after a fork. A daemon thread never delays the exit.
 
-A forked child has a copy of its parent's loop, selector and sockets. To clean them up would unregister the parent's
-sockets, since a selector is shared across a fork, so the copy must live as long as the child. It does: the frames of a
-thread that does not exist in the child are never unwound, and they hold the portal, which holds what is `kept`.
+A forked child has a copy of its parent's loop, selector and sockets. Closing the copies would unregister the parent's
+sockets, because both processes share the selector. So the copies must live as long as the child. They do: the portal's
+thread does not exist in the child, so its frames are never unwound; they refer to the portal, and the portal to the
+objects in `kept`.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ _logger = logging.getLogger("dragoman.runtime")
 
 
 class Portal:
-    """A loop in a thread, and the way in."""
+    """A loop in a thread, and the calls into it."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.process = os.getpid()
         self.kept: set[Any] = set()
-        """What lives as long as the loop does, in a forked child too."""
+        """Objects that must live as long as the loop, also in a forked child."""
         self.thread = threading.Thread(target=self._run, name="dragoman portal", daemon=True)
         self.thread.start()
 
@@ -45,10 +46,10 @@ class Portal:
                 _logger.exception("What would have ended the loop of every blocking caller ended only its task")
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the loop and wait for what it gives; whoever is interrupted gives it up.
+        """Run a coroutine in the loop and return its result; an interrupted caller cancels it.
 
         Raises:
-            DragomanError: called in the portal's own thread, which would wait for itself.
+            DragomanError: the caller is the portal's own thread, which would wait for itself.
         """
         try:
             self.require_other_thread()
@@ -59,22 +60,22 @@ class Portal:
         try:
             return outcome(self._start(work, run))
         finally:
-            # An interruption may come anywhere above, also when the work has begun and its future is not known yet.
-            if not run.is_over:
-                self.loop.call_soon_threadsafe(run.give_up)
+            # An interruption may come anywhere above, also after the work began and before its future is assigned.
+            if not run.is_done:
+                self.loop.call_soon_threadsafe(run.cancel)
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[tuple[T | None, BaseException | None]]:
-        """Run a coroutine in the loop without waiting; `outcome` tells what it gave."""
+        """Run a coroutine in the loop without waiting; pass the future to `outcome`."""
         return self._start(work, _Run())
 
     def _start(self, work: Coroutine[Any, Any, T], run: _Run) -> Future[tuple[T | None, BaseException | None]]:
-        return asyncio.run_coroutine_threadsafe(_kept(work, run), self.loop)
+        return asyncio.run_coroutine_threadsafe(_contained(work, run), self.loop)
 
     def require_other_thread(self) -> None:
-        """Make sure that the caller may wait.
+        """Check that the caller may wait for the loop.
 
         Raises:
-            DragomanError: it is the portal's own thread, which would wait for itself.
+            DragomanError: the caller is the portal's own thread, which would wait for itself.
         """
         if threading.get_ident() == self.thread.ident:
             raise DragomanError(
@@ -84,30 +85,30 @@ class Portal:
 
 
 class _Run:
-    """A coroutine that runs, and whether anybody wants it to."""
+    """The state of one coroutine: its task, and whether it is done or cancelled."""
 
     def __init__(self) -> None:
-        self.is_over = False
-        self.is_given_up = False
+        self.is_done = False
+        self.is_cancelled = False
         self.task: asyncio.Task[Any] | None = None
 
-    def give_up(self) -> None:
-        self.is_given_up = True
+    def cancel(self) -> None:
+        self.is_cancelled = True
         if self.task is not None:
             self.task.cancel()
 
 
 def outcome(started: Future[tuple[T | None, BaseException | None]], timeout: float | None = None) -> T:
-    """Wait for what a portal started, and return or raise what it gave."""
+    """Wait for a coroutine that a portal started, and return its result or raise its exception."""
     is_main = threading.current_thread() is threading.main_thread()
-    result, error = _interruptibly(started) if is_main and timeout is None else started.result(timeout)
+    result, error = _wait_interruptibly(started) if is_main and timeout is None else started.result(timeout)
     if error is not None:
         raise error
     return result  # type: ignore[return-value]
 
 
-def _interruptibly(started: Future[T]) -> T:
-    """Wait in slices: a signal that comes just before a wait does not end it, and on Windows none does."""
+def _wait_interruptibly(started: Future[T]) -> T:
+    """Wait in slices, because a signal just before a wait does not end it, and on Windows no signal does."""
     while True:
         try:
             return started.result(SLICE_SECONDS)
@@ -116,9 +117,9 @@ def _interruptibly(started: Future[T]) -> T:
                 return started.result()
 
 
-async def _kept(work: Coroutine[Any, Any, T], run: _Run) -> tuple[T | None, BaseException | None]:
-    """Keep what would end the loop of everybody from getting into it."""
-    if run.is_given_up:
+async def _contained(work: Coroutine[Any, Any, T], run: _Run) -> tuple[T | None, BaseException | None]:
+    """Return a SystemExit or KeyboardInterrupt as a value, because raising it would stop the shared loop."""
+    if run.is_cancelled:
         work.close()
         return None, asyncio.CancelledError()
     run.task = asyncio.current_task()
@@ -127,7 +128,7 @@ async def _kept(work: Coroutine[Any, Any, T], run: _Run) -> tuple[T | None, Base
     except (SystemExit, KeyboardInterrupt) as error:
         return None, error
     finally:
-        run.is_over = True
+        run.is_done = True
 
 
 _portal: Portal | None = None
@@ -135,7 +136,7 @@ _starting = threading.Lock()
 
 
 def portal() -> Portal:
-    """Return this process's portal."""
+    """Return the portal of this process, and start it if there is none."""
     global _portal
     found = _portal
     if found is None or found.process != os.getpid():
@@ -147,15 +148,15 @@ def portal() -> Portal:
 
 
 def existing_portal() -> Portal | None:
-    """Return this process's portal if there is one already."""
+    """Return the portal of this process, if it was started."""
     return _portal if _portal is not None and _portal.process == os.getpid() else None
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end and return what it gives, from a thread that has no loop of its own to block.
+    """Run a coroutine in the portal and return its result.
 
     Raises:
-        DragomanError: called where a loop runs, which it would block; await the asynchronous twin there.
+        DragomanError: this thread runs a loop, which the call would block; await the asynchronous twin there.
     """
     try:
         asyncio.get_running_loop()
@@ -165,10 +166,10 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     raise DragomanError("A blocking call was made inside a running event loop; await its asynchronous twin there")
 
 
-def _forget_lock() -> None:
+def _renew_lock() -> None:
     global _starting
     _starting = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_lock)
+    os.register_at_fork(after_in_child=_renew_lock)

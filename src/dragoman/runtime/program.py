@@ -1,10 +1,11 @@
-"""A program on a loop of its own, which ends when it is asked to and never holds up the exit of the process.
+"""A program on a loop of its own, which ends at a signal and never delays the exit of the process.
 
-Theory of operation: SIGINT and SIGTERM cancel the program, and tasks that are left get a bounded time to end. Should
-the loop be blocked, say by a handler that sleeps without awaiting, nothing of this happens; then a second signal, or a
-grace in which the loop does not turn, interrupts the blocking code itself. All of this is quiet: `run` returns.
+SIGINT and SIGTERM cancel the program, and the remaining tasks get a bounded time to end. A blocked loop, say in a
+handler that sleeps without awaiting, cannot cancel anything. Then a second signal, or a grace period without a turn of
+the loop, interrupts the blocking code itself. In all these cases `run` returns without an exception.
 
-The loop sends `asyncio.to_thread` and its like to `offload`, whose threads the interpreter does not wait for.
+The loop's default executor, which `asyncio.to_thread` uses, is `offload`: the interpreter does not wait for its
+threads.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ Arguments = TypeVarTuple("Arguments")
 
 
 def run(program: Coroutine[Any, Any, None], *, grace: float = GRACE_SECONDS) -> None:
-    """Run a coroutine to its end or until SIGINT or SIGTERM, and return quietly either way.
+    """Run a coroutine until it ends or until SIGINT or SIGTERM, and return in both cases.
 
     Example:
         run(serve_stdio(service))
 
-    Tasks that are left are cancelled and get `grace` seconds to end. Signals are handled only in the main thread,
-    and only those for which the process has no handler of its own.
+    The remaining tasks are cancelled and get `grace` seconds to end. Signals are handled only in the main thread, and
+    only those for which the process has no handler of its own.
 
     Raises:
         RuntimeError: a loop is running in this thread; await the coroutine there.
         Exception: whatever the coroutine raises.
     """
     try:
-        refuse_a_running_loop()
+        require_no_running_loop()
     except RuntimeError:
         program.close()
         raise
@@ -59,8 +60,8 @@ def run(program: Coroutine[Any, Any, None], *, grace: float = GRACE_SECONDS) -> 
         loop.close()
 
 
-def refuse_a_running_loop() -> None:
-    """Raise RuntimeError if this thread runs a loop, in which a program cannot be run but has to be awaited."""
+def require_no_running_loop() -> None:
+    """Raise RuntimeError if this thread runs a loop, where a program must be awaited."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -69,7 +70,7 @@ def refuse_a_running_loop() -> None:
 
 
 def end_tasks(loop: asyncio.AbstractEventLoop, grace: float) -> None:
-    """Cancel the tasks of a loop that does not run, and wait until they have ended, but no longer than the grace."""
+    """Cancel the tasks of a stopped loop, and wait at most the grace period until they have ended."""
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
         task.cancel()
@@ -79,7 +80,7 @@ def end_tasks(loop: asyncio.AbstractEventLoop, grace: float) -> None:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """A loop whose default executor, until another is set, is `offload`, and which keeps quiet about interrupts."""
+    """A loop whose default executor, until another is set, is `offload`, and which does not report interrupts."""
 
     _executor_was_set = False
 
@@ -97,13 +98,9 @@ class _Loop(asyncio.SelectorEventLoop):
         return super().run_in_executor(executor, func, *args)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        # A task that an interrupt hit would report it once more when it is collected.
+        # An interrupted task would report the interrupt again when it is collected.
         if not isinstance(context.get("exception"), KeyboardInterrupt):
             super().call_exception_handler(context)
-
-
-def _wake() -> None:
-    pass
 
 
 class _Signals:
@@ -124,10 +121,10 @@ class _Signals:
         for number in (signal.SIGINT, signal.SIGTERM):
             previous = signal.getsignal(number)
             if previous in (signal.SIG_DFL, signal.default_int_handler):
-                # The loop's own handler does nothing but wake the loop, even when the signal arrives just before it
-                # starts to wait. Ours takes the place of the function that Python calls.
+                # The loop's own handler only wakes the loop, even if the signal arrives just before the loop starts to
+                # wait. Our handler replaces the function that Python calls.
                 with suppress(NotImplementedError):  # Windows
-                    self._loop.add_signal_handler(number, _wake)
+                    self._loop.add_signal_handler(number, lambda: None)
                 signal.signal(number, self._receive)
                 self._previous[number] = previous
 
@@ -146,10 +143,10 @@ class _Signals:
             raise KeyboardInterrupt
         self.received = True
         self._loop.call_soon_threadsafe(self._task.cancel)
-        # Not a threading.Thread: its locks may be held by the very code that this handler interrupted.
-        _thread.start_new_thread(self._insist, (number,))
+        # Not a threading.Thread: its locks may be held by the code that this handler interrupted.
+        _thread.start_new_thread(self._interrupt_blocked_loop, (number,))
 
-    def _insist(self, number: int) -> None:
+    def _interrupt_blocked_loop(self, number: int) -> None:
         while not self._over:
             turned = threading.Event()
             with suppress(RuntimeError):  # the loop is closed
@@ -161,6 +158,6 @@ class _Signals:
     def _interrupt(self, number: int) -> None:
         main_thread = threading.main_thread().ident
         assert main_thread is not None
-        with self._ending:  # once the handlers are those of the process again, a signal would hit it
+        with self._ending:  # after the handlers are restored, a signal would end the process
             if not self._over:
                 signal.pthread_kill(main_thread, number)

@@ -1,4 +1,4 @@
-"""Which task is running in a loop, who cancelled it, and how one ends that nobody waits for."""
+"""Tasks: which one is running, who cancelled it, and how to end one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ current_task: Callable[[asyncio.AbstractEventLoop], asyncio.Task[Any] | None]
 if sys.version_info >= (3, 12):
     current_task = asyncio.current_task
 else:
-    # Which asyncio looks up by a function that takes four times as long, being written in Python.
+    # Here `asyncio.current_task` is written in Python, and takes four times as long as its own table.
     current_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]
 
 
@@ -23,7 +23,7 @@ def is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
     """Tell whether a loop runs in this thread."""
     try:
         return asyncio.get_running_loop() is loop
-    except RuntimeError:  # none does
+    except RuntimeError:  # no loop runs here
         return False
 
 
@@ -36,43 +36,43 @@ def call_in_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., None],
             loop.call_soon_threadsafe(function, *args)
 
 
-class OwnTask(asyncio.Task[T]):
-    """A task that knows whether the code that it runs cancelled it, or somebody else did."""
+class SelfCancelTask(asyncio.Task[T]):
+    """A task that knows whether the code that it runs cancelled it, or other code did."""
 
     cancelled_itself = False
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Ask the task to end, as any task is asked."""
+        """Request the cancellation of the task."""
         if current_task(self.get_loop()) is self:
             self.cancelled_itself = True
         return super().cancel(msg)
 
 
 def uncancelled() -> bool:
-    """Take back one cancellation of the current task; tell whether there is no other."""
+    """Take back one cancellation request of the current task, and tell whether none is left."""
     task = asyncio.current_task()
     return task is not None and not task.uncancel()
 
 
-def runs_here(task: asyncio.Task[T] | None) -> TypeGuard[asyncio.Task[T]]:
-    """Tell whether a task is under way in this loop; one of another loop cannot be waited for."""
+def is_pending_here(task: asyncio.Task[T] | None) -> TypeGuard[asyncio.Task[T]]:
+    """Tell whether a task is not done and belongs to this loop, so that it can be awaited."""
     return task is not None and not task.done() and task.get_loop() is asyncio.get_running_loop()
 
 
 def is_being_cancelled() -> bool:
-    """Tell whether somebody cancels the task that is running, so that a cancellation it sees may be its own."""
+    """Tell whether the current task has a cancellation request, which explains a CancelledError that it sees."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
-def look_at(task: asyncio.Future[Any]) -> None:
-    """Take note of what a task raised, so that nobody complains of an error that all who waited have left behind."""
+def retrieve_exception(task: asyncio.Future[Any]) -> None:
+    """Mark the exception of a done task as retrieved, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
 
 
-async def end(task: asyncio.Task[Any]) -> None:
-    """Cancel a task, and wait until it has ended, however it ends."""
+async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, and wait until it is done, whatever its outcome."""
     task.cancel()
     await asyncio.wait([task])
-    look_at(task)
+    retrieve_exception(task)

@@ -1,19 +1,158 @@
-"""Lines that a person types at the terminal, read as the event loop finds them.
+"""Text at a terminal: text of others made safe to show, and lines that a person types.
 
-The terminal stays in its own line mode, so that whoever waits for a line can be interrupted or cancelled.
+Text of others may hold characters that mislead a person. Control characters move the cursor or colour the screen,
+bidirectional controls change the order of reading, and invisible characters hide text that a model or a program still
+sees. All of them are shown as escapes, such as `\\x1b` or `\\u202e`. The same functions serve pages.
+
+While a line is read, the terminal stays in its own line mode, and the event loop watches it, so that a task which waits
+for a line can be interrupted or cancelled.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
+import unicodedata
 from contextlib import suppress
 from typing import Any
+from unicodedata import normalize
+from urllib.parse import quote, urlsplit
 
 from dragoman.runtime.offload import offload
 
-LONGEST_LINE = 65_536
+MAX_LINE_BYTES = 65_536
+_HIDDEN = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
+    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b-\u200f\u2028-\u202e\u2060-\u206f"  # zero width, line separators, bidirectional controls
+    "\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
+    "\ud800-\udfff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff"  # tags and variation selectors
+)
+# One variation selector chooses how an emoji looks. A row of them can spell hidden text.
+_REPEATED_SELECTORS = "(?<=[\ufe0e\ufe0f])[\ufe0e\ufe0f]"
+_UNSAFE = re.compile(f"[{_HIDDEN}]|{_REPEATED_SELECTORS}")
+_UNSAFE_IN_LINE = re.compile(f"[\n\t{_HIDDEN}]|{_REPEATED_SELECTORS}")
+_DOTS = re.compile("[.\u3002\uff0e\uff61]")
+_KEPT_BY_BROWSERS = re.compile("[\xdf\u03c2]")
+"""Letters that browsers look up unchanged (IDNA 2008), and that Python's codec replaces (IDNA 2003)."""
+_NOT_ASCII = re.compile(r"[^\x21-\x7e]+")
+_JOINT_SCRIPTS = (
+    frozenset({"CJK", "HIRAGANA", "KATAKANA"}),
+    frozenset({"CJK", "HANGUL"}),
+    frozenset({"CJK", "BOPOMOFO"}),
+)
+"""Scripts that are written together."""
+
+
+def printable(text: str) -> str:
+    """Return a text of several lines with misleading characters escaped.
+
+    Example:
+        printable("\\x1b[2Jgone")  # "\\\\x1b[2Jgone"
+    """
+    return _UNSAFE.sub(_escape, text.replace("\r\n", "\n"))
+
+
+def printable_line(text: str) -> str:
+    """Return a text as one line: line ends and tabs are escaped too."""
+    return _UNSAFE_IN_LINE.sub(_escape, text)
+
+
+def printable_json(text: str) -> str:
+    """Return an equal JSON document with misleading characters as JSON escapes."""
+    return _UNSAFE.sub(_escape_json, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def _escape_json(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def printable_url(url: str) -> str:
+    """Return a URL in ASCII: the host as programs look it up, the rest percent-encoded."""
+    authority, host = _authority(url), _host(url)
+    if host is None or authority not in url:
+        return _percent(url)
+    before, _, after = url.partition(authority)
+    user, _, rest = authority.rpartition(host)
+    return _percent(before + user) + _ascii_host(host) + _percent(rest + after)
+
+
+def url_warnings(url: str) -> list[str]:
+    """Return warnings for a person who is to open or approve a URL; an empty list for a plain URL.
+
+    Example:
+        url_warnings("https://xn--pple-43d.com/")
+    """
+    host = _host(url)
+    if host is None:
+        return ["This is no URL of a host."]
+    found = []
+    if "@" in _authority(url):
+        found.append(f"What stands before the @ is no host; the host is {_ascii_host(host)}.")
+    shown = _decoded_host(host)
+    if not shown.isascii() or "xn--" in host.lower():
+        found.append(f"The host {_ascii_host(host)} is written with other letters than a to z: {printable_line(shown)}")
+    for label in shown.split("."):
+        scripts = _scripts(label)
+        if len(scripts) > 1 and not any(scripts <= usual for usual in _JOINT_SCRIPTS):
+            found.append(f"The host mixes the scripts {', '.join(sorted(scripts))}: {printable_line(label)}")
+    return found
+
+
+def _authority(url: str) -> str:
+    try:
+        return urlsplit(url).netloc
+    except ValueError:
+        return ""
+
+
+def _host(url: str) -> str | None:
+    """Return the host as the URL spells it."""
+    authority = _authority(url).rpartition("@")[2]
+    if authority.startswith("["):
+        return authority.partition("]")[0] + "]"
+    return authority.partition(":")[0] or None
+
+
+def _ascii_host(host: str) -> str:
+    if host.isascii():
+        return _percent(host)
+    return ".".join(map(_ascii_label, _DOTS.split(host)))
+
+
+def _ascii_label(label: str) -> str:
+    try:
+        if _KEPT_BY_BROWSERS.search(label):
+            return f"xn--{normalize('NFKC', label.lower()).encode('punycode').decode('ascii')}"
+        return label.encode("idna").decode("ascii")
+    except UnicodeError:
+        return _percent(label)
+
+
+def _decoded_host(host: str) -> str:
+    labels = []
+    for label in host.split("."):
+        try:
+            labels.append(label[4:].encode("ascii").decode("punycode") if label.lower().startswith("xn--") else label)
+        except UnicodeError:
+            labels.append(label)
+    return ".".join(labels)
+
+
+def _scripts(label: str) -> set[str]:
+    return {re.split("[ -]", unicodedata.name(letter, "UNKNOWN"))[0] for letter in label if letter.isalpha()}
+
+
+def _percent(text: str) -> str:
+    return _NOT_ASCII.sub(lambda found: quote(found[0].encode("utf-8", "surrogatepass")), text)
 
 
 def is_terminal(stream: Any) -> bool:
@@ -25,27 +164,23 @@ def is_terminal(stream: Any) -> bool:
 
 
 def discard_input() -> None:
-    """Drop what was typed and not read yet: it is no answer to a question that was not asked."""
+    """Drop typed text that was not read yet, because it cannot answer a question that was not asked yet."""
     if not is_terminal(sys.stdin):
         return
     try:
         import termios
     except ImportError:
-        _discard_keys()
+        import msvcrt
+
+        while msvcrt.kbhit():  # type: ignore[attr-defined]
+            msvcrt.getwch()  # type: ignore[attr-defined]
         return
     with suppress(termios.error, OSError):
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
-def _discard_keys() -> None:
-    import msvcrt
-
-    while msvcrt.kbhit():  # type: ignore[attr-defined]
-        msvcrt.getwch()  # type: ignore[attr-defined]
-
-
 async def read_line() -> str:
-    """Return the next line with its line end, "" at the end of the input; nobody else may wait for one meanwhile."""
+    """Return the next line with its line end, or "" at the end of the input; only one task may wait for a line."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     descriptor = sys.stdin.fileno()
     try:
@@ -54,6 +189,6 @@ async def read_line() -> str:
         return await offload(sys.stdin.readline)
     try:
         await ready.wait()
-        return os.read(descriptor, LONGEST_LINE).decode("utf-8", "replace")
+        return os.read(descriptor, MAX_LINE_BYTES).decode("utf-8", "replace")
     finally:
         loop.remove_reader(descriptor)

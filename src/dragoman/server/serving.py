@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from dragoman.errors import DefinitionError, DragomanError
 from dragoman.protocol import eras, jsonrpc
-from dragoman.runtime.hints import did_you_mean
+from dragoman.runtime.callables import did_you_mean
 from dragoman.server.dispatch.runner import open_notification, refusal, run_notification, run_refused, whole_answer
 from dragoman.server.request.call import NO_CHANNEL, Call, Session
 

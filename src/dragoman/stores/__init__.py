@@ -1,4 +1,4 @@
-"""What outlives a request and reaches beyond its process: how the workers that serve one server hear of each other.
+"""Stores: state and messages that the workers of one server share.
 
 Names are imported when they are first used.
 """

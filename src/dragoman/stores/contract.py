@@ -1,4 +1,4 @@
-"""The contracts of a store; whoever writes one for a database or a broker implements these four."""
+"""The contracts of a store: implement these four for a database or a broker."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Protocol
 
 
 class Bus(Protocol):
-    """Carries messages between the processes of one group; no message comes back to its sender."""
+    """Carries messages between the processes of one group; a sender does not receive its own messages."""
 
     @property
     def name(self) -> str:
-        """How others address this process: letters and digits, unlike that of any other."""
+        """The unique name of this process on the bus: letters and digits."""
         ...
 
     async def open(self, receive: Callable[[bytes], bytes]) -> None:
@@ -19,45 +19,45 @@ class Bus(Protocol):
         ...
 
     async def publish(self, message: bytes, to: str | None = None) -> list[bytes]:
-        """Send a message to every other process, or to one, and return the replies of those who gave one in time."""
+        """Send a message to every other process, or to one, and return the replies that come in time."""
         ...
 
     async def close(self) -> None:
-        """Leave the group; more than once is harmless."""
+        """Leave the group; may be called more than once."""
         ...
 
 
 class EventLog(Protocol):
-    """The events of one stream, for clients that come back; bounded, so that the oldest give way."""
+    """The events of one stream, for clients that resume it; bounded, so that the oldest are dropped."""
 
     @property
     def size(self) -> int:
-        """How many bytes of events it holds in the memory of this process; none, if it keeps them elsewhere."""
+        """How many bytes of events it holds in the memory of this process; 0 if it keeps them elsewhere."""
         ...
 
     def append(self, sequence: int, event: bytes) -> None:
-        """Keep an event; sequences ascend."""
+        """Add an event; sequence numbers ascend."""
         ...
 
     async def after(self, sequence: int) -> bytes:
-        """Return the events after a sequence that are still kept, one after the other."""
+        """Return the kept events after a sequence number, joined."""
         ...
 
 
 class State(Protocol):
-    """Small values by key, each for a time, which are there when the processes start again; bounded in number."""
+    """Small values by key, each for a limited time, which survive restarts; bounded in number."""
 
     async def get(self, key: str) -> bytes | None:
         """Return the value of a key, unless there is none or it has expired."""
         ...
 
     async def set(self, key: str, value: bytes, *, ttl: float) -> None:
-        """Keep a value for so many seconds; when this returns, other processes find it."""
+        """Keep a value for `ttl` seconds; other processes see it when this returns."""
         ...
 
 
 class Store(Protocol):
-    """Where a server's workers keep and share what is not in a session's id."""
+    """Where the workers of a server keep and share state."""
 
     def bus(self, group: str) -> Bus:
         """Return a new, unopened bus to the processes that name the same group."""
@@ -68,5 +68,5 @@ class Store(Protocol):
         ...
 
     def state(self, namespace: str) -> State:
-        """Return the values of those who name the same namespace."""
+        """Return the values of a namespace."""
         ...

@@ -1,4 +1,4 @@
-"""A store for one process alone."""
+"""A store in the memory of one process."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 
-MOST_EVENTS = 1000
-MOST_BYTES = 16 * 1024 * 1024
-MOST_VALUES = 100_000
+MAX_EVENTS = 1000
+MAX_BYTES = 16 * 1024 * 1024
+MAX_VALUES = 100_000
 
 
 class Memory:
-    """Keeps everything in this process; other workers hear of nothing.
+    """Keeps everything in this process; other workers see nothing of it.
 
     Example:
         app = server.asgi(store=stores.Memory())
@@ -25,30 +25,30 @@ class Memory:
     def __repr__(self) -> str:
         return f"<Memory store: {len(self._states)} namespaces>"
 
-    def bus(self, group: str) -> Solitude:  # noqa: ARG002
-        """Return a bus that nobody else is on."""
-        return Solitude()
+    def bus(self, group: str) -> MemoryBus:  # noqa: ARG002
+        """Return a bus without other processes."""
+        return MemoryBus()
 
     def event_log(self, stream: str) -> MemoryLog:  # noqa: ARG002
         """Return an empty log."""
         return MemoryLog()
 
     def state(self, namespace: str) -> MemoryState:
-        """Return the values of a namespace, which end with this process."""
+        """Return the values of a namespace, which are lost with this process."""
         return self._states.setdefault(namespace, MemoryState())
 
 
-class Solitude:
-    """A bus that nobody else is on."""
+class MemoryBus:
+    """A bus without other processes."""
 
     def __init__(self) -> None:
         self.name = os.urandom(4).hex()
 
     async def open(self, receive: Callable[[bytes], bytes]) -> None:
-        """Return at once: nobody will be heard."""
+        """Do nothing: no message will come."""
 
     async def publish(self, message: bytes, to: str | None = None) -> list[bytes]:  # noqa: ARG002
-        """Return at once: nobody replies."""
+        """Return no replies."""
         return []
 
     async def close(self) -> None:
@@ -56,19 +56,19 @@ class Solitude:
 
 
 class MemoryLog:
-    """Events in a queue, bounded in number and in bytes; the newest is kept whatever its size."""
+    """Events in a queue, bounded in number and in bytes; the newest event is always kept."""
 
-    def __init__(self, most_events: int = MOST_EVENTS, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, max_events: int = MAX_EVENTS, max_bytes: int = MAX_BYTES) -> None:
         self._events: deque[tuple[int, bytes]] = deque()
         self.size = 0
-        self._most_events = most_events
-        self._most_bytes = most_bytes
+        self._max_events = max_events
+        self._max_bytes = max_bytes
 
     def append(self, sequence: int, event: bytes) -> None:
-        """Keep an event, and as many before it as there is room for."""
+        """Add an event, and drop the oldest ones beyond the limits."""
         self._events.append((sequence, event))
         self.size += len(event)
-        while len(self._events) > 1 and (len(self._events) > self._most_events or self.size > self._most_bytes):
+        while len(self._events) > 1 and (len(self._events) > self._max_events or self.size > self._max_bytes):
             self.size -= len(self._events.popleft()[1])
 
     async def after(self, sequence: int) -> bytes:
@@ -77,7 +77,7 @@ class MemoryLog:
 
 
 class MemoryState:
-    """Values in a dictionary, bounded in number; the oldest gives way."""
+    """Values in a dictionary, bounded in number; the oldest is dropped."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -89,8 +89,8 @@ class MemoryState:
         return value if expires_at > self._clock() else None
 
     async def set(self, key: str, value: bytes, *, ttl: float) -> None:
-        """Keep a value for so many seconds."""
+        """Keep a value for `ttl` seconds."""
         self._values[key] = self._clock() + ttl, value
         self._values.move_to_end(key)
-        if len(self._values) > MOST_VALUES:
+        if len(self._values) > MAX_VALUES:
             self._values.popitem(last=False)

@@ -1,4 +1,4 @@
-"""For tests: clients, wires and models that are easy to have, and what servers and transports must keep.
+"""For tests: connected clients, raw wire peers, scripted models, and checks of schemas and transports.
 
 Names are imported when they are first used.
 """

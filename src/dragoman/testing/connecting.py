@@ -1,4 +1,4 @@
-"""Clients that are connected to a server for as long as a test lasts."""
+"""Clients that are connected to a server for the duration of a test."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def connected(
 
 
 def era_options(era: str | None) -> ClientOptions:
-    """Return what makes a client speak an era, or one version alone."""
+    """Return the client options for an era or a version."""
     if era is None:
         return {}
     return cast("ClientOptions", {"mode": era} if era in ERAS else {"protocol_version": era})

@@ -31,19 +31,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hand on what the command line says."""
+    """Pass the option of the command line on."""
     if config.getoption(_UPDATE):
         from dragoman.testing import snapshots
 
-        snapshots.told_to_update = True
+        snapshots.is_updating = True
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Leave nothing behind for another run in this process."""
+    """Reset the option for another run in this process."""
     if config.getoption(_UPDATE):
         from dragoman.testing import snapshots
 
-        snapshots.told_to_update = False
+        snapshots.is_updating = False
 
 
 @pytest.fixture(scope="session")

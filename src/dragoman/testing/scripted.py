@@ -1,4 +1,4 @@
-"""A model that answers what it was told to."""
+"""A model for tests, which gives scripted answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dragoman.runtime.callables import invoke
 Answer = str | ToolCall | Sequence[ToolCall] | Message | BaseException | type[BaseException]
 
 Answers = Callable[[Sequence[Message], Sequence[ToolSpec]], Answer | Awaitable[Answer]]
-PIECE = 5
+PIECE_CHARACTERS = 5
 
 
 class ScriptedRequest(msgspec.Struct, frozen=True):
@@ -101,4 +101,4 @@ def _pieces(message: Message) -> Iterator[Delta]:
 
 
 def _split(text: str) -> Iterator[str]:
-    return (text[start : start + PIECE] for start in range(0, len(text), PIECE))
+    return (text[start : start + PIECE_CHARACTERS] for start in range(0, len(text), PIECE_CHARACTERS))

@@ -1,8 +1,8 @@
-"""Whether what a server offers is still what its clients were told.
+"""Snapshots of schemas: a check that a server still offers what its clients know.
 
 A snapshot is a JSON file with the schemas of all tools, the arguments of all prompts and the templates of resources,
-sorted by name, to be kept with the tests. What differs is said by tool and argument, since a difference of JSON texts
-does not show what a caller has to change.
+sorted by name, to be kept with the tests. Differences are reported by tool and argument, because a difference of JSON
+texts does not show what a caller must change.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 Snapshot = dict[str, dict[str, Any]]
 _ABSENT = object()
 
-told_to_update = False
-"""Whether the run was told to write snapshots anew; set by the pytest plugin."""
+is_updating = False
+"""Whether this run writes snapshots anew; set by the pytest plugin."""
 
 
 def assert_schemas_unchanged(server: Server, path: str | Path, *, update: bool | None = None) -> None:
@@ -35,7 +35,7 @@ def assert_schemas_unchanged(server: Server, path: str | Path, *, update: bool |
     """
     file = Path(path)
     found = snapshot_of(server)
-    if told_to_update if update is None else update:
+    if is_updating if update is None else update:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         return
@@ -79,14 +79,14 @@ def _wire(table: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
     return {name: {key: entry[key] for key in keys if key in entry} for name, entry in listed.items()}
 
 
-def differences(kept: Snapshot, found: Snapshot) -> Iterator[str]:
-    """Yield a line for each thing that is not what it was."""
+def differences(old: Snapshot, new: Snapshot) -> Iterator[str]:
+    """Yield a line for each difference."""
     for kind, noun, compare in (
         ("tools", "tool", _tool_changes),
         ("prompts", "prompt", _prompt_changes),
         ("resourceTemplates", "resource template", _key_changes),
     ):
-        before, after = kept.get(kind, {}), found.get(kind, {})
+        before, after = old.get(kind, {}), new.get(kind, {})
         for name in sorted({*before, *after}):
             if name not in after:
                 yield f"{noun} {name!r} was removed"

@@ -1,7 +1,7 @@
-"""Whether a transport keeps the contract that clients rely on.
+"""A check that a transport keeps the contract that clients rely on.
 
-Each check opens a transport of its own and speaks to whatever it is connected to: a `Server`, or anything that sends
-each message back. A ping is answered by a message with its id, so both will do.
+Each step opens a new transport and sends pings. The other side may be a `Server`, or a program that sends each message
+back: both answer a ping with a message that has its id.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import msgspec
 from dragoman.errors import TransportError
 from dragoman.transports.contract import Transport
 
-Carrying = TypeVar("Carrying", bound=Transport)
+Checked = TypeVar("Checked", bound=Transport)
 MANY = 100
 LARGE = 1_000_000
 
 
 async def check_transport(
-    make: Callable[[], Carrying],
+    make: Callable[[], Checked],
     *,
-    break_off: Callable[[Carrying], Awaitable[None]] | None = None,
+    break_off: Callable[[Checked], Awaitable[None]] | None = None,
     large: int = LARGE,
     timeout: float = 10,
 ) -> None:
@@ -47,7 +47,7 @@ async def check_transport(
 
 
 class _Probe:
-    """A transport under test, and what came of it."""
+    """A transport under test, and what it received."""
 
     def __init__(self, transport: Transport, timeout: float, large: int) -> None:
         self.transport = transport
@@ -56,7 +56,7 @@ class _Probe:
         self.ends: list[Exception | None] = []
         self._wrong: str | None = None
         self._timeout = timeout
-        self._something = asyncio.Event()
+        self._changed = asyncio.Event()
 
     async def run(self, check: Callable[[_Probe], Awaitable[None]]) -> None:
         before = asyncio.all_tasks()
@@ -87,11 +87,11 @@ class _Probe:
             self.ids.append(found["id"])
         except (msgspec.DecodeError, KeyError, TypeError):
             self._wrong = f"receive() must be given one whole JSON text, not {message[:80]!r}"
-        self._something.set()
+        self._changed.set()
 
     def _closed(self, error: Exception | None) -> None:
         self.ends.append(error)
-        self._something.set()
+        self._changed.set()
 
     async def ping(self, id: int, size: int = 0) -> None:
         message = {"jsonrpc": "2.0", "id": id, "method": "ping", "params": {"padding": "x" * size}}
@@ -100,8 +100,8 @@ class _Probe:
     async def until(self, condition: Callable[[], bool], otherwise: Callable[[], str]) -> None:
         async def wait() -> None:
             while not condition() and self._wrong is None:
-                self._something.clear()
-                await self._something.wait()
+                self._changed.clear()
+                await self._changed.wait()
 
         try:
             await asyncio.wait_for(wait(), self._timeout)

@@ -24,8 +24,9 @@ class WirePeer:
             response = await peer.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
             assert response["result"]["content"][0]["text"] == "3"
 
-    `era` is "handshake", "stateless", the name of a protocol version, or "none" for a peer that says nothing of itself.
-    Messages of the server that answer no request are in `received`. Answers that come as a batch are taken one by one.
+    `era` is "handshake", "stateless", the name of a protocol version, or "none" for a peer that sends no version and no
+    capabilities. Messages of the server that answer no request are in `received`. The answers of a batch are received
+    one by one.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class WirePeer:
         self.received: list[types.Json] = []
         self._capabilities = capabilities or {}
         self._timeout = timeout
-        self._connection = server.connect(self._take)
+        self._connection = server.connect(self._receive)
         self._waiting: dict[Any, asyncio.Future[types.Json]] = {}
         self._arrived = asyncio.Event()
         self._last_id = 0
@@ -120,12 +121,12 @@ class WirePeer:
         envelope = {types.PROTOCOL_VERSION: self.version.name, types.CLIENT_CAPABILITIES: self._capabilities}
         return {**params, "_meta": {**envelope, **params.get("_meta", {})}}
 
-    def _take(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> None:
         message = msgspec.json.decode(data)
         for part in message if isinstance(message, list) else [message]:
-            self._take_message(part)
+            self._receive_message(part)
 
-    def _take_message(self, message: types.Json) -> None:
+    def _receive_message(self, message: types.Json) -> None:
         waiting = self._waiting.get(message.get("id")) if "method" not in message else None
         if waiting is not None and not waiting.done():
             waiting.set_result(message)

@@ -1,4 +1,4 @@
-"""What a client needs of a transport, and a server's connection of the way out to its client."""
+"""The contracts of transports: `Transport` for clients, and `Sink` for the connections of servers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 from msgspec import Raw
 
 Receive = Callable[[bytes], Awaitable[None] | None]
-"""Takes a message. What it returns is awaited before the next message is read, unless it is None."""
+"""Receives a message. If it returns an awaitable, that is awaited before the next message is read."""
 
 
 class Transport(Protocol):
@@ -25,8 +25,8 @@ class Transport(Protocol):
         """Connect.
 
         `receive` is called in the loop with each message: one JSON text, no newline. If it returns an awaitable, the
-        server does not take the answers to its requests: read no further message before the awaitable is done.
-        `closed` is called once, when the connection ends by itself and not because of `close`.
+        server does not read the answers to its requests: read no further message before the awaitable is done.
+        `closed` is called once, when the connection ends without a call of `close`.
         """
 
     async def send(self, message: bytes) -> None:
@@ -41,24 +41,24 @@ class Transport(Protocol):
 
 
 class Sink(Protocol):
-    """Where a server's connection sends its messages, in the thread of the connection's loop."""
+    """Sends the messages of a server's connection, in the thread of the connection's loop."""
 
     @property
     def has_room(self) -> bool:
-        """Whether little of what was sent is still unwritten."""
+        """Whether little is unwritten."""
 
     def send(self, message: bytes, /) -> None:
         """Send one encoded message, without its newline; never blocks, and does nothing once the client is gone."""
 
     def send_parts(self, head: bytes, large: Raw, tail: bytes) -> None:
-        """Send one encoded message whose large part, which must not hold a newline, need not be copied."""
+        """Send one encoded message in parts, without a copy of the large part, which must not contain a newline."""
 
     async def room(self) -> None:
-        """Wait while there is no room; whoever sends without end, as progress or a log does, must do this."""
+        """Wait until there is room; senders of unbounded messages, such as progress and logs, must call this."""
 
 
 class FunctionSink:
-    """Sends by a plain function, which takes every message at once.
+    """Sends by a plain function, which accepts every message at once.
 
     Example:
         sink = FunctionSink(messages.append)
@@ -69,7 +69,7 @@ class FunctionSink:
 
     @property
     def has_room(self) -> bool:
-        """Whether little of what was sent is still unwritten."""
+        """Whether little is unwritten."""
         return True
 
     def send_parts(self, head: bytes, large: Raw, tail: bytes) -> None:
@@ -77,4 +77,4 @@ class FunctionSink:
         self.send(b"".join((head, large, tail)))
 
     async def room(self) -> None:
-        """Wait for nothing."""
+        """Return at once."""

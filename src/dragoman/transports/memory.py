@@ -1,4 +1,4 @@
-"""A server in this process, spoken to without any I/O but through the same bytes."""
+"""A transport to a server in this process, without I/O, by the same bytes as any other transport."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from dragoman.errors import ConnectError
 from dragoman.transports.contract import FunctionSink, Receive, Sink
 
 CLOSE_SECONDS = 1.0
-MOST_AT_ONCE = 64
-"""Messages until others have their turn of the loop, which answers that are there at once would keep from them."""
+MAX_WITHOUT_YIELD = 64
+"""Messages until other tasks get a turn of the loop, because immediate answers never wait."""
 
 
 class MemoryConnection(Protocol):
-    """The server's end."""
+    """The server's connection."""
 
     def receive_message(self, data: bytes) -> None:
-        """Take a message of the client."""
+        """Receive a message of the client."""
 
     def close(self) -> None:
-        """Give up what is still served; nothing is sent any more."""
+        """Cancel the requests in flight; nothing is sent any more."""
 
     async def drain(self) -> None:
-        """Wait until nothing is served."""
+        """Wait until no request is in flight."""
 
 
 class MemoryTransport:
@@ -48,17 +48,17 @@ class MemoryTransport:
         """
         if self._connection is not None:
             raise ConnectError("The transport is open already; close it first")
-        # What `receive` returns is of no use to a server: its answers are taken at once.
+        # The result of `receive` is not used: a server in this process does not wait for room.
         self._connection = self._connect(FunctionSink(cast("Callable[[bytes], None]", receive)))
 
     async def send(self, message: bytes) -> None:
-        """Hand a message over.
+        """Send a message.
 
         Raises:
             ConnectError: there is no connection.
         """
         self._sent += 1
-        if self._sent % MOST_AT_ONCE == 0:
+        if self._sent % MAX_WITHOUT_YIELD == 0:
             await asyncio.sleep(0)
         connection = self._connection
         if connection is None:

@@ -159,7 +159,7 @@ class Small(Memory):
     """Keeps few bytes of each stream."""
 
     def event_log(self, stream: str) -> MemoryLog:
-        return MemoryLog(most_bytes=3000)
+        return MemoryLog(max_bytes=3000)
 
 
 @pytest.mark.covers("SHT-49")

@@ -10,7 +10,7 @@ from dragoman.server.http.service import HttpService
 from dragoman.server.http.sessions import Sessions
 from dragoman.server.http.workers import Workers
 from dragoman.stores import Local, Memory
-from dragoman.stores.memory import Solitude
+from dragoman.stores.memory import MemoryBus
 from dragoman.transports.http.asgi import AsgiApp
 from scenarios.http_peer import BRISK, STATELESS, Exchange, HttpPeer, live, scenario
 from scenarios.http_travels import Gate, text, travels
@@ -344,10 +344,10 @@ class Broken(Memory):
         super().__init__()
         self._opens = opens
 
-    def bus(self, group: str) -> Solitude:
+    def bus(self, group: str) -> MemoryBus:
         store = self
 
-        class Bus(Solitude):
+        class Bus(MemoryBus):
             async def open(self, receive) -> None:
                 if not store._opens:
                     raise ConnectionError("no broker, and nobody's business")

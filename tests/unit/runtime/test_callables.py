@@ -1,13 +1,14 @@
-"""Calling what an author gave to be called."""
+"""Calling functions of authors, blocking twins of async methods, and unknown options."""
 
 import asyncio
 import functools
+import inspect
 import threading
 from typing import Any
 
 import pytest
 
-from dragoman.runtime.callables import invoke, resolved, starter, then
+from dragoman.runtime.callables import blocking, did_you_mean, invoke, refuse_unknown, resolved, starter, then
 
 WORKER = "dragoman-worker"
 
@@ -75,3 +76,47 @@ def test_what_follows_an_outcome_is_made_at_once_or_when_the_outcome_is_there():
 
     assert then(1, str) == "1"
     assert asyncio.run(then(later(), str)) == "2"
+
+
+class Adder:
+    async def add(self, one: int, /, other: int = 1, *, times: int = 1) -> int:
+        """Add, so many times."""
+        await asyncio.sleep(0)
+        return (one + other) * times
+
+    async def fail(self) -> None:
+        raise LookupError("gone")
+
+
+class BlockingAdder:
+    add = blocking(Adder.add)
+    fail = blocking(Adder.fail)
+
+    def _drive(self, method: Any, *args: Any, **kwargs: Any) -> Any:
+        return asyncio.run(method(Adder(), *args, **kwargs))
+
+
+def test_a_twin_takes_gives_and_raises_what_the_method_does():
+    assert BlockingAdder().add(2) == 3
+    assert BlockingAdder().add(2, 3, times=2) == 10
+    assert BlockingAdder().add(2, other=3) == 5
+    with pytest.raises(LookupError, match="gone"):
+        BlockingAdder().fail()
+
+
+def test_a_twin_has_the_name_the_parameters_and_the_documentation_of_the_method_and_is_plain():
+    assert BlockingAdder.add.__name__ == "add"
+    assert BlockingAdder.add.__doc__ == "Add, so many times."
+    assert inspect.signature(BlockingAdder.add) == inspect.signature(Adder.add)
+    assert not inspect.iscoroutinefunction(BlockingAdder.add)
+
+
+def test_the_name_that_is_most_like_another_is_asked_for():
+    assert did_you_mean("timeuot", ["timeout", "total_timeout"]) == "; did you mean 'timeout'?"
+    assert did_you_mean("colour", ["timeout"]) == ""
+
+
+def test_an_option_that_there_is_not_is_refused():
+    refuse_unknown("It", {"timeout": 1}, ["timeout"])
+    with pytest.raises(TypeError, match=r"It has no option 'timeuot'; did you mean 'timeout'\?"):
+        refuse_unknown("It", {"timeuot": 1}, ["timeout"])

@@ -16,6 +16,7 @@ import uvloop
 
 from dragoman.runtime import offload as room
 from dragoman.runtime.offload import offload
+from unit.loops import in_a_loop, in_each_loop
 
 DEADLINE = 30
 
@@ -154,31 +155,25 @@ def test_calls_one_after_another_use_one_thread(run, workers):
     assert threads.count == 1
 
 
-def test_calls_at_the_same_time_use_a_thread_each(run, workers):
+@in_each_loop
+async def test_calls_at_the_same_time_use_a_thread_each(workers):
     threads = workers()
     barrier = threading.Barrier(20)
-
-    async def main():
-        await asyncio.gather(*(offload(barrier.wait, DEADLINE) for _ in range(20)))
-
-    run(main())
+    await asyncio.gather(*(offload(barrier.wait, DEADLINE) for _ in range(20)))
     assert threads.count == 20
 
 
-def test_there_are_never_more_threads_than_the_limit_and_jobs_queue_in_order(run, workers):
+@in_each_loop
+async def test_there_are_never_more_threads_than_the_limit_and_jobs_queue_in_order(workers):
     threads = workers(most=1)
     gate = Gate()
     order = []
-
-    async def main():
-        first = asyncio.create_task(offload(gate))
-        await entered(gate)
-        rest = [asyncio.create_task(offload(order.append, number)) for number in range(50)]
-        await asyncio.sleep(0)
-        gate.opened.set()
-        await asyncio.gather(first, *rest)
-
-    run(main())
+    first = asyncio.create_task(offload(gate))
+    await entered(gate)
+    rest = [asyncio.create_task(offload(order.append, number)) for number in range(50)]
+    await asyncio.sleep(0)
+    gate.opened.set()
+    await asyncio.gather(first, *rest)
     assert order == list(range(50))
     assert threads.count == 1
 
@@ -202,39 +197,33 @@ def test_cancelling_returns_at_once_and_the_late_result_is_dropped_silently(run,
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_a_call_that_is_cancelled_while_it_queues_is_never_made(run, workers):
+@in_each_loop
+async def test_a_call_that_is_cancelled_while_it_queues_is_never_made(workers):
     threads = workers(most=1)
     gate = Gate()
     made = []
-
-    async def main():
-        first = asyncio.create_task(offload(gate))
-        await entered(gate)
-        second = asyncio.create_task(offload(made.append, "second"))
-        third = asyncio.create_task(offload(made.append, "third"))
-        await asyncio.sleep(0)
-        second.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await second
-        assert len(threads._backlog) == 1
-        gate.opened.set()
-        await asyncio.gather(first, third)
-
-    run(main())
+    first = asyncio.create_task(offload(gate))
+    await entered(gate)
+    second = asyncio.create_task(offload(made.append, "second"))
+    third = asyncio.create_task(offload(made.append, "third"))
+    await asyncio.sleep(0)
+    second.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    assert len(threads._backlog) == 1
+    gate.opened.set()
+    await asyncio.gather(first, third)
     assert made == ["third"]
 
 
-def test_a_call_that_is_cancelled_when_a_worker_has_just_taken_it_is_not_made():
+@in_a_loop
+async def test_a_call_that_is_cancelled_when_a_worker_has_just_taken_it_is_not_made():
     made = []
-
-    async def main():
-        job = room._Job(room._current_outbox(), made.append, ("made",), {})
-        job.future.cancel()
-        job.run()
-        job.deliver()
-        await asyncio.sleep(0)
-
-    asyncio.run(main())
+    job = room._Job(room._current_outbox(), made.append, ("made",), {})
+    job.future.cancel()
+    job.run()
+    job.deliver()
+    await asyncio.sleep(0)
     assert made == []
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from dragoman.errors import DragomanError
 from dragoman.runtime.portal import outcome, portal, run_blocking
+from unit.loops import in_a_loop
 
 DEADLINE = 30
 
@@ -43,12 +44,10 @@ def test_what_would_end_a_loop_is_raised_to_the_caller_and_the_loop_goes_on(erro
     assert run_blocking(thread_name()) == "dragoman portal"
 
 
-def test_a_call_inside_a_running_loop_is_refused_and_the_coroutine_is_closed():
-    async def blocked():
-        with pytest.raises(DragomanError, match="inside a running event loop"):
-            run_blocking(thread_name())
-
-    asyncio.run(blocked())
+@in_a_loop
+async def test_a_call_inside_a_running_loop_is_refused_and_the_coroutine_is_closed():
+    with pytest.raises(DragomanError, match="inside a running event loop"):
+        run_blocking(thread_name())
 
 
 def test_a_call_on_the_portal_itself_is_refused():

@@ -6,14 +6,15 @@ from typing import Any
 import pytest
 
 from dragoman.runtime.tasks import (
-    OwnTask,
+    SelfCancelTask,
     call_in_loop,
+    cancel_and_wait,
     current_task,
-    end,
     is_being_cancelled,
+    is_pending_here,
     is_running_here,
-    runs_here,
 )
+from unit.loops import in_a_loop
 
 
 async def forever() -> None:
@@ -31,7 +32,7 @@ async def cancel_itself() -> None:
 @pytest.mark.parametrize(("work", "itself"), [(forever, False), (cancel_itself, True)])
 def test_a_task_knows_whether_its_own_code_cancelled_it(work, itself):
     async def run() -> bool:
-        task = OwnTask(work(), loop=asyncio.get_running_loop())
+        task = SelfCancelTask(work(), loop=asyncio.get_running_loop())
         await asyncio.sleep(0)
         if not itself:
             task.cancel("enough")
@@ -42,39 +43,36 @@ def test_a_task_knows_whether_its_own_code_cancelled_it(work, itself):
     assert asyncio.run(run()) is itself
 
 
-def test_the_current_task_is_the_one_that_asyncio_names():
-    async def compare() -> None:
-        loop = asyncio.get_running_loop()
-        assert current_task(loop) is asyncio.current_task()
-        await asyncio.gather(*(in_a_task(loop) for _ in range(3)))
-        other = asyncio.new_event_loop()
-        assert current_task(other) is asyncio.current_task(other) is None
-        other.close()
-        seen: asyncio.Future[Any] = loop.create_future()
-        loop.call_soon(lambda: seen.set_result(current_task(loop)))
-        assert await seen is None
-
+@in_a_loop
+async def test_the_current_task_is_the_one_that_asyncio_names():
     async def in_a_task(loop: asyncio.AbstractEventLoop) -> None:
         for _ in range(3):
             assert current_task(loop) is asyncio.current_task() is not None
             await asyncio.sleep(0)
 
-    asyncio.run(compare())
+    loop = asyncio.get_running_loop()
+    assert current_task(loop) is asyncio.current_task()
+    await asyncio.gather(*(in_a_task(loop) for _ in range(3)))
+    other = asyncio.new_event_loop()
+    assert current_task(other) is asyncio.current_task(other) is None
+    other.close()
+    seen: asyncio.Future[Any] = loop.create_future()
+    loop.call_soon(lambda: seen.set_result(current_task(loop)))
+    assert await seen is None
 
 
-def test_a_loop_runs_in_one_thread_alone():
-    async def compare() -> None:
-        loop = asyncio.get_running_loop()
-        assert is_running_here(loop)
-        assert not await asyncio.to_thread(is_running_here, loop)
-        other = asyncio.new_event_loop()
-        assert not is_running_here(other)
-        other.close()
-
-    asyncio.run(compare())
+@in_a_loop
+async def test_a_loop_runs_in_one_thread_alone():
+    loop = asyncio.get_running_loop()
+    assert is_running_here(loop)
+    assert not await asyncio.to_thread(is_running_here, loop)
+    other = asyncio.new_event_loop()
+    assert not is_running_here(other)
+    other.close()
 
 
-def test_a_task_that_is_ended_has_ended_and_is_nobodys_error():
+@in_a_loop
+async def test_a_task_that_is_ended_has_ended_and_is_nobodys_error():
     async def fail_when_cancelled() -> None:
         try:
             await forever()
@@ -82,17 +80,14 @@ def test_a_task_that_is_ended_has_ended_and_is_nobodys_error():
             assert is_being_cancelled()
             raise ValueError("nobody looks at this") from None
 
-    async def run() -> None:
-        task = asyncio.create_task(fail_when_cancelled())
-        await asyncio.sleep(0)
-        assert runs_here(task)
-        assert not is_being_cancelled()
-        await end(task)
-        assert task.done()
-        assert not runs_here(task)
-        assert not runs_here(None)
-
-    asyncio.run(run())
+    task = asyncio.create_task(fail_when_cancelled())
+    await asyncio.sleep(0)
+    assert is_pending_here(task)
+    assert not is_being_cancelled()
+    await cancel_and_wait(task)
+    assert task.done()
+    assert not is_pending_here(task)
+    assert not is_pending_here(None)
 
 
 def test_a_function_is_called_in_its_loop_at_once_or_soon_and_never_when_that_is_closed():

@@ -21,14 +21,14 @@ def test_a_log_gives_what_comes_after_a_number():
 
 
 def test_a_log_is_bounded_by_its_number_of_events():
-    log = MemoryLog(most_events=3)
+    log = MemoryLog(max_events=3)
     for number in range(10):
         log.append(number, b"%d" % number)
     assert after(log, -1) == b"789"
 
 
 def test_a_log_is_bounded_by_its_bytes_and_keeps_the_newest_whatever_its_size():
-    log = MemoryLog(most_bytes=10)
+    log = MemoryLog(max_bytes=10)
     for number, event in enumerate([b"aaaa", b"bbbb", b"cc"], 1):
         log.append(number, event)
     assert after(log, 0) == b"aaaabbbbcc"
@@ -66,7 +66,7 @@ def test_each_stream_has_a_log_of_its_own():
 
 
 def test_values_expire_and_the_oldest_gives_way(monkeypatch):
-    monkeypatch.setattr(memory, "MOST_VALUES", 2)
+    monkeypatch.setattr(memory, "MAX_VALUES", 2)
     now = 0.0
     state = MemoryState(clock=lambda: now)
 

@@ -123,7 +123,7 @@ def test_a_snapshot_is_written_to_a_folder_that_is_not_there_yet_and_is_readable
 
 
 def test_a_snapshot_is_not_written_when_the_caller_says_no(tmp_path, monkeypatch):
-    monkeypatch.setattr(snapshots, "told_to_update", True)
+    monkeypatch.setattr(snapshots, "is_updating", True)
     with pytest.raises(AssertionError, match="There is no snapshot"):
         assert_schemas_unchanged(made(), tmp_path / "schemas.json", update=False)
     assert_schemas_unchanged(made(), tmp_path / "schemas.json")

@@ -54,7 +54,7 @@ from dragoman.auth.urls import canonical_url, covers, require_secure
 from dragoman.errors import AuthError, AuthRequired, InsecureUrl, TokenRefused
 from dragoman.protocol.urls import redacted
 from dragoman.runtime.network import Network, SessionFactory
-from dragoman.runtime.tasks import end, is_being_cancelled, look_at, runs_here
+from dragoman.runtime.tasks import cancel_and_wait, is_being_cancelled, is_pending_here, retrieve_exception
 
 UNAUTHORIZED, FORBIDDEN = 401, 403
 MAX_STEP_UPS = 2
@@ -192,12 +192,12 @@ class Authorizer(ABC):
     async def close(self) -> None:
         """End what is under way; tokens that were obtained stay stored."""
         task, self._token_task = self._token_task, None
-        if not runs_here(task):
+        if not is_pending_here(task):
             return
         if self._is_renewing:
             # The refresh token may be used up already, and the answer with the next one is on its way.
             await asyncio.wait([task], timeout=CLOSE_SECONDS)
-        await end(task)
+        await cancel_and_wait(task)
 
     # One request.
 
@@ -233,7 +233,7 @@ class Authorizer(ABC):
         def is_newer() -> bool:
             return self._tokens is not None and self._tokens.access_token != attempt.sent_token
 
-        if not is_newer() and runs_here(self._token_task):
+        if not is_newer() and is_pending_here(self._token_task):
             await self._wait_for(self._token_task)
         return is_newer()
 
@@ -276,9 +276,9 @@ class Authorizer(ABC):
 
     async def _run(self, begin: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Wait for the token task, which is begun if none runs."""
-        if not runs_here(self._token_task):
+        if not is_pending_here(self._token_task):
             self._token_task = asyncio.get_running_loop().create_task(begin())
-            self._token_task.add_done_callback(look_at)
+            self._token_task.add_done_callback(retrieve_exception)
         assert self._token_task is not None
         await self._wait_for(self._token_task)
 
@@ -318,7 +318,7 @@ class Authorizer(ABC):
         known = tokens.authorization_server
         if known is None or not self._is_renewable(tokens) or time.monotonic() < self._renew_after:
             return
-        if runs_here(self._token_task) and not tokens.is_expired:
+        if is_pending_here(self._token_task) and not tokens.is_expired:
             return
         with suppress(AuthError):
             await self._run(lambda: self._renew_under_lock(tokens.access_token))

@@ -19,8 +19,7 @@ from dragoman.errors import AuthError, AuthRequired
 from dragoman.protocol.urls import host_of, is_loopback, split
 from dragoman.runtime.callables import invoke
 from dragoman.runtime.offload import offload
-from dragoman.runtime.printable import printable_url, url_warnings
-from dragoman.runtime.terminal import is_terminal, read_line
+from dragoman.runtime.terminal import is_terminal, printable_url, read_line, url_warnings
 
 LOGIN_SECONDS = 300.0
 MAX_PASTES = 5

@@ -29,8 +29,7 @@ from dragoman.auth.fetcher import Fetcher, text_member
 from dragoman.auth.urls import require_secure
 from dragoman.errors import AuthError, InvalidCredentials, TokenRefused
 from dragoman.protocol.urls import redacted
-from dragoman.runtime.callables import invoke
-from dragoman.runtime.hints import refuse_unknown
+from dragoman.runtime.callables import invoke, refuse_unknown
 from dragoman.runtime.network import SessionFactory
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from dragoman.auth.jose import base64url
 from dragoman.auth.urls import require_client_metadata_url, require_redirect_uri
 from dragoman.errors import AuthError, TokenRefused, UnregisteredRedirectUri
 from dragoman.protocol.urls import redacted
-from dragoman.runtime.blocking import begun, blocking
+from dragoman.runtime.callables import blocking, coroutine_of
 from dragoman.runtime.network import Network, SessionFactory
 from dragoman.runtime.portal import portal
 
@@ -325,7 +325,7 @@ class BlockingLogin:
         self._oauth = oauth
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
-        return portal().run(begun(method, self._oauth, *args, **kwargs))
+        return portal().run(coroutine_of(method, self._oauth, *args, **kwargs))
 
     start = blocking(OAuth.start)
     finish = blocking(OAuth.finish)

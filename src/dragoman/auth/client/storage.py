@@ -27,8 +27,14 @@ from dragoman.auth.client.stored_records import ClientInformation, Tokens
 from dragoman.errors import AuthError, NotPrivate
 from dragoman.runtime.backoff import backoff
 from dragoman.runtime.callables import resolved
-from dragoman.runtime.keys import state_folder
-from dragoman.runtime.private import WRITTEN_BY_OTHERS, open_private, private_folder, require_private, written_beside
+from dragoman.runtime.user_files import (
+    WRITABLE_BY_OTHERS,
+    open_private,
+    private_folder,
+    require_private,
+    state_folder,
+    written_beside,
+)
 
 LOCK_SECONDS = 330.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.2
@@ -156,7 +162,7 @@ class FileDrawer:
             return self._unwritten
         try:
             with _refusing_unsafe():
-                require_private(self._path.parent, WRITTEN_BY_OTHERS)
+                require_private(self._path.parent, WRITABLE_BY_OTHERS)
                 with os.fdopen(open_private(self._path, os.O_RDONLY), "rb") as file:
                     return msgspec.json.decode(file.read(), type=dict[str, Any])
         except FileNotFoundError:
@@ -169,7 +175,7 @@ class FileDrawer:
         content = {**self._read(), name: value}
         try:
             with _refusing_unsafe():
-                private_folder(self._path.parent, WRITTEN_BY_OTHERS)
+                private_folder(self._path.parent, WRITABLE_BY_OTHERS)
                 encoded = msgspec.json.encode({name: value for name, value in content.items() if value is not None})
                 with written_beside(self._path, encoded, lasting=True) as fresh:
                     fresh.replace(self._path)
@@ -202,7 +208,7 @@ class FileDrawer:
             import fcntl  # noqa: F401
 
             with _refusing_unsafe():
-                private_folder(self._path.parent, WRITTEN_BY_OTHERS)
+                private_folder(self._path.parent, WRITABLE_BY_OTHERS)
                 return open_private(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
         except (ImportError, OSError):
             return None

@@ -29,7 +29,7 @@ from dragoman.auth.fetcher import OK, Fetcher, text_member
 from dragoman.auth.urls import authorization_server_metadata_urls, require_secure
 from dragoman.errors import AuthError
 from dragoman.protocol.urls import redacted
-from dragoman.runtime.tasks import runs_here
+from dragoman.runtime.tasks import is_pending_here
 
 KEPT_SECONDS = 3600.0
 RETRY_SECONDS = 5.0
@@ -64,7 +64,7 @@ class IssuerKeys:
         Raises:
             AuthError: the issuer cannot be asked, or too many tokens wait for unknown keys.
         """
-        if time.monotonic() >= self._fetch_at or (not self._keys and runs_here(self._fetching)):
+        if time.monotonic() >= self._fetch_at or (not self._keys and is_pending_here(self._fetching)):
             await self._fetch()
         if not self._keys:
             raise AuthError(f"Tokens cannot be verified: the keys of {redacted(self._issuer)} cannot be had")
@@ -84,12 +84,12 @@ class IssuerKeys:
             await self._wait_for_fetch()
             if self._known(kid):
                 return self._known(kid)
-            if not runs_here(self._refetching):
+            if not is_pending_here(self._refetching):
                 self._refetching = asyncio.create_task(self._refetch())
             was_fetched = await asyncio.shield(self._refetching)
         finally:
             self._waiting -= 1
-            if self._waiting == 0 and runs_here(self._refetching):
+            if self._waiting == 0 and is_pending_here(self._refetching):
                 self._refetching.cancel()
                 self._refetching = None
         found = self._known(kid)
@@ -109,12 +109,12 @@ class IssuerKeys:
         return await self._fetch()
 
     async def _wait_for_fetch(self) -> None:
-        if runs_here(self._fetching):
+        if is_pending_here(self._fetching):
             await self._fetch()
 
     async def _fetch(self) -> bool:
         """Wait for the fetch under way, or for a new one, and tell whether it worked."""
-        if not runs_here(self._fetching):
+        if not is_pending_here(self._fetching):
             self._fetching = asyncio.create_task(self._fetch_once())
         # Whoever began it may be cancelled while others wait for it.
         return await asyncio.shield(self._fetching)

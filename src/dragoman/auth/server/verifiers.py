@@ -29,7 +29,7 @@ from dragoman.auth.server.issuer_keys import IssuerKeys
 from dragoman.auth.urls import require_secure
 from dragoman.errors import AuthError
 from dragoman.protocol.urls import redacted
-from dragoman.runtime.tasks import look_at
+from dragoman.runtime.tasks import retrieve_exception
 
 LEEWAY_SECONDS = 60
 ANSWER_SECONDS = 30.0
@@ -219,7 +219,7 @@ class _Inquiries:
 
     def _end(self, key: bytes, task: asyncio.Task[Identity | BadToken]) -> None:
         del self._tasks[key]
-        look_at(task)
+        retrieve_exception(task)
 
 
 class Introspection(_ClaimsVerifier):

@@ -13,7 +13,7 @@ from dragoman.cli.exit_codes import FAILED, OK
 from dragoman.cli.targets import ResolvedTarget, command_oauth, make_client
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import InsecureUrl
-from dragoman.runtime.printable import printable_line
+from dragoman.runtime.terminal import printable_line
 
 if TYPE_CHECKING:
     from dragoman.auth.client.oauth import OAuth

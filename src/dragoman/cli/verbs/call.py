@@ -12,8 +12,7 @@ from dragoman.cli.command import connecting, in_event_loop, raw_option, server_l
 from dragoman.cli.exit_codes import FAILED, OK
 from dragoman.cli.targets import connected, resolve_target
 from dragoman.cli.terminal import Terminal
-from dragoman.runtime.printable import printable_line
-from dragoman.runtime.terminal import is_terminal
+from dragoman.runtime.terminal import is_terminal, printable_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

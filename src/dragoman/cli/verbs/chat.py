@@ -25,8 +25,7 @@ from dragoman.cli.targets import (
 )
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import AuthRequired, DragomanError
-from dragoman.runtime.printable import printable_json, printable_line
-from dragoman.runtime.terminal import is_terminal
+from dragoman.runtime.terminal import is_terminal, printable_json, printable_line
 
 if TYPE_CHECKING:
     from dragoman.chat import Chat, Chunk

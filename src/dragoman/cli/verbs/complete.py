@@ -7,7 +7,7 @@ import click
 from dragoman.cli.command import connecting, in_event_loop, named_value, usage_error
 from dragoman.cli.targets import connected, resolve_target
 from dragoman.cli.terminal import Terminal
-from dragoman.runtime.printable import printable_line
+from dragoman.runtime.terminal import printable_line
 from dragoman.types import Json
 
 _WORDS = 4

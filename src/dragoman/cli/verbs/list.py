@@ -10,7 +10,7 @@ import click
 from dragoman.cli.command import connecting, in_event_loop
 from dragoman.cli.targets import connected, resolve_target
 from dragoman.cli.terminal import Terminal
-from dragoman.runtime.printable import printable_line
+from dragoman.runtime.terminal import printable_line
 
 if TYPE_CHECKING:
     from dragoman import types

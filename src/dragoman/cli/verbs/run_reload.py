@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from dragoman.cli.verbs.run import parse, split_target
-from dragoman.runtime.printable import printable_line
+from dragoman.runtime.terminal import printable_line
 
 POLL_SECONDS = 0.3
 END_SECONDS = 10.0

@@ -18,7 +18,7 @@ from typing import Any
 from dragoman import types
 from dragoman.client.answer.callbacks import LOGGER, AnsweredBy, Handler, as_function, call_handler
 from dragoman.errors import ToolError
-from dragoman.runtime.tasks import look_at
+from dragoman.runtime.tasks import retrieve_exception
 
 CANCELLED = "Tool call was cancelled by the client"
 
@@ -189,7 +189,7 @@ async def _ask(function: Handler, approval: Approval) -> bool:
     finally:
         deciding.cancel()
         answering.cancel()
-        answering.add_done_callback(look_at)
+        answering.add_done_callback(retrieve_exception)
     if answer is approval or (answer is None and approval.decided):
         return await approval.outcome()
     if answer is True:

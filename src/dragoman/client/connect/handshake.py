@@ -59,7 +59,7 @@ from dragoman.protocol.versions import (
     stateless_versions,
     version_names,
 )
-from dragoman.runtime.tasks import end
+from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.types import decode
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Connector:
         """Return the store of silent servers; None for a server without a name, or over HTTP, which always answers."""
         if self.endpoint.key is None or self.endpoint.is_http:
             return None
-        from dragoman.runtime.keys import state_folder
+        from dragoman.runtime.user_files import state_folder
         from dragoman.stores.local.state import LocalState
 
         try:
@@ -249,7 +249,7 @@ class _ConnectAttempt:
     async def _end_probe(self) -> None:
         probe, self._pending_probe = self._pending_probe, None
         if probe is not None:
-            await end(probe)
+            await cancel_and_wait(probe)
 
     @property
     def _connection(self) -> ServerConnection:
@@ -300,7 +300,7 @@ class _ConnectAttempt:
             await asyncio.wait([probe, initializing], return_when=asyncio.FIRST_COMPLETED)
             verdict = await self._judged(probe, last=False) if probe.done() and self._connection.is_alive else None
             if isinstance(verdict, negotiation.Stateless):
-                await end(initializing)
+                await cancel_and_wait(initializing)
                 await self._confirm(verdict)
             else:
                 await self._accept(await initializing)
@@ -310,7 +310,7 @@ class _ConnectAttempt:
             await self._open(self._endpoint.link)
             await self._initialize(offered)
         finally:
-            await end(initializing)
+            await cancel_and_wait(initializing)
             await self._end_probe()
 
     async def _confirm(self, verdict: negotiation.Stateless) -> None:

@@ -26,9 +26,9 @@ from dragoman.protocol.sse import EventDecoder
 from dragoman.protocol.versions import Version
 from dragoman.runtime.backoff import backoff
 from dragoman.runtime.network import Network
-from dragoman.runtime.tasks import end
+from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.transports.contract import Receive
-from dragoman.transports.web.http import FAILED, JSON, SERVER_FAILED, SSE, HttpClient, HttpResponse, pause
+from dragoman.transports.web.http import FAILED, JSON, SERVER_FAILED, SSE, HttpClient, HttpResponse, retry_pause
 
 BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, METHOD_NOT_ALLOWED = 400, 401, 403, 404, 405
 MAX_PAUSE = 30.0
@@ -275,7 +275,7 @@ class HttpLink(Link):
                         return  # the server has no such stream, or not for this client
                     decoder = EventDecoder(self._limits.message_bytes)
             decoder.finish()
-            await asyncio.sleep(backoff(failures - 1, pause(decoder), MAX_PAUSE))
+            await asyncio.sleep(backoff(failures - 1, retry_pause(decoder), MAX_PAUSE))
 
     # The end.
 
@@ -286,7 +286,7 @@ class HttpLink(Link):
         self._receive = self._closed = _ignore
         try:
             if stream is not None:
-                await end(stream)
+                await cancel_and_wait(stream)
             if session is not None and not has_expired:
                 await self._end_session()
         finally:

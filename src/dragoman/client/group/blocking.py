@@ -14,7 +14,7 @@ from dragoman.client.group.group import AsyncClients, AsyncGroupTool, Group
 from dragoman.client.group.members import Members, Servers
 from dragoman.client.group.references import Inputs
 from dragoman.client.options import ClientOptions
-from dragoman.runtime.blocking import begun, blocking
+from dragoman.runtime.callables import blocking, coroutine_of
 from dragoman.runtime.offload import offload
 from dragoman.runtime.portal import portal
 
@@ -95,7 +95,7 @@ class Clients(Group[Client]):
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
         loop = portal()
         loop.kept.update(member.async_client for member in self._members)
-        return loop.run(begun(method, self._twin, *args, **kwargs))
+        return loop.run(coroutine_of(method, self._twin, *args, **kwargs))
 
     def start(self) -> Self:
         """Connect to every server that has no connection; `status` and `errors` show failures.

@@ -21,7 +21,7 @@ from msgspec import Struct, field
 from dragoman.client.group.references import ConfigSource
 from dragoman.errors import AuthError, ConfigError
 from dragoman.protocol.urls import is_http_url, redacted
-from dragoman.runtime.hints import did_you_mean
+from dragoman.runtime.callables import did_you_mean
 
 Json = dict[str, Any]
 

@@ -32,7 +32,7 @@ from dragoman.client.options import CallOptions, ClientOptions
 from dragoman.client.properties import WithStatements
 from dragoman.client.results import CallResult, Structured
 from dragoman.errors import ConfigError, ConnectError, DragomanError, NotFound, Timeout
-from dragoman.runtime.tasks import runs_here
+from dragoman.runtime.tasks import is_pending_here
 from dragoman.schema.naming import matches, tool_names
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class AsyncClients(Group[AsyncClient]):
 
     async def _connect_in_time(self, member: GroupMember[Any]) -> None:
         connecting = member.connecting
-        if not runs_here(connecting):
+        if not is_pending_here(connecting):
             connecting = member.connecting = asyncio.get_running_loop().create_task(self._connect(member))
         done, _ = await asyncio.wait([connecting], timeout=member.patience)
         if not done:

@@ -45,7 +45,7 @@ from dragoman.protocol.inbound import (
     receive_post,
 )
 from dragoman.protocol.peer import Event, PeerReply
-from dragoman.runtime.tasks import OwnTask, uncancelled
+from dragoman.runtime.tasks import SelfCancelTask, uncancelled
 from dragoman.server.dispatch import runner
 from dragoman.server.http.channels import PostChannel, SessionChannel, StandaloneChannel, SubscriptionStream
 from dragoman.server.http.head import RequestHead
@@ -146,7 +146,7 @@ class PostService:
             raise HttpRefusal.of(head.body_refused)
         limit = self._limits.message_bytes
         try:
-            body = exchange.at_hand(limit) or await exchange.read(limit)
+            body = exchange.complete_body(limit) or await exchange.read(limit)
         except TooLarge:
             error = ParseError(f"A message must not have more than {limit} bytes")
             raise HttpRefusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, error) from None
@@ -432,7 +432,7 @@ class PostService:
             return
         released = exchange.loop.create_future()
         channel.open(released)
-        call.task = OwnTask(serving, loop=exchange.loop)
+        call.task = SelfCancelTask(serving, loop=exchange.loop)
         try:
             await released
         except asyncio.CancelledError:

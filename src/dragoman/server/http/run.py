@@ -27,7 +27,7 @@ from dragoman.runtime.program import end_tasks
 from dragoman.transports.http.asgi import AsgiApp
 
 if TYPE_CHECKING:
-    from dragoman.transports.http.ending import EndingConnection
+    from dragoman.transports.http.graceful_http1 import GracefulHttp1Connection
 
 GRACE_SECONDS = 5.0
 """How long a request may take when the server ends."""
@@ -86,8 +86,8 @@ class _Uvicorn(uvicorn.Server):
             connection.abort()
         await asyncio.sleep(0)
 
-    def _connections(self) -> list[EndingConnection]:
-        return cast("list[EndingConnection]", list(self.server_state.connections))
+    def _connections(self) -> list[GracefulHttp1Connection]:
+        return cast("list[GracefulHttp1Connection]", list(self.server_state.connections))
 
     def _new_connection(self) -> asyncio.Protocol:
         return self.config.http_protocol_class(  # type: ignore[call-arg]
@@ -198,12 +198,12 @@ def run_http(app: AsgiApp, *, host: str, port: int, workers: int = 1) -> None:
 
 def _http_protocol() -> Any:
     if find_spec("httptools") is None:  # it does not exist for every platform
-        from dragoman.transports.http.h11 import EndingH11
+        from dragoman.transports.http.graceful_h11 import GracefulH11Connection
 
-        return EndingH11
-    from dragoman.transports.http.ending import EndingConnection
+        return GracefulH11Connection
+    from dragoman.transports.http.graceful_http1 import GracefulHttp1Connection
 
-    return EndingConnection
+    return GracefulHttp1Connection
 
 
 class _WorkerProcesses:

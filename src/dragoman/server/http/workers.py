@@ -24,7 +24,7 @@ from dragoman import types
 from dragoman.protocol.jsonrpc import encode
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.stores import Bus, Memory, Store
-from dragoman.stores.memory import Solitude
+from dragoman.stores.memory import MemoryBus
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -122,7 +122,7 @@ class Workers:
         self._is_alone = store is None
         self._server = server
         self._path = path
-        self._bus: Bus = Solitude()
+        self._bus: Bus = MemoryBus()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._has_joined = False
         self._joining: tuple[asyncio.AbstractEventLoop | None, asyncio.Lock] = None, asyncio.Lock()

@@ -20,7 +20,7 @@ from dragoman.errors import Cancelled, DragomanError, MethodNotFound
 from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE
 from dragoman.protocol.fields import trim
-from dragoman.runtime.blocking import blocking
+from dragoman.runtime.callables import blocking
 from dragoman.server.request.call import ELICITATION_COMPLETE, NOTHING, Call, wants_log
 
 if TYPE_CHECKING:

@@ -1,12 +1,13 @@
-"""HTTP by ASGI: whatever serves ASGI applications carries the exchanges.
+"""HTTP exchanges over ASGI: any ASGI server carries them.
 
-ASGI tells of a disconnect only to whoever waits for it, so an exchange that lives longer than a moment has a watcher.
+ASGI reports a disconnect only to a task that waits for it, so an exchange that lives longer than a moment has a
+watching task.
 """
 
 from __future__ import annotations
 
 import asyncio
-from _signal import (  # type: ignore[import-not-found]  # what `signal` wraps in slow enumerations
+from _signal import (  # type: ignore[import-not-found]  # `signal` wraps these in enumerations, which import slowly
     SIGTERM,
     getsignal,
 )
@@ -15,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from dragoman.errors import TooLarge
-from dragoman.runtime.tasks import end
+from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.transports.http.exchange import (
     CLIENT_CLOSED,
     DEFAULT_PACE,
@@ -25,7 +26,7 @@ from dragoman.transports.http.exchange import (
     Gone,
     Header,
     Pace,
-    Site,
+    ServedPath,
 )
 
 _CLOSE = (b"connection", b"close")
@@ -37,15 +38,15 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 class AsgiExchange(Exchange):
-    """An exchange by the callables of ASGI."""
+    """An exchange over the callables of ASGI."""
 
-    _watcher: asyncio.Task[None] | None = None
+    _disconnect_watcher: asyncio.Task[None] | None = None
     _reading: asyncio.Task[Any] | None = None
     _is_late = False
     _replying: asyncio.Task[Any] | None = None
     _reply_until: float | None = None
     _is_stuck = False
-    """Whether the client does not read what it is sent."""
+    """Whether the client does not read the response."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, pace: Pace = DEFAULT_PACE) -> None:
         self.loop = asyncio.get_running_loop()
@@ -59,14 +60,14 @@ class AsgiExchange(Exchange):
         self._receive = receive
         self._send = send
         self._is_read = self.method != "POST"
-        """Whether nothing of a body is left that a watcher could take for itself."""
+        """Whether the body is read, so that a watching task cannot take a part of it."""
 
     async def read(self, limit: int) -> bytes:
         """Return the body.
 
         Raises:
             TooLarge: it has more than `limit` bytes.
-            TooSlow: it did not come in time.
+            TooSlow: it did not arrive in time.
             Gone: the client went away.
         """
         task = self.task = self._reading = asyncio.current_task(self.loop)
@@ -80,7 +81,7 @@ class AsgiExchange(Exchange):
         except asyncio.CancelledError:
             if not self._is_late or task is None or task.uncancel():
                 raise
-            raise self._late() from None
+            raise self._too_slow() from None
         finally:
             self._reading = None
             self._is_read = True
@@ -99,46 +100,47 @@ class AsgiExchange(Exchange):
             message = await self._receive()
 
     async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
-        """Answer with one body, unless something was answered before."""
-        # No lock: what is written in parts has set `streaming` before it waits, and finds `ended` set after this.
+        """Answer with one body, unless a response has begun."""
+        # No lock is needed: `stream` sets `streaming` before it waits, and sees `ended` after this.
         if self.ended or self.streaming or self.gone:
             return
         self.ended = True
-        head = [*headers, *self.extra_headers, *self._farewell(), (b"content-length", b"%d" % len(body))]
+        head = [*headers, *self.extra_headers, *self._close_header(), (b"content-length", b"%d" % len(body))]
         task = self._replying = asyncio.current_task(self.loop)
         try:
             await self._send({"type": "http.response.start", "status": status, "headers": head})
             if len(body) > UNTIMED_BYTES:
-                # Servers wait before they take something, not after it: only the end shows that the body was read.
+                # Servers wait before they accept a message, not after it: only the last message shows that the body was
+                # read.
                 await self._send({"type": "http.response.body", "body": body, "more_body": True})
                 body = b""
             await self._send({"type": "http.response.body", "body": body})
         except asyncio.CancelledError:
             if not self._is_stuck or task is None or task.uncancel():
                 raise
-            self._cut_off()
+            self._abort_stuck()
         except (OSError, RuntimeError):
             self.lose()
         finally:
             self._replying = None
 
-    async def _put(self, head: Sequence[Header] | None, data: bytes, *, last: bool) -> None:
+    async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool) -> None:
         try:
             async with asyncio.timeout(self._pace.send):
                 if head is not None:
                     await self._send(
-                        {"type": "http.response.start", "status": 200, "headers": [*head, *self._farewell()]}
+                        {"type": "http.response.start", "status": 200, "headers": [*head, *self._close_header()]}
                     )
                 await self._send({"type": "http.response.body", "body": data, "more_body": not last})
         except TimeoutError:
-            self._cut_off()
+            self._abort_stuck()
 
-    def _cut_off(self) -> None:
-        """Give up a client that does not read, and its connection where the server lets us reach it.
+    def _abort_stuck(self) -> None:
+        """Give up a client that does not read, and abort its connection where the server allows it.
 
-        ASGI has no message for it. Uvicorn would keep the connection until the client has read what is written. Its
-        `send` is a method of the request, which knows the connection, and must know that the connection is gone:
-        uvicorn itself tells that only to the newest request.
+        ASGI has no message for it, and uvicorn would keep the connection until the client has read the output. The
+        `send` of uvicorn is a method of its request object, which refers to the connection. That object must be told of
+        the disconnect, because uvicorn tells only its newest request.
         """
         self._is_stuck = True
         self.lose()
@@ -147,10 +149,10 @@ class AsgiExchange(Exchange):
             request.disconnected = True
             request.transport.abort()
 
-    def look_after(self, now: float) -> Coroutine[Any, Any, None] | None:
-        """Watch for the client's leaving, and return what must be sent to keep it waiting."""
+    def check(self, now: float) -> Coroutine[Any, Any, None] | None:
+        """Check the time limits, and return the coroutine that keeps the client waiting, if one is due."""
         if self._replying is None:
-            return super().look_after(now)
+            return super().check(now)
         if self._reply_until is None:
             self._reply_until = now + self._pace.send
         elif now >= self._reply_until and not self._is_stuck:
@@ -159,19 +161,19 @@ class AsgiExchange(Exchange):
         return None
 
     def is_reading(self) -> bool:
-        """Tell whether the body is waited for."""
+        """Tell whether the service waits for the body."""
         return self._reading is not None
 
-    def _hurry(self) -> None:
+    def _stop_reading(self) -> None:
         if self._reading is not None and not self._is_late:
             self._is_late = True
             self._reading.cancel()
 
-    def _watch(self) -> None:
-        if self._watcher is None and (self._is_read or self.streaming):
-            self._watcher = asyncio.ensure_future(self._notice())
+    def _watch_disconnect(self) -> None:
+        if self._disconnect_watcher is None and (self._is_read or self.streaming):
+            self._disconnect_watcher = asyncio.ensure_future(self._wait_for_disconnect())
 
-    async def _notice(self) -> None:
+    async def _wait_for_disconnect(self) -> None:
         while not self.ended:
             if (await self._receive())["type"] == "http.disconnect":
                 if not self.ended:
@@ -180,19 +182,19 @@ class AsgiExchange(Exchange):
 
     @property
     def is_ending(self) -> bool:  # type: ignore[override]
-        """Whether the server ends: from when it closes each connection after its response, and not earlier.
+        """Whether the server shuts down, and already closes each connection after its response.
 
-        A client would use the connection of a stream that has ended for its next request, and find it closed.
+        Earlier, a client would use the connection of an ended stream for its next request, and find it closed.
         """
-        # ASGI tells so only when all responses are complete, which event streams never are. Uvicorn handles signals by
-        # a method of an object that says whether a signal told it to end.
+        # ASGI reports a shutdown only when all responses are complete, which event streams never are. The signal
+        # handler of uvicorn is a method of its server object, which has the flag `should_exit`.
         server = getattr(getsignal(SIGTERM), "__self__", None)
         if getattr(server, "should_exit", False) is not True:
             return False
         return not any(listening.is_serving() for listening in getattr(server, "servers", ()))
 
-    def _farewell(self) -> tuple[Header, ...]:
-        """Return what tells the client that the connection is not to be used again, if the server ends."""
+    def _close_header(self) -> tuple[Header, ...]:
+        """Return the header `Connection: close`, if the server shuts down."""
         server = getattr(getsignal(SIGTERM), "__self__", None)
         if getattr(server, "should_exit", False) is not True:
             return ()
@@ -201,15 +203,15 @@ class AsgiExchange(Exchange):
     @property
     def needs_closing(self) -> bool:
         """Whether `close` has anything to do."""
-        return self._watcher is not None or self.gone
+        return self._disconnect_watcher is not None or self.gone
 
     async def close(self) -> None:
-        """Stop watching, and end into the void what a client that is gone does not take any more.
+        """Stop watching, and send an empty response if the client is gone without one.
 
-        A framework around us takes an exchange without a response for a failure.
+        A framework around the application takes an exchange without a response for a failure.
         """
-        if self._watcher is not None:
-            await end(self._watcher)
+        if self._disconnect_watcher is not None:
+            await cancel_and_wait(self._disconnect_watcher)
         if self.gone and not self.streaming and not self.ended:
             self.ended = True
             with suppress(OSError, RuntimeError):
@@ -218,7 +220,7 @@ class AsgiExchange(Exchange):
 
 
 class AsgiApp:
-    """An ASGI 3 application that serves one path, alone or mounted; a lifespan is welcome but not needed."""
+    """An ASGI 3 application that serves one path, alone or mounted; a lifespan is optional."""
 
     def __init__(
         self,
@@ -228,27 +230,27 @@ class AsgiApp:
         pace: Pace = DEFAULT_PACE,
         documents: Mapping[str, bytes] | None = None,
     ) -> None:
-        self.site = Site(service, path=path, pace=pace, documents=documents)
+        self.served = ServedPath(service, path=path, pace=pace, documents=documents)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
         if scope["type"] != "http":
             await self._serve_other(scope, receive, send)
             return
-        exchange = AsgiExchange(scope, receive, send, self.site.pace)
+        exchange = AsgiExchange(scope, receive, send, self.served.pace)
         try:
-            await self.site.serve(exchange, scope["path"], scope.get("root_path", "").rstrip("/"))
+            await self.served.serve(exchange, scope["path"], scope.get("root_path", "").rstrip("/"))
         finally:
             if exchange.needs_closing:
                 await exchange.close()
 
     async def _serve_other(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._serve_lifespan(receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000})
 
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def _serve_lifespan(self, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
@@ -259,9 +261,9 @@ class AsgiApp:
                 return
 
     async def close(self, seconds: float | None = None) -> None:
-        """End what is still open, in good order; for whoever serves the application without a lifespan.
+        """End open exchanges gracefully; call this if the application is served without a lifespan.
 
-        Event streams end at once. Requests that are not done after so many seconds, five unless something else is said,
-        are cancelled, and answered with an error that says so.
+        Event streams end at once. Requests that are not done after `seconds`, five by default, are cancelled and
+        answered with an error that says so.
         """
-        await self.site.close(seconds)
+        await self.served.close(seconds)

@@ -1,8 +1,8 @@
-"""HTTP exchanges, with no meaning of their own, and whatever carries them: one request, one response.
+"""HTTP exchanges: one request and its response, whatever carries them.
 
-The response head is held back: an exchange ends as one body, unless something is streamed before, or it takes long;
-then it becomes an event stream with keep-alive comments. One timer for all exchanges looks after those that live longer
-than a moment; most never need it.
+The response head is held back. An exchange ends with one body, unless a message is streamed before, or the outcome
+takes long; then the response becomes an event stream with keep-alive comments. One timer for all exchanges checks those
+that live longer than a moment. Most exchanges never need it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from dragoman.protocol import sse
 Header = tuple[bytes, bytes]
 
 LINGER_SECONDS = 0.5
-"""How long a connection on which nothing is asked for stays open when the server ends."""
+"""How long an idle connection stays open when the server shuts down."""
 CLIENT_CLOSED = 499
 UNTIMED_BYTES = 16_384
-"""So much goes into the buffer of a connection, and needs no clock."""
+"""So many bytes fit into the buffer of a connection, so that writing them needs no time limit."""
 JSON_HEADERS: tuple[Header, ...] = ((b"content-type", b"application/json"),)
 _STREAM_HEADERS: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream"),
@@ -44,10 +44,10 @@ _PREFLIGHT_HEADERS: tuple[Header, ...] = (
 
 
 class Pace(Struct, frozen=True):
-    """How long things take, in seconds."""
+    """Time limits and intervals of exchanges, in seconds."""
 
     tick: float = 0.1
-    """Between two looks at the exchanges that are open."""
+    """Between two checks of the open exchanges."""
     stream_after: float = 2.0
     """Until an exchange without an outcome becomes an event stream."""
     keep_alive: float = 15.0
@@ -55,56 +55,56 @@ class Pace(Struct, frozen=True):
     send: float = 30.0
     """Until a client that does not read is given up."""
     read: float = 30.0
-    """Until a client that does not send its body is given up."""
+    """Until a client that does not send its body is given up, with 408."""
 
 
 DEFAULT_PACE = Pace()
 
 
 class TooSlow(TransportError):
-    """The body did not come in time."""
+    """The body did not arrive in time."""
 
 
 class Gone(TransportError):
-    """The client closed the connection before it had sent its body."""
+    """The client closed the connection before it had sent the body."""
 
 
 class Exchange(ABC):
     """One HTTP request and its response."""
 
     principal: str | None = None
-    """Who the client proved to be, once that is known."""
+    """The authenticated user, once known."""
     identity: Any = None
-    """What else is known of the client: what it may do, where that is verified."""
+    """The verified identity with its scopes and claims, where there is one."""
     gone = False
     may_stream = False
-    """Whether the response may become an event stream by itself when it takes long."""
+    """Whether the response becomes an event stream when the outcome takes long."""
     opening: Callable[[], bytes] | None = None
-    """Gives what an event stream begins with."""
+    """Returns the first bytes of an event stream."""
     extra_headers: tuple[Header, ...] = ()
     streaming = False
     ended = False
     on_gone: Callable[[], None] | None = None
     is_ending = False
-    """Whether the server ends that carries it, so that what has no end of its own is to be ended."""
+    """Whether the server shuts down, so that endless streams must be ended."""
     on_ending: Callable[[], None] | None = None
-    """Ends it in good order, where it would not end by itself."""
+    """Ends an endless stream gracefully."""
     lasts = False
-    """Whether its task goes on, undisturbed, when the client is gone."""
+    """Whether the task that serves it continues when the client is gone."""
     task: asyncio.Task[Any] | None = None
-    """Who serves it, from when its body is read at the latest."""
+    """The task that serves it; set at the latest when the body is read."""
 
     method: str
     headers: Iterable[Header]
-    """By lower-case names."""
+    """The headers, with lower-case names."""
     given_headers: Iterable[Header]
-    """As they came: in any case, and maybe to be gone through but once."""
+    """The headers as received: names in any case; may be iterable only once."""
     bound_to: str | None
     """The address that the server listens on."""
     http_version: str | None
-    """As ASGI names it; None where there is no connection."""
+    """As in an ASGI scope; None where there is no connection."""
     scope: Mapping[str, Any]
-    """What is known of the request, as ASGI names it."""
+    """The request as an ASGI scope."""
     loop: asyncio.AbstractEventLoop
     started: float
 
@@ -115,12 +115,12 @@ class Exchange(ABC):
 
     @property
     def address(self) -> str | None:
-        """Where the connection comes from, if that is known."""
+        """The address of the client, if known."""
         client = self.scope.get("client")
         return client[0] if client else None
 
-    def at_hand(self, limit: int) -> bytes | None:  # noqa: ARG002
-        """Return the body if it need not be waited for."""
+    def complete_body(self, limit: int) -> bytes | None:  # noqa: ARG002
+        """Return the body if it is complete already, else None."""
         return None
 
     @abstractmethod
@@ -129,32 +129,32 @@ class Exchange(ABC):
 
         Raises:
             TooLarge: it has more than `limit` bytes.
-            TooSlow: it did not come in time.
+            TooSlow: it did not arrive in time.
             Gone: the client went away.
         """
 
     @abstractmethod
     async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
-        """Answer with one body, unless something was answered before."""
+        """Answer with one body, unless a response has begun."""
 
     @abstractmethod
-    async def _put(self, head: Sequence[Header] | None, data: bytes, *, last: bool) -> None:
-        """Send a part of a stream, after its head if there is one, in the time that there is for it."""
+    async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool) -> None:
+        """Send the head of a stream, if given, and a part of its body, within the time limit."""
 
     @abstractmethod
     def is_reading(self) -> bool:
-        """Tell whether the body is waited for."""
+        """Tell whether the service waits for the body."""
 
     @abstractmethod
-    def _hurry(self) -> None:
-        """Let who waits for the body wait no more."""
+    def _stop_reading(self) -> None:
+        """Make `read` raise TooSlow."""
 
     @abstractmethod
-    def _watch(self) -> None:
-        """See to it that the client's leaving is noticed."""
+    def _watch_disconnect(self) -> None:
+        """Begin to watch for a disconnect of the client."""
 
     async def stream(self, data: bytes, *, last: bool = False) -> None:
-        """Send a part of an event stream, which begins with the first; nothing follows the last."""
+        """Send a part of an event stream, and its head before the first part; nothing follows the last part."""
         if self._writing is None:
             self._writing = asyncio.Lock()
         async with self._writing:
@@ -169,7 +169,7 @@ class Exchange(ABC):
             if self.gone:
                 return
             try:
-                await self._put(head, data, last=last)
+                await self._send_part(head, data, last=last)
                 self._last_sent = self.loop.time()
             except (OSError, RuntimeError, TimeoutError):
                 self.lose()
@@ -181,16 +181,16 @@ class Exchange(ABC):
             if self.on_gone is not None:
                 self.on_gone()
 
-    def look_after(self, now: float) -> Coroutine[Any, Any, None] | None:
-        """Watch for the client's leaving, and return what must be sent to keep it waiting."""
+    def check(self, now: float) -> Coroutine[Any, Any, None] | None:
+        """Check the time limits, and return the coroutine that keeps the client waiting, if one is due."""
         if self.is_reading():
-            # Its time begins when it is read, which a check may precede.
+            # The time limit begins when the service reads the body, and not at the start of the exchange.
             if self._read_until is None:
                 self._read_until = now + self._pace.read
             if now >= self._read_until:
-                self._hurry()
+                self._stop_reading()
             return None
-        self._watch()
+        self._watch_disconnect()
         if self.on_ending is not None and self.is_ending:
             self.on_ending()
         if self.ended or self.gone or (self._writing is not None and self._writing.locked()):
@@ -199,24 +199,24 @@ class Exchange(ABC):
             return self.stream(sse.KEEP_ALIVE) if now - self._last_sent >= self._pace.keep_alive else None
         return self.stream(b"") if self.may_stream and now - self.started >= self._pace.stream_after else None
 
-    def _late(self) -> TooSlow:
+    def _too_slow(self) -> TooSlow:
         return TooSlow(f"The body did not come within {self._pace.read:g} seconds")
 
 
 class ExchangeService(Protocol):
-    """What serves exchanges."""
+    """Serves exchanges."""
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one exchange to its end."""
 
     async def close(self, seconds: float | None = None) -> None:
-        """End what is still open, in good order: streams at once, requests after so many seconds."""
+        """End open exchanges gracefully: streams at once, requests after so many seconds."""
 
 
-class Site:
-    """What is served at one path, alone or mounted, and the documents beside it.
+class ServedPath:
+    """A service at one path, alone or mounted, and the JSON documents beside it.
 
-    One timer for all looks after the exchanges that live longer than a moment.
+    One timer checks all exchanges that live longer than a moment.
     """
 
     def __init__(
@@ -236,13 +236,13 @@ class Site:
         self._ticking_in: asyncio.AbstractEventLoop | None = None
 
     async def serve(self, exchange: Exchange, path: str, root: str = "") -> None:
-        """Serve one exchange to its end; a path below `root`, where this is mounted."""
+        """Serve one exchange to its end; `root` is the prefix of the path where this is mounted."""
         self._open.add(exchange)
         if self._ticking_in is not exchange.loop:
             self._ticking_in = exchange.loop
             exchange.loop.call_later(self.pace.tick, self._tick, exchange.loop)
         try:
-            if path == self.path or self._is_ours(path, root):
+            if path == self.path or self._is_served(path, root):
                 await self._service.serve(exchange)
             else:
                 await self._serve_document(exchange, path.removeprefix(root))
@@ -254,7 +254,7 @@ class Site:
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
         for exchange in list(self._open):
-            due = exchange.look_after(now) if now - exchange.started >= self.pace.tick else None
+            due = exchange.check(now) if now - exchange.started >= self.pace.tick else None
             if due is not None:
                 sending = loop.create_task(due)
                 self._sending.add(sending)
@@ -264,13 +264,13 @@ class Site:
         else:
             self._ticking_in = None
 
-    def _is_ours(self, path: str, root: str) -> bool:
+    def _is_served(self, path: str, root: str) -> bool:
         relative = path.removeprefix(root) if root else path
         mounted_here = bool(root) and relative in ("", "/")
         return mounted_here or relative.rstrip("/") == self.path.rstrip("/")
 
     async def _serve_document(self, exchange: Exchange, path: str) -> None:
-        """Answer with a JSON document that is the same for everybody, or with 404."""
+        """Answer with a public JSON document, or with 404."""
         document = self._documents.get(path.rstrip("/"))
         if document is None:
             await exchange.reply(404)
@@ -282,5 +282,5 @@ class Site:
             await exchange.reply(200, document, _DOCUMENT_HEADERS)
 
     async def close(self, seconds: float | None = None) -> None:
-        """End what is still open, in good order: streams at once, requests after so many seconds."""
+        """End open exchanges gracefully: streams at once, requests after so many seconds."""
         await self._service.close(seconds)

@@ -1,4 +1,4 @@
-"""Where a chunked body ends (RFC 9112, 7.1)."""
+"""Finds the end of a chunked body (RFC 9112, 7.1)."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ _LINE_END_BYTES = 2
 
 
 class ChunkedBody:
-    """Tells where a chunked body ends before the parser gets it, since the parser does not tell.
+    """Finds the end of a chunked body before the parser gets it, because the parser does not report it.
 
-    It reads only the sizes of the chunks. The parser refuses what is malformed.
+    It reads only the sizes of the chunks. The parser refuses malformed chunks.
     """
 
     has_ended = False
 
     def __init__(self) -> None:
         self._left = 0
-        """How much is to come of the data of a chunk."""
+        """How many bytes of the current chunk are missing."""
         self._line = b""
-        """What came of a line that is not whole."""
+        """An incomplete line."""
         self._is_behind_chunks = False
         self._is_malformed = False
 
     def end(self, data: bytes, at: int) -> int:
-        """Return where the body ends, or where the data ends if the body goes on."""
+        """Return where the body ends, or the end of the data if the body continues."""
         while at < len(data) and not self.has_ended and not self._is_malformed:
             if self._left:
-                taken = min(self._left, len(data) - at)
-                self._left -= taken
-                at += taken
+                skipped = min(self._left, len(data) - at)
+                self._left -= skipped
+                at += skipped
             else:
-                at = self._take_line(data, at)
+                at = self._read_line(data, at)
         return at if self.has_ended else len(data)
 
-    def _take_line(self, data: bytes, at: int) -> int:
+    def _read_line(self, data: bytes, at: int) -> int:
         end = data.find(b"\n", at) + 1
         if end == 0:
             self._line += data[at:]

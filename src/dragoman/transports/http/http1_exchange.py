@@ -23,15 +23,15 @@ class Http1Exchange(Exchange):
 
     lasts = True
     is_whole = False
-    """Whether all of its body came."""
+    """Whether the whole body arrived."""
     is_late = False
-    """Whether its body did not come in time."""
+    """Whether the body did not arrive in time."""
     keeps_alive = False
     http_version = "1.1"
     size = 0
-    """How many bytes of its body came."""
+    """How many bytes of the body arrived."""
     framed_size = 0
-    """How many bytes came of its chunked body, with the framing of the chunks."""
+    """How many bytes of a chunked body arrived, with the framing of the chunks."""
 
     _body: bytes | bytearray = b""
     _arrived: asyncio.Future[None] | None = None
@@ -39,9 +39,9 @@ class Http1Exchange(Exchange):
     def __init__(self, connection: Http1Connection, method: str, url: bytes, headers: list[Header]) -> None:
         self.loop = connection.loop
         self.started = self._last_sent = connection.loop.time()
-        self._pace = connection.site.pace
+        self._pace = connection.served.pace
         self.method = method
-        self.path = connection.site.path
+        self.path = connection.served.path
         self.given_headers = headers
         self.bound_to = connection.bound_to
         self._connection = connection
@@ -49,12 +49,12 @@ class Http1Exchange(Exchange):
 
     @cached_property
     def headers(self) -> list[Header]:  # type: ignore[override]
-        """By lower-case names."""
+        """The headers, with lower-case names."""
         return [(name.lower(), value) for name, value in self.given_headers]
 
     @cached_property
     def scope(self) -> Mapping[str, Any]:  # type: ignore[override]
-        """What is known of the request, as ASGI names it."""
+        """The request as an ASGI scope."""
         path, query = path_and_query(self._url)
         return {
             "type": "http",
@@ -74,16 +74,16 @@ class Http1Exchange(Exchange):
 
     @property
     def is_ending(self) -> bool:  # type: ignore[override]
-        """Whether the server ends."""
+        """Whether the server shuts down."""
         return self._connection.is_ending
 
-    def take(self, chunk: bytes) -> None:
-        """Take a part of the body; what comes after the response is dropped."""
+    def receive(self, chunk: bytes) -> None:
+        """Receive a part of the body; drop it if the response is complete."""
         self.size += len(chunk)
         body = self._body
         if self.ended:
             self._body = b""
-            self._connection.drop(len(chunk))
+            self._connection.count_dropped(len(chunk))
             return
         if not body:
             self._body = chunk
@@ -97,7 +97,7 @@ class Http1Exchange(Exchange):
             self._connection.pause_reading()
 
     def complete(self) -> None:
-        """Note that the body has ended."""
+        """Note that the body is complete."""
         self.is_whole = True
         if self._arrived is not None:
             self._wake()
@@ -111,8 +111,8 @@ class Http1Exchange(Exchange):
         else:
             arrived.set_exception(error)
 
-    def at_hand(self, limit: int) -> bytes | None:
-        """Return the body if it came whole, as most do, with the head."""
+    def complete_body(self, limit: int) -> bytes | None:
+        """Return the body if it arrived with the head, as most do, else None."""
         body = self._body
         if not self.is_whole or self.size > limit or self.size > HIGH_WATER_BYTES or self.gone:
             return None
@@ -126,7 +126,7 @@ class Http1Exchange(Exchange):
 
         Raises:
             TooLarge: it has more than `limit` bytes.
-            TooSlow: it did not come in time.
+            TooSlow: it did not arrive in time.
             Gone: the client went away.
         """
         if not self.is_whole and not self.size and self.http_version == "1.1" and self._expects_continue():
@@ -148,7 +148,7 @@ class Http1Exchange(Exchange):
         return any(name == b"expect" and value.lower() == b"100-continue" for name, value in self.headers)
 
     async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
-        """Answer with one body, unless something was answered before."""
+        """Answer with one body, unless a response has begun."""
         if self.ended or self.streaming or self.gone:
             return
         self.ended = True
@@ -160,28 +160,28 @@ class Http1Exchange(Exchange):
             except TimeoutError:
                 self.lose()
 
-    async def _put(self, head: Sequence[Header] | None, data: bytes, *, last: bool) -> None:
+    async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool) -> None:
         await self._connection.drained()
         if not self.gone:
             self._connection.stream(self, head, data, last=last)
 
     def lose(self) -> None:
-        """Note that the client is gone."""
+        """Note that the client is gone, and abort the connection."""
         self.give_up()
         self._connection.abort()
 
     def give_up(self) -> None:
-        """Let who serves it know that nobody waits for it."""
+        """Note that the client is gone, and leave the connection alone."""
         super().lose()
         self._wake(Gone())
 
     def is_reading(self) -> bool:
-        """Tell whether the body is waited for."""
+        """Tell whether the service waits for the body."""
         return self._arrived is not None
 
-    def _watch(self) -> None:
-        """Do nothing: a connection tells when it is lost."""
+    def _watch_disconnect(self) -> None:
+        """Do nothing: the connection reports when it is lost."""
 
-    def _hurry(self) -> None:
+    def _stop_reading(self) -> None:
         self.is_late = True
-        self._wake(self._late())
+        self._wake(self._too_slow())

@@ -1,4 +1,4 @@
-"""What is asked of the head of an HTTP/1.1 request beyond what the parser asks (RFC 9112)."""
+"""Checks of an HTTP/1.1 request head that the parser does not make (RFC 9112)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AUTHORITY = re.compile(rb"[a-z][a-z0-9+.-]*://([^/?#]*)", re.IGNORECASE)
 def problem_of(head: bytes) -> str | None:
     """Return why a head is refused, or None.
 
-    A proxy that reads such a head otherwise than we do would let through what it is there to stop.
+    A proxy that reads such a head in another way would pass requests that it should stop.
     """
     line = _REQUEST_LINE.match(head)
     if line is None:
@@ -33,7 +33,7 @@ def problem_of(head: bytes) -> str | None:
 
 
 def path_and_query(target: bytes) -> tuple[bytes, bytes]:
-    """Return the path and the query of a request's target; of one that has none, a path that leads nowhere."""
+    """Return the path and the query of a request target; an invalid target has a path that is not served."""
     try:
         parsed = httptools.parse_url(target)
     except httptools.HttpParserInvalidURLError:

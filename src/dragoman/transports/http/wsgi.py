@@ -1,7 +1,7 @@
-"""HTTP by WSGI (PEP 3333), with no meaning of its own: requests come in, and a service answers each with one body.
+"""HTTP over WSGI (PEP 3333): a service answers each request with one body.
 
-A server calls the application from as many threads as it likes. A body ends after `CONTENT_LENGTH` bytes; one without a
-length ends by itself only where the server says so (`wsgi.input_terminated`), and elsewhere must not be read at all.
+A server calls the application from many threads. A body ends after `CONTENT_LENGTH` bytes. A body without a length ends
+by itself only where the server says so (`wsgi.input_terminated`), and must not be read elsewhere.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CHUNK_BYTES = 65_536
 
 
 class UnreadableBody(TransportError):
-    """The body cannot be read; `status` is what to answer."""
+    """The body cannot be read; `status` is the status of the answer."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -56,24 +56,25 @@ class WsgiRequest:
         kind = self.environ.get("CONTENT_TYPE")
         return [*named, ("content-type", kind)] if kind else named
 
-    def read(self, most: int) -> bytes:
-        """Return the body, or as many bytes of it.
+    def read(self, limit: int) -> bytes:
+        """Return the body, but at most `limit` bytes of it.
 
         Raises:
-            UnreadableBody: its length is no number, is missing where it is needed, or is not what was sent.
+            UnreadableBody: its length is no number, is missing where it is needed, or differs from the bytes that were
+            sent.
         """
         length = self._length()
-        wanted = most if length is None else min(length, most)
+        expected = limit if length is None else min(length, limit)
         try:
-            body = _read(self.environ["wsgi.input"], wanted)
+            body = _read(self.environ["wsgi.input"], expected)
         except OSError as error:
             raise UnreadableBody(400, "The body could not be read to its end") from error
-        if length is not None and len(body) < wanted:
+        if length is not None and len(body) < expected:
             raise UnreadableBody(400, f"The body ended after {len(body)} of {length} bytes")
         return body
 
     def _length(self) -> int | None:
-        """Return how many bytes the body has, or None where it ends by itself."""
+        """Return the length of the body, or None if it ends by itself."""
         declared = str(self.environ.get("CONTENT_LENGTH") or "").strip()
         chunked = "chunked" in self.environ.get("HTTP_TRANSFER_ENCODING", "").lower()
         if chunked and self.environ.get("wsgi.input_terminated"):
@@ -87,9 +88,9 @@ class WsgiRequest:
         return int(declared)
 
 
-def _read(stream: Any, most: int) -> bytes:
+def _read(stream: Any, limit: int) -> bytes:
     chunks: list[bytes] = []
-    left = most
+    left = limit
     while left > 0 and (chunk := stream.read(min(left, _CHUNK_BYTES))):
         chunks.append(chunk)
         left -= len(chunk)
@@ -97,7 +98,7 @@ def _read(stream: Any, most: int) -> bytes:
 
 
 class WsgiService(Protocol):
-    """What answers requests."""
+    """Answers requests."""
 
     def answer(self, request: WsgiRequest) -> WsgiReply:
         """Return the answer to a request, blocking; called from many threads at once."""
@@ -112,15 +113,15 @@ class WsgiApp:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request."""
-        if self._is_ours(environ):
+        if self._is_served(environ):
             reply = self._service.answer(WsgiRequest(environ))
         else:
             reply = WsgiReply(404, [("content-length", "0")], b"")
         start_response(f"{reply.status} {_phrase(reply.status)}", reply.headers)
         return [] if environ["REQUEST_METHOD"] == "HEAD" else [reply.body]
 
-    def _is_ours(self, environ: Environ) -> bool:
-        # PEP 3333 hands over the bytes of a path as if they were latin-1.
+    def _is_served(self, environ: Environ) -> bool:
+        # PEP 3333 decodes the bytes of a path as latin-1.
         path = environ.get("PATH_INFO", "").encode("latin-1").decode(errors="replace")
         mounted_here = bool(environ.get("SCRIPT_NAME", "").strip("/")) and path in ("", "/")
         return mounted_here or path.rstrip("/") == self._path.rstrip("/")

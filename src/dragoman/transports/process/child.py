@@ -1,12 +1,12 @@
-"""A child process with its whole process group: how it begins, and that it ends.
+"""A child process with its whole process group: how it starts, and how it ends.
 
-Theory of operation: a child leads a session of its own, so that what it starts can be ended with it. Its end is seen
-by the loop through a descriptor of the process where the system has those, else by a daemon thread; never by signals,
-so any loop in any thread will do. No code runs between fork and exec.
+A child leads a session of its own, so that the processes it starts can be ended with it. The loop sees its end through
+a descriptor of the process, where the system has those, else by a daemon thread. Signals are not used, so any loop in
+any thread will do. No code runs between fork and exec.
 
-A child that is not ended by its owner ends when the owner is collected or when the interpreter exits; the child must
-not be part of a cycle with its owner, or its files would be collected first. When the interpreter is killed, the child
-sees the end of its input, and the watchdog ends it if it does not care.
+A child that its owner does not end is ended when the owner is collected, or when the interpreter exits. The child must
+not be part of a reference cycle with its owner, or its files would be collected first. If the interpreter is killed,
+the child sees the end of its input, and the watchdog ends a child that ignores it.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _exiting = False
 
 
 def is_exiting() -> bool:
-    """Return whether the interpreter exits: children end now, and none is started."""
+    """Return whether the interpreter exits: children are ended, and no new one may start."""
     return _exiting
 
 
 def environment(changes: Mapping[str, str] | None, *, inherit: bool) -> dict[str, str]:
-    """Return the variables of a child: all of ours or only the safe ones, and the changes over them."""
+    """Return the variables of a child: all of ours or only the safe ones, with the changes."""
     inherited = os.environ if inherit else {name: os.environ[name] for name in SAFE_VARIABLES if name in os.environ}
     return {**inherited, **(changes or {})}
 
@@ -68,7 +68,7 @@ def spawn(command: Sequence[str], variables: Mapping[str, str], folder: str | No
     try:
         return Child(_popen(command, variables, folder))
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise ConnectError(_why_not(error, command[0], variables, folder)) from error
+        raise ConnectError(_reason(error, command[0], variables, folder)) from error
 
 
 def _popen(command: Sequence[str], variables: Mapping[str, str], folder: str | None) -> subprocess.Popen[bytes]:
@@ -77,7 +77,7 @@ def _popen(command: Sequence[str], variables: Mapping[str, str], folder: str | N
         # CreateProcess finds only *.exe by itself, and npx is npx.cmd.
         program = shutil.which(program, path=variables.get("PATH")) or program
         flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
-    return subprocess.Popen(  # noqa: S603 - to run what the caller names is the purpose; no shell is involved
+    return subprocess.Popen(  # noqa: S603 - the caller names the program; no shell is involved
         [program, *command[1:]],
         bufsize=0,
         stdin=subprocess.PIPE,
@@ -90,14 +90,14 @@ def _popen(command: Sequence[str], variables: Mapping[str, str], folder: str | N
     )
 
 
-def _why_not(error: Exception, program: str, variables: Mapping[str, str], folder: str | None) -> str:
+def _reason(error: Exception, program: str, variables: Mapping[str, str], folder: str | None) -> str:
     start = f"Cannot start {program!r}: "
     if not isinstance(error, OSError):
         return f"{start}{error}"
     if folder is not None and error.filename == folder:
         return f"{start}its working directory {folder!r} cannot be entered ({error.strerror}); correct cwd"
     if isinstance(error, FileNotFoundError):
-        return start + _why_not_found(program, variables)
+        return start + _reason_found(program, variables)
     if isinstance(error, PermissionError):
         return f"{start}it is not executable; make it so (chmod +x), or name its interpreter first"
     if error.errno == errno.ENOEXEC:
@@ -105,7 +105,7 @@ def _why_not(error: Exception, program: str, variables: Mapping[str, str], folde
     return f"{start}{error.strerror or error}"
 
 
-def _why_not_found(program: str, variables: Mapping[str, str]) -> str:
+def _reason_found(program: str, variables: Mapping[str, str]) -> str:
     path = os.pathsep.join(os.get_exec_path(dict(variables)))
     if shutil.which(program, path=path):
         return "the interpreter in its first line (#!) does not exist; install it, or correct the line"
@@ -115,7 +115,7 @@ def _why_not_found(program: str, variables: Mapping[str, str]) -> str:
 
 
 class Child:
-    """A running process and what it started.
+    """A running process with its process group.
 
     Example:
         child = spawn(["python", "server.py"], environment(None, inherit=True), None)
@@ -146,7 +146,7 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """How the process ended: a negative signal number if a signal ended it, None while it runs."""
+        """The exit code, negative for a signal, None while the process runs."""
         return self._popen.returncode
 
     def watch(self, exited: Callable[[], None]) -> None:
@@ -159,7 +159,7 @@ class Child:
             threading.Thread(target=self._wait, args=(self._loop, exited), name="dragoman-child", daemon=True).start()
 
     def lives(self) -> bool:
-        """Return whether the process, or one that it left behind in its group, still runs."""
+        """Return whether the process, or another one of its group, still runs."""
         if self._popen.poll() is None:
             return True
         if sys.platform == "win32":
@@ -190,7 +190,7 @@ class Child:
                 threading.Thread(target=self._popen.wait, name="dragoman-child", daemon=True).start()
 
     def release(self) -> None:
-        """Close what leads to the process, and care for it no longer."""
+        """Close the pipes to the process, and manage it no longer."""
         if self._released:
             return
         self._released = True
@@ -200,18 +200,18 @@ class Child:
         watchdog.release(self.pid)
 
     def leave(self) -> None:
-        """Close what leads to the process unless a loop in another thread still uses it."""
+        """Release the process, unless a loop in another thread still uses it."""
         if self._loop is not None and self._loop.is_running():
             watchdog.release(self.pid)
         else:
             self.release()
 
     def forget(self) -> None:
-        """Let go of a process that belongs to the process which forked this one, and tell its owner here."""
+        """Drop a process of the parent after a fork, and notify the owner of this copy."""
         self._released = True
         self._close_streams()
         if self._descriptor is not None:
-            os.close(self._descriptor)  # and not removed from the loop, whose selector is the parent's too
+            os.close(self._descriptor)  # not removed from the loop, because the parent shares its selector
             self._descriptor = None
         if self._popen.returncode is None:
             self._popen.returncode = 0
@@ -219,7 +219,7 @@ class Child:
             forgotten()
 
     def abandon(self) -> None:
-        """End the whole group now, because nobody is left who could."""
+        """End the whole group now, because its owner is gone."""
         if not self._released:
             self.kill()
             self.release()
@@ -282,7 +282,7 @@ def _end_all() -> None:
 
 
 def _forget_all() -> None:
-    """Let go of the parent's children after a fork: a copy of their input would keep them from seeing its end."""
+    """Drop the children of the parent after a fork: a copy of their input would hide its end from them."""
     for child in list(_living):
         child.forget()
     _living.clear()

@@ -1,16 +1,21 @@
-"""A server as a child process, spoken to through its stdin and stdout.
+"""A server as a child process, reached over its stdin and stdout.
 
-Theory of operation: each chunk of stdout is cut into lines, and each line goes to `receive` in the turn of the loop in
-which it arrives. When `receive` returns an awaitable, stdout is not read on until that is done. What is sent is written
-at once; only what the pipe does not take waits, always as whole lines, and while much waits, senders wait in the order
-in which they came. stderr is always read, so that the child cannot block on it, and its tail is kept for the error that
-tells how the child ended.
+stdout is cut into lines, and each line goes to `receive` in the turn of the loop in which it arrives. If `receive`
+returns an awaitable, stdout is not read until the awaitable is done. A message is written to stdin at once. If the pipe
+is full, whole messages wait, and while many bytes wait, senders wait in the order in which they came. stderr is always
+read, so that the child cannot block on it, and its tail is kept for the error that says how the child ended.
 
-The connection ends once, in one task: `_end`. It begins when `close` is called, when the child ends, when it closes
-its stdout or stdin, or when it sends a line that is too long. If the end was not asked for, the task first waits a
-moment for the exit code and the last of stderr, and calls `closed`. Then the child's input ends; what has not ended by
-itself after the grace gets SIGTERM, and SIGKILL after another. Should the task be cancelled, as happens when the loop
-ends, the group is killed at once.
+The transport is in one of these states:
+
+    closed    there is no child
+    open      messages are sent and received
+    ending    the task `_end` ends the child; a new `open` waits for the task
+
+The end begins when `close` is called, when the child exits, when it closes its stdout or stdin, or when it sends a line
+that is too long. If `close` was not called, the task first waits a moment for the exit code and the last of stderr, and
+then calls `closed`. Then it closes the child's stdin. A child that does not exit by itself within the grace period gets
+SIGTERM, and SIGKILL after another grace period. If the task is cancelled, as happens when the loop ends, the whole
+process group is killed at once.
 """
 
 from __future__ import annotations
@@ -33,29 +38,22 @@ from dragoman.protocol import lines
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.transports.contract import Receive
 from dragoman.transports.process.child import KILL, Child, environment, is_exiting, spawn
-from dragoman.transports.stdio.descriptors import (
-    CONGESTED_BYTES,
-    Flow,
-    Reader,
-    Writer,
-    _WatchingWriter,
-    open_reader,
-    open_writer,
-)
+from dragoman.transports.stdio.readers import Reader, open_reader
+from dragoman.transports.stdio.writers import DirectWriter, Writer, open_writer
 
 GRACE_SECONDS = 2.0
 TAIL_BYTES = 64 * 1024
 
-_MOMENT_SECONDS = 1.0
-_LEFTOVERS_SECONDS = 0.2
-_GROUP_SECONDS = 0.01
-_QUOTED_LINE = 200
-_QUOTED_TAIL = 2000
-_LOGGED_LINE = 8 * 1024
+_EXIT_CODE_SECONDS = 1.0
+_LAST_OUTPUT_SECONDS = 0.2
+_GROUP_POLL_SECONDS = 0.01
+_QUOTED_LINE_BYTES = 200
+_QUOTED_TAIL_CHARACTERS = 2000
+_LOGGED_LINE_BYTES = 8 * 1024
 
 _logger = logging.getLogger("dragoman.client")
 _stderr_logger = logging.getLogger("dragoman.client.stderr")
-_containers = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
+_json_container = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
 
 
 class ProcessTransport:
@@ -67,9 +65,10 @@ class ProcessTransport:
         await transport.send(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}')
         await transport.close()
 
-    A string without `args` is a command line, split as a shell would but run without one. The child has our
-    environment with `env` over it, or with `inherit_env=False` only `env` over a few variables that are no secrets.
-    It may be opened again after it has ended, and in a forked process, to which the child does not belong.
+    A string without `args` is a command line, which is split as a shell would and run without a shell. The child has
+    our environment with the changes of `env`; with `inherit_env=False` it has only a few variables that hold no
+    secrets, and `env`. The transport may be opened again after the child ended, and in a forked process, which does not
+    own the child.
 
     Raises:
         ValueError: there is no command, or its quotes do not match.
@@ -87,20 +86,20 @@ class ProcessTransport:
         grace: float = GRACE_SECONDS,
         name: str | None = None,
     ) -> None:
-        self._command = _split(command, args)
+        self._command = _command_words(command, args)
         self._env = env
         self._inherit_env = inherit_env
         self._cwd = None if cwd is None else os.fspath(cwd)
         self._limits = limits
         self._grace = grace
-        self.name = name or _name(self._command)
-        self._wanted = False
-        self._delivering = False
-        self._write: Writer | None = None
+        self.name = name or _server_name(self._command)
+        self._is_open = False
+        self._is_delivering = False
+        self._writer: Writer | None = None
         self._child: Child | None = None
         self._ending: asyncio.Task[None] | None = None
         self._cause: TransportError | None = None
-        self._tail = _Tail(self.name)
+        self._tail = _StderrTail(self.name)
 
     @property
     def pid(self) -> int | None:
@@ -109,7 +108,7 @@ class ProcessTransport:
 
     @property
     def exit_code(self) -> int | None:
-        """How the child ended: a negative signal number if a signal ended it, None while it runs."""
+        """The exit code of the child, negative for a signal, None while it runs."""
         return self._child.exit_code if self._child else None
 
     @property
@@ -123,68 +122,68 @@ class ProcessTransport:
         Raises:
             ConnectError: it cannot be started, or is started already.
         """
-        if self._wanted:
+        if self._is_open:
             raise ConnectError(f"The server {self.name!r} is open already; close it first")
-        self._wanted = True
+        self._is_open = True
         try:
-            await self._join_end()
+            await self._wait_for_end()
             self._start(receive, closed)
         except BaseException:
-            self._wanted = False
+            self._is_open = False
             raise
 
     async def send(self, message: bytes) -> None:
         """Send one message, and return when more may be sent.
 
-        A message whose sender is cancelled is sent whole or not at all.
+        If the sender is cancelled, the message is sent whole or not at all.
 
         Raises:
-            ServerCrashed: the child ended, or closed its stdin or stdout.
-            ConnectError: it is not open; nothing was sent.
-            TransportError: it sent too long a line, or was closed before the message was sent whole.
+            ServerCrashed: the child ended, or closed its stdin or stdout. ConnectError: the transport is not open;
+            nothing was sent. TransportError: the child sent too long a line, or the transport was closed before the
+            message was sent whole.
         """
-        write = self._write
-        if write is None or self._senders:
+        writer = self._writer
+        if writer is None or self._senders:
             await self._send_in_turn(message)
             return
-        write.send(message)
-        if self._write is None:
-            await self._room(sent=True)
+        writer.send(message)
+        if self._writer is None:
+            await self._room(was_sent=True)
 
     async def close(self) -> None:
-        """End the child and what it started; return when they have ended.
+        """End the child and the processes that it started, and return when they have ended.
 
-        Its stdin is closed; if it does not end within the grace it gets SIGTERM, and after another grace SIGKILL.
-        If this is cancelled, the end goes on in the background.
+        The child's stdin is closed. A child that does not exit within the grace period gets SIGTERM, and SIGKILL after
+        another grace period. If this call is cancelled, the end continues in the background.
         """
-        self._wanted = False
+        self._is_open = False
         if self._child is None:
             return
-        self._delivering = False
+        self._is_delivering = False
         self._cause = None
         self._begin_end(None)
         self._explained.set()
-        await self._join_end()
+        await self._wait_for_end()
 
-    async def _join_end(self) -> None:
+    async def _wait_for_end(self) -> None:
         if self._ending is not None and not self._ending.done():
             await asyncio.shield(self._ending)
 
     def _start(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
-        if not self._wanted:
+        if not self._is_open:
             raise ConnectError(f"The server {self.name!r} was closed while it was opened")
         self._receive = receive
         self._closed = closed
         self._cause = None
         self._child = None
         self._ending = None
-        self._tail = _Tail(self.name)
+        self._tail = _StderrTail(self.name)
         self._decoder = lines.LineDecoder(self._limits.message_bytes)
         self._foreign_lines = 0
-        self._pausing: asyncio.Future[None] | None = None
+        self._receiving: asyncio.Future[None] | None = None
         self._senders = 0
-        self._turn = asyncio.Lock()
-        self._moved = asyncio.Event()
+        self._send_turn = asyncio.Lock()
+        self._room_changed = asyncio.Event()
         self._exited = asyncio.Event()
         self._stdout_ended = asyncio.Event()
         self._stderr_ended = asyncio.Event()
@@ -199,118 +198,118 @@ class ProcessTransport:
         self._child = child
         child.forgotten = weakref.WeakMethod(self._forget)
         self._abandonment = weakref.finalize(self, child.abandon)
-        self._abandonment.atexit = False  # at the exit of the interpreter all children end at the same time
-        self._delivering = True
-        self._write = self._outgoing
+        self._abandonment.atexit = False  # at the exit of the interpreter, child.py ends all children at the same time
+        self._is_delivering = True
+        self._writer = self._stdin
 
     def _connect(self, child: Child) -> None:
-        child.watch(self._see_exit)
-        self._outgoing = _open_writer(child.stdin.fileno(), self)
-        self._incoming: list[Reader] = [
-            open_reader(child.stdout.fileno(), self._receive_chunk, self._see_stdout_end),
-            open_reader(child.stderr.fileno(), self._tail.receive, self._see_stderr_end),
+        child.watch(self._on_exit)
+        self._stdin = (DirectWriter if os.name == "posix" else open_writer)(child.stdin.fileno(), self)
+        self._readers: list[Reader] = [
+            open_reader(child.stdout.fileno(), self._receive_chunk, self._on_stdout_end),
+            open_reader(child.stderr.fileno(), self._tail.receive, self._on_stderr_end),
         ]
 
     def _forget(self) -> None:
-        """Be as before the start: this process was forked, and the child belongs to the one that forked it."""
-        self._wanted = self._delivering = False
-        self._write = self._child = self._ending = None
+        """Return to the closed state in a forked process: the child belongs to the parent process."""
+        self._is_open = self._is_delivering = False
+        self._writer = self._child = self._ending = None
 
-    # What comes in
+    # Receiving
 
     def _receive_chunk(self, chunk: bytes) -> None:
         for line in self._decoder.receive(chunk):
-            if not self._delivering:
+            if not self._is_delivering:
                 return
             if isinstance(line, lines.Oversized):
-                self._delivering = False
-                self._begin_end(self._too_long())
+                self._is_delivering = False
+                self._begin_end(TransportError(_TOO_LONG.format(self.name, self._limits.message_bytes)))
             elif (line.startswith(b'{"') and line.endswith(b"}")) or _is_message(line):
-                self._hand_over(line)
+                self._deliver(line)
             else:
-                self._skip(line)
+                self._skip_foreign(line)
 
-    def _hand_over(self, line: bytes) -> None:
+    def _deliver(self, line: bytes) -> None:
         try:
             room = self._receive(line)
         except Exception:
             _logger.exception("What the server %r sent could not be taken", self.name)
             return
-        if room is not None and self._pausing is None:
-            self._pausing = asyncio.ensure_future(room)
-            self._pausing.add_done_callback(self._read_on)
-            self._incoming[0].pause()
+        if room is not None and self._receiving is None:
+            self._receiving = asyncio.ensure_future(room)
+            self._receiving.add_done_callback(self._resume_reading)
+            self._readers[0].pause()
 
-    def _read_on(self, _: object) -> None:
-        self._pausing = None
-        self._incoming[0].resume()
+    def _resume_reading(self, _: object) -> None:
+        self._receiving = None
+        self._readers[0].resume()
 
-    def _receive_rest(self) -> None:
-        """Take a last message without a newline, unless it was cut off."""
+    def _receive_last(self) -> None:
+        """Receive a last message without a newline, unless it was cut off."""
         for line in self._decoder.finish():
             if isinstance(line, bytes) and _is_message(line):
                 self._receive_chunk(line + b"\n")
 
-    def _skip(self, line: bytes) -> None:
+    def _skip_foreign(self, line: bytes) -> None:
         self._foreign_lines += 1
         if self._foreign_lines == 1:
             _logger.warning(
                 "The server %r writes to stdout what is no message; it belongs on stderr. This and all further such "
                 "lines are skipped: %r",
                 self.name,
-                line[:_QUOTED_LINE].decode(errors="replace"),
+                line[:_QUOTED_LINE_BYTES].decode(errors="replace"),
             )
 
-    # What goes out
+    # Sending
 
     async def _send_in_turn(self, message: bytes) -> None:
         if self._child is None:
             raise self._not_open()
         self._senders += 1
         try:
-            async with self._turn:
-                (await self._room(sent=False)).send(message)
-                await self._room(sent=True)
+            async with self._send_turn:
+                (await self._room(was_sent=False)).send(message)
+                await self._room(was_sent=True)
         finally:
             self._senders -= 1
 
-    async def _room(self, *, sent: bool) -> Writer:
-        """Return the writer when it takes more; `sent` is whether it has taken something of the message already."""
-        while self._write is None:
+    async def _room(self, *, was_sent: bool) -> Writer:
+        """Return the writer when it has room; `was_sent` tells whether it has a part of the message already."""
+        while self._writer is None:
             if self._ending is not None:
                 await self._explained.wait()
-                raise self._failure(sent=sent)
-            self._moved.clear()
-            await self._moved.wait()
-        return self._write
+                raise self._error(was_sent=was_sent)
+            self._room_changed.clear()
+            await self._room_changed.wait()
+        return self._writer
 
     def pause(self) -> None:
-        """Let senders wait: the pipe is full."""
-        self._write = None
+        """Let senders wait, because the pipe is full; called by the writer."""
+        self._writer = None
 
     def resume(self) -> None:
-        """Let senders go on."""
+        """Let senders continue; called by the writer."""
         if self._ending is None:
-            self._write = self._outgoing
-        self._moved.set()
+            self._writer = self._stdin
+        self._room_changed.set()
 
     def break_off(self) -> None:
-        """The child does not read any more."""
+        """End, because the child does not read any more; called by the writer."""
         self._begin_end(ServerCrashed("closed its stdin"))
 
-    # How it ends
+    # Ending
 
-    def _see_exit(self) -> None:
+    def _on_exit(self) -> None:
         self._exited.set()
-        self._outgoing.close()
+        self._stdin.close()
         self._begin_end(ServerCrashed("ended"))
 
-    def _see_stdout_end(self) -> None:
-        self._receive_rest()
+    def _on_stdout_end(self) -> None:
+        self._receive_last()
         self._stdout_ended.set()
         self._begin_end(ServerCrashed("closed its stdout"))
 
-    def _see_stderr_end(self) -> None:
+    def _on_stderr_end(self) -> None:
         self._tail.finish()
         self._stderr_ended.set()
 
@@ -318,9 +317,9 @@ class ProcessTransport:
         if self._ending is not None:
             return
         self._cause = cause
-        self._write = None
+        self._writer = None
         self._ending = asyncio.get_running_loop().create_task(self._end(), name=f"end of {self.name}")
-        self._moved.set()
+        self._room_changed.set()
 
     async def _end(self) -> None:
         assert self._child is not None
@@ -332,40 +331,40 @@ class ProcessTransport:
             self._release(self._child)
 
     async def _explain(self, cause: TransportError) -> None:
-        """Wait a moment for what tells how the child ended, and tell it."""
-        if isinstance(cause, ServerCrashed) and await _within(_MOMENT_SECONDS, self._exited.wait):
-            await _within(_LEFTOVERS_SECONDS, self._stdout_ended.wait, self._stderr_ended.wait)
-        self._delivering = False
+        """Wait a moment for the exit code and the last output, and call `closed`."""
+        if isinstance(cause, ServerCrashed) and await _all_within(_EXIT_CODE_SECONDS, self._exited.wait):
+            await _all_within(_LAST_OUTPUT_SECONDS, self._stdout_ended.wait, self._stderr_ended.wait)
+        self._is_delivering = False
         self._explained.set()
-        self._moved.set()
-        if self._wanted and not is_exiting():
-            self._wanted = False
+        self._room_changed.set()
+        if self._is_open and not is_exiting():
+            self._is_open = False
             try:
-                self._closed(self._failure(sent=True))
+                self._closed(self._error(was_sent=True))
             except Exception:
                 _logger.exception("The end of the server %r could not be taken", self.name)
 
     async def _end_child(self, child: Child) -> None:
-        await _within(self._grace, partial(self._end_input, child), self._exited.wait)
+        await _all_within(self._grace, partial(self._end_input, child), self._exited.wait)
         self._close_input(child)
         for number in (signal.SIGTERM, KILL):
             if not child.lives():
                 return
             child.signal(number)
-            await _within(self._grace, self._exited.wait, partial(_group_end, child))
+            await _all_within(self._grace, self._exited.wait, partial(_group_ended, child))
 
     async def _end_input(self, child: Child) -> None:
-        await self._outgoing.flush(self._grace)
+        await self._stdin.flush(self._grace)
         self._close_input(child)
 
     def _close_input(self, child: Child) -> None:
-        self._outgoing.close()
+        self._stdin.close()
         child.stdin.close()
 
     def _release(self, child: Child) -> None:
         self._explained.set()
-        self._outgoing.close()
-        for reader in self._incoming:
+        self._stdin.close()
+        for reader in self._readers:
             reader.close()
         if child.lives():
             child.kill()
@@ -374,74 +373,33 @@ class ProcessTransport:
         if self._foreign_lines > 1:
             _logger.info("The server %r wrote %d lines to stdout that are no messages", self.name, self._foreign_lines)
 
-    # What is raised
+    # Errors
 
     def _not_open(self) -> TransportError:
         return ConnectError(f"The server {self.name!r} is not open")
 
-    def _closed_while_sending(self) -> TransportError:
-        return TransportError(f"The server {self.name!r} was closed before a message was sent whole")
-
-    def _too_long(self) -> TransportError:
-        return TransportError(
-            f"The server {self.name!r} sent a message of more than {self._limits.message_bytes} bytes, so the "
-            f"connection ended; let it send less at a time, or raise max_message_bytes"
-        )
-
-    def _failure(self, *, sent: bool) -> TransportError:
-        """Return a new error on every call: one that is raised in many tasks would collect their tracebacks."""
+    def _error(self, *, was_sent: bool) -> TransportError:
+        """Return a new error on every call: an error that is raised in many tasks would collect their tracebacks."""
         cause = self._cause
         if cause is None:
-            return self._closed_while_sending() if sent else self._not_open()
+            if not was_sent:
+                return self._not_open()
+            return TransportError(f"The server {self.name!r} was closed before a message was sent whole")
         if not isinstance(cause, ServerCrashed):
             return TransportError(*cause.args)
         code = self.exit_code
-        how = f"{cause.args[0]} and did not end" if code is None else _ended_how(code)
-        hint = _NO_RUN if code == 0 and self.name.endswith(".py") else ""
+        how = f"{cause.args[0]} and did not end" if code is None else _ending_of(code)
+        hint = _NO_RUN_HINT if code == 0 and self.name.endswith(".py") else ""
         return ServerCrashed(f"The server {self.name!r} {how}.{hint} {self._tail.quote()}", code, self.stderr_tail)
 
 
-class _DirectWriter(_WatchingWriter):
-    """Writes at once while nothing waits: no turn of the loop lies between a request and its sending."""
-
-    def __init__(self, descriptor: int, flow: Flow) -> None:
-        super().__init__(descriptor, flow)
-        self._was_blocking = False  # nobody else has this end of the pipe, and it is closed before this is
-
-    def send(self, message: bytes, /) -> None:
-        if self._unwritten or self._closed:
-            super().send(message)
-            return
-        line = lines.encode(message)
-        try:
-            count = os.write(self._descriptor, line)
-        except BlockingIOError:
-            count = 0
-        except OSError:
-            self._break()
-            return
-        if count < len(line):
-            self._keep(memoryview(line)[count:])
-
-    def _keep(self, rest: memoryview) -> None:
-        self._rest = rest
-        self._unwritten = len(rest)
-        self._since = self._loop.time()
-        self._writing = True
-        self._widen()
-        self._watch(wanted=True)
-        if self._unwritten > CONGESTED_BYTES:
-            self._congested = True
-            self._flow.pause()
-
-
-class _Tail:
-    """The last of stderr, which also goes to the log, line by line."""
+class _StderrTail:
+    """The last bytes of stderr, which is also logged line by line."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._kept = bytearray()
-        self._decoder = lines.LineDecoder(_LOGGED_LINE)
+        self._decoder = lines.LineDecoder(_LOGGED_LINE_BYTES)
 
     def receive(self, chunk: bytes) -> None:
         self._kept += chunk
@@ -462,14 +420,14 @@ class _Tail:
         text = self.text().rstrip()
         if not text:
             return "It wrote nothing to stderr"
-        return f"The last of its stderr:\n{text[-_QUOTED_TAIL:]}"
+        return f"The last of its stderr:\n{text[-_QUOTED_TAIL_CHARACTERS:]}"
 
     def _log(self, line: bytes | lines.Oversized) -> None:
-        text = line.decode(errors="replace") if isinstance(line, bytes) else f"(more than {_LOGGED_LINE} bytes)"
+        text = line.decode(errors="replace") if isinstance(line, bytes) else f"(more than {_LOGGED_LINE_BYTES} bytes)"
         _stderr_logger.debug("%s: %s", self._name, text)
 
 
-def _split(command: str | Sequence[str], args: Sequence[str]) -> list[str]:
+def _command_words(command: str | Sequence[str], args: Sequence[str]) -> list[str]:
     if isinstance(command, str):
         words = [command, *args] if args else shlex.split(command, posix=os.name == "posix")
     else:
@@ -479,29 +437,29 @@ def _split(command: str | Sequence[str], args: Sequence[str]) -> list[str]:
     return words
 
 
-def _name(command: Sequence[str]) -> str:
-    """Return what tells one server from another: the program, and what an interpreter or a launcher is to run."""
+def _server_name(command: Sequence[str]) -> str:
+    """Return the name of a server: the program, and the first argument, which an interpreter or a launcher runs."""
     program = Path(command[0]).name
     first = next((word for word in command[1:] if not word.startswith("-")), "")
     return f"{program} {first}" if first and len(first.split()) == 1 else program
 
 
-def _open_writer(descriptor: int, process: ProcessTransport) -> Writer:
-    return _DirectWriter(descriptor, process) if os.name == "posix" else open_writer(descriptor, process)
-
-
 def _is_message(line: bytes) -> bool:
     try:
-        _containers.decode(line)
+        _json_container.decode(line)
     except (ValueError, RecursionError):
         return False
     return True
 
 
-_NO_RUN = " If it is a server of dragoman, does the file end with server.run()?"
+_TOO_LONG = (
+    "The server {!r} sent a message of more than {} bytes, so the connection ended; let it send less at a time, "
+    "or raise max_message_bytes"
+)
+_NO_RUN_HINT = " If it is a server of dragoman, does the file end with server.run()?"
 
 
-def _ended_how(code: int) -> str:
+def _ending_of(code: int) -> str:
     if code >= 0:
         return f"ended with exit code {code}"
     with suppress(ValueError):
@@ -509,8 +467,8 @@ def _ended_how(code: int) -> str:
     return f"was ended by signal {-code}"
 
 
-async def _within(seconds: float, *waits: Callable[[], Awaitable[object]]) -> bool:
-    """Wait for one thing after the other, and return whether all came in time."""
+async def _all_within(seconds: float, *waits: Callable[[], Awaitable[object]]) -> bool:
+    """Wait for one thing after the other, and return whether all were done in time."""
     try:
         async with asyncio.timeout(seconds):
             for wait in waits:
@@ -520,6 +478,6 @@ async def _within(seconds: float, *waits: Callable[[], Awaitable[object]]) -> bo
     return True
 
 
-async def _group_end(child: Child) -> None:
-    while child.lives():  # noqa: ASYNC110 - nothing tells when processes end that are not our children
-        await asyncio.sleep(_GROUP_SECONDS)
+async def _group_ended(child: Child) -> None:
+    while child.lives():  # noqa: ASYNC110 - the system does not report the end of processes that are not our children
+        await asyncio.sleep(_GROUP_POLL_SECONDS)

@@ -1,12 +1,12 @@
-"""The end of child processes whose parent was killed.
+"""A watchdog that ends child processes whose parent was killed.
 
-Theory of operation: a parent that is killed cannot end its children. They see the end of their input, but not all of
-them care. So while there are children, one small shell reads their process groups from a pipe that only the parent
-writes to. When that pipe ends though groups are left, the parent is dead: the shell waits, sends SIGTERM to what is
-left, waits, and sends SIGKILL. When the last child ended in time, the shell is ended too.
+A killed parent cannot end its children. They see the end of their input, but some ignore it. So while there are
+children, one small shell reads the names of their process groups from a pipe that only the parent writes to. If the
+pipe ends while groups are left, the parent is dead: the shell waits, sends SIGTERM to the groups, waits, and sends
+SIGKILL. When the last child has ended, the parent ends the shell.
 
-Where there is no `/bin/sh`, nobody watches, and the end of the input is all that a child is told. A child that leaves
-its process group, as daemons do, is out of reach.
+Without `/bin/sh` there is no watchdog, and a child sees only the end of its input. A child that leaves its process
+group, as daemons do, is out of reach.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ for signal in TERM KILL; do
 done
 """
 
-# A collection of garbage may end a child at any time, also while this is held.
+# Reentrant, because a garbage collection may end a child at any time, also while the lock is held.
 _lock = threading.RLock()
 _guarded: set[int] = set()
 _shell: subprocess.Popen[bytes] | None = None
 
 
 def guard(group: int) -> None:
-    """End this process group should this process die without `release`."""
+    """End this process group if this process dies before `release`."""
     with _lock:
         _guarded.add(group)
         if _shell is None:
             _start()
         else:
-            _tell(f"guard {group}\n")
+            _send(f"guard {group}\n")
 
 
 def release(group: int) -> None:
@@ -60,7 +60,7 @@ def release(group: int) -> None:
             return
         _guarded.discard(group)
         if _guarded:
-            _tell(f"release {group}\n")
+            _send(f"release {group}\n")
         else:
             _stop()
 
@@ -78,15 +78,15 @@ def _start() -> None:
             env={"PATH": os.defpath},
             start_new_session=True,
         )
-        _tell("".join(f"guard {group}\n" for group in sorted(_guarded)))
+        _send("".join(f"guard {group}\n" for group in sorted(_guarded)))
 
 
-def _tell(what: str) -> None:
+def _send(command: str) -> None:
     if _shell is None or _shell.stdin is None:
         return
     try:
-        _shell.stdin.write(what.encode())
-    except OSError:  # somebody killed the shell; another one takes over
+        _shell.stdin.write(command.encode())
+    except OSError:  # the shell was killed; start another one
         _stop()
         _start()
 
@@ -101,7 +101,7 @@ def _stop() -> None:
 
 
 def _forget() -> None:
-    """Let go of the parent's shell after a fork: a copy of the pipe would keep it from seeing the parent's end."""
+    """Drop the parent's shell after a fork: a copy of the pipe would hide the parent's end from it."""
     global _shell, _lock
     _lock = threading.RLock()
     _guarded.clear()

@@ -24,11 +24,11 @@ from typing import cast
 
 from msgspec import Raw
 
-MOST_BEFORE = 4096
+MAX_BEFORE_BYTES = 4096
 """How much may come before the part to be copied into our own pipe."""
-_ROOM_BYTES = 4 * MOST_BEFORE
-"""SplicedPages that are not full take as much room as those that are."""
-MOST_BYTES = 1024 * 1024 - _ROOM_BYTES
+_ROOM_BYTES = 4 * MAX_BEFORE_BYTES
+"""Pages that are not full take as much room in a pipe as full ones."""
+MAX_PART_BYTES = 1024 * 1024 - _ROOM_BYTES
 """What a pipe can hold without privileges."""
 
 Tee = Callable[[int, int, int, int], int]
@@ -39,10 +39,10 @@ class SplicedPages:
 
     Example:
         pages = SplicedPages(pipe)
-        pages.keep(part, b"}")
+        pages.note_sent(part, b"}")
         if pages.part is not None and pages.load(memoryview(b"before")):
-            while pages.held:
-                pages.pour()
+            while pages.unmoved:
+                pages.move()
     """
 
     _tee: Tee
@@ -50,24 +50,24 @@ class SplicedPages:
     def __init__(self, pipe: int) -> None:
         self.part: Raw | None = None
         """What is kept in a pipe; None while nothing is."""
-        self.held = 0
+        self.unmoved = 0
         """How many bytes of a message are still to be moved."""
         self.tail = b""
         """What follows the part in the pipe."""
         self._size = 0
         self._pipe = pipe
-        self._last: Raw | None = None
+        self._last_part: Raw | None = None
         self._copy = self._inlet = self._outlet = -1
-        has_pages = hasattr(os, "splice")
-        self._is_open = has_pages and stat.S_ISFIFO(os.fstat(pipe).st_mode)
+        can_splice = hasattr(os, "splice")
+        self._is_open = can_splice and stat.S_ISFIFO(os.fstat(pipe).st_mode)
 
-    def keep(self, part: Raw, tail: bytes) -> None:
+    def note_sent(self, part: Raw, tail: bytes) -> None:
         """Take note that a part is sent, and keep it in a pipe if it was sent the last time, too."""
-        if part is not self._last or tail != self.tail:
+        if part is not self._last_part or tail != self.tail:
             self._drop_copy()
             self.tail = tail
-            self._last = part if self._is_open and len(part) <= MOST_BYTES else None
-        elif self.part is None and not self.held:
+            self._last_part = part if self._is_open and len(part) <= MAX_PART_BYTES else None
+        elif self.part is None and not self.unmoved:
             self._make(part)
 
     def _make(self, part: Raw) -> None:
@@ -98,30 +98,30 @@ class SplicedPages:
         if not is_whole:  # our pipe may not be wide, and in a sandbox pipes may take no pages
             self.close()
             return False
-        self.held = len(before) + self._size
+        self.unmoved = len(before) + self._size
         return True
 
-    def pour(self) -> tuple[int, bool]:
+    def move(self) -> tuple[int, bool]:
         """Move as much of the message as fits; return how many bytes that were, and whether it was all.
 
         Raises:
             BlockingIOError: nothing fits.
             OSError: nobody reads any more, or the pipe takes no pages.
         """
-        count = os.splice(self._outlet, self._pipe, self.held, flags=os.SPLICE_F_NONBLOCK)
-        self.held -= count
-        return count, self.held == 0
+        count = os.splice(self._outlet, self._pipe, self.unmoved, flags=os.SPLICE_F_NONBLOCK)
+        self.unmoved -= count
+        return count, self.unmoved == 0
 
-    def spill(self) -> bytes:
+    def take_back(self) -> bytes:
         """Return what is still to be moved, and keep nothing in a pipe any more."""
-        rest = os.read(self._outlet, self.held)
+        rest = os.read(self._outlet, self.unmoved)
         self.close()
         return rest
 
     def close(self) -> None:
         """Drop everything, and keep nothing in a pipe any more."""
         self._is_open = False
-        self.held = 0
+        self.unmoved = 0
         self._drop_copy()
         for end in (self._inlet, self._outlet):
             if end >= 0:
@@ -132,7 +132,7 @@ class SplicedPages:
         if self._copy >= 0:
             os.close(self._copy)
         self._copy = -1
-        self.part = self._last = None
+        self.part = self._last_part = None
 
 
 def _find_tee() -> Tee:

@@ -1,9 +1,10 @@
-"""One connection served on stdin and stdout.
+"""Serves one connection on stdin and stdout.
 
-Theory of operation: each chunk of input goes to the connection in the turn of the loop in which it arrives; what
-the connection sends leaves in one write per turn. While the client does not take what is sent, nothing is read from it
-either. The connection is over when the input ends, and then what is in flight gets a grace to finish; or when the
-output breaks, and then at once; or when the serving task is cancelled, and then what was sent is still written.
+Each chunk of input goes to the connection in the turn of the loop in which it arrives. The messages that the connection
+sends in one turn leave in one write. While too much output is unwritten, no input is read.
+
+The connection ends in one of three ways. When the input ends, requests in flight get a grace period. When the output
+breaks, the connection ends at once. When the serving task is cancelled, messages that were sent are still written.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Protocol
 
-from dragoman.runtime.program import GRACE_SECONDS, refuse_a_running_loop, run
+from dragoman.runtime.program import GRACE_SECONDS, require_no_running_loop, run
 from dragoman.transports.contract import Sink
-from dragoman.transports.stdio.descriptors import open_reader, open_writer
+from dragoman.transports.stdio.readers import open_reader
 from dragoman.transports.stdio.streams import Streams, claim
+from dragoman.transports.stdio.writers import open_writer
 
 __all__ = ["StdioConnection", "StdioService", "Streams", "claim", "run_stdio", "serve_stdio"]
 
@@ -25,26 +27,26 @@ _logger = logging.getLogger(__name__)
 
 
 class StdioConnection(Protocol):
-    """The conversation with one client."""
+    """A server's connection to one client."""
 
     def receive(self, chunk: bytes) -> None:
-        """Take a chunk of input, which may end anywhere; must not block, may start tasks."""
+        """Receive a chunk of input, which may end anywhere; must not block, may start tasks."""
 
     def receive_end(self) -> None:
         """The input has ended, perhaps within a line."""
 
     async def drain(self) -> None:
-        """Return when nothing is in flight any more."""
+        """Return when no request is in flight."""
 
     def close(self) -> None:
-        """Cancel what is left."""
+        """Cancel the requests in flight."""
 
 
 class StdioService(Protocol):
-    """What can be served."""
+    """Makes the connection that is served."""
 
     def connect(self, sink: Sink, /) -> StdioConnection:
-        """Return the conversation with a client that has just come."""
+        """Return a connection that sends to `sink`."""
 
 
 def run_stdio(service: StdioService, *, streams: Streams | None = None, grace: float = GRACE_SECONDS) -> None:
@@ -53,13 +55,13 @@ def run_stdio(service: StdioService, *, streams: Streams | None = None, grace: f
     Example:
         run_stdio(service)
 
-    Nothing that is still running, neither a task nor a thread of `offload`, holds up the exit of the process.
+    Tasks and threads of `offload` that still run do not delay the exit of the process.
 
     Raises:
         RuntimeError: a loop is running in this thread; await `serve_stdio` there.
     """
-    refuse_a_running_loop()
-    # Before the loop is made: descriptors of its own would take the places of standard ones that are closed.
+    require_no_running_loop()
+    # Before the loop is made, whose own descriptors would take the numbers of closed standard ones.
     streams = streams or claim()
     run(serve_stdio(service, streams=streams, grace=grace), grace=grace)
 
@@ -70,34 +72,34 @@ async def serve_stdio(service: StdioService, *, streams: Streams | None = None, 
     Example:
         await serve_stdio(service)
 
-    At the end of the input, what is in flight has `grace` seconds to finish. What was sent is written as long as
-    the client takes something of it every `grace` seconds; this also when the serving task is cancelled.
+    At the end of the input, requests in flight get `grace` seconds to finish. Messages that were sent are written as
+    long as the client reads some of them every `grace` seconds, also when the serving task is cancelled.
     """
-    await _Conversation(streams or claim()).serve(service, grace)
+    await _StdioServing(streams or claim()).serve(service, grace)
 
 
-class _Conversation:
-    """A connection between its reader and its writer; the writer regulates the reader."""
+class _StdioServing:
+    """A connection between its reader and its writer; the writer pauses the reader."""
 
     def __init__(self, streams: Streams) -> None:
         loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = loop.create_future()
         self._broken: asyncio.Future[None] = loop.create_future()
-        self._outgoing = open_writer(streams.output, self)
-        self._incoming = open_reader(streams.input, self._receive, self._receive_end)
+        self._writer = open_writer(streams.output, self)
+        self._reader = open_reader(streams.input, self._receive, self._receive_end)
         self._connection: StdioConnection
 
     async def serve(self, service: StdioService, grace: float) -> None:
-        with closing(self._outgoing), closing(self._incoming):
-            self._connection = service.connect(self._outgoing)
+        with closing(self._writer), closing(self._reader):
+            self._connection = service.connect(self._writer)
             try:
-                await self._until_over(grace)
+                await self._wait_for_end(grace)
             finally:
-                self._incoming.close()
-                _attempt(self._connection.close)
-                await self._outgoing.flush(grace)
+                self._reader.close()
+                _call_safely(self._connection.close)
+                await self._writer.flush(grace)
 
-    async def _until_over(self, grace: float) -> None:
+    async def _wait_for_end(self, grace: float) -> None:
         await asyncio.wait([self._ended, self._broken], return_when=asyncio.FIRST_COMPLETED)
         if self._broken.done():
             return
@@ -114,26 +116,26 @@ class _Conversation:
             _logger.exception("The connection failed to drain")
 
     def _receive(self, chunk: bytes) -> None:
-        self._outgoing.hold()
-        _attempt(self._connection.receive, chunk)
-        self._outgoing.write_now()
+        self._writer.hold()
+        _call_safely(self._connection.receive, chunk)
+        self._writer.write_now()
 
     def _receive_end(self) -> None:
-        _attempt(self._connection.receive_end)
+        _call_safely(self._connection.receive_end)
         self._ended.set_result(None)
 
     def pause(self) -> None:
-        self._incoming.pause()
+        self._reader.pause()
 
     def resume(self) -> None:
-        self._incoming.resume()
+        self._reader.resume()
 
     def break_off(self) -> None:
         self._broken.set_result(None)
 
 
-def _attempt(function: Callable[..., None], *args: bytes) -> None:
-    """Call a connection, which is not supposed to fail: one chunk may be lost to a defect, but not the client."""
+def _call_safely(function: Callable[..., None], *args: bytes) -> None:
+    """Call a connection, and log an exception: a defect may lose one chunk, but must not end the connection."""
     try:
         function(*args)
     except Exception:

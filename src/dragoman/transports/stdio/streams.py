@@ -1,11 +1,11 @@
 """The claim on stdin and stdout.
 
-Theory of operation: the wire moves to descriptors of its own. Descriptor 0 then leads to nothing and descriptor 1 to
-stderr, so that a `print`, a child process or a C library that writes to stdout reaches the log, and whoever reads
-stdin sees its end; neither touches the wire. The new descriptors are not inherited: a child process that lives on
-does not keep the connection open.
+A claim moves the two streams of the connection to new descriptors. Descriptor 0 then reads from /dev/null and
+descriptor 1 writes to stderr. So a `print`, a child process or a C library that writes to stdout reaches the log, and
+code that reads stdin sees its end; neither touches the connection. Child processes do not inherit the new descriptors,
+so a child that outlives the server does not keep the connection open.
 
-This module loads no loop, so that a program can claim before it imports anything that may print.
+This module does not import asyncio, so that a program can claim before it imports modules that may print.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Streams:
 
     Example:
         streams = claim()
-        import noisy_module                  # what it prints goes to stderr
+        import noisy_module                  # its prints go to stderr
         run_stdio(service, streams=streams)
     """
 
@@ -31,7 +31,7 @@ class Streams:
         self.output = output
 
     def release(self) -> None:
-        """Give descriptors 0 and 1 back, if these streams are the claimed ones; else do nothing."""
+        """Restore descriptors 0 and 1, if these streams are the claimed ones; else do nothing."""
         global _claimed
         if _claimed is not self:
             return
@@ -47,24 +47,24 @@ _claimed: Streams | None = None
 
 
 def claim() -> Streams:
-    """Take stdin and stdout for the wire; the second and later calls return what the first one took."""
+    """Claim stdin and stdout; later calls return the streams of the first one."""
     global _claimed
     if _claimed is None:
-        nothing = _open_nothing()
+        null = _open_null()
         _claimed = Streams(os.dup(0), os.dup(1))
-        os.dup2(nothing, 0)
+        os.dup2(null, 0)
         os.dup2(2, 1)
-        os.close(nothing)
-        # After the switch: text that was printed before the claim and still waits must not reach the wire either.
+        os.close(null)
+        # After the switch, so that buffered text from before the claim does not reach the connection either.
         _flush_stdout()
         _flush_each_line()
     return _claimed
 
 
-def _open_nothing() -> int:
-    """Open /dev/null, also in the place of each standard descriptor that is closed.
+def _open_null() -> int:
+    """Open /dev/null, and also in the place of each closed standard descriptor.
 
-    A descriptor takes the lowest free number; were 2 free, the wire itself would become stderr.
+    A new descriptor takes the lowest free number. If 2 were free, the connection itself would become stderr.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)  # noqa: FBT003

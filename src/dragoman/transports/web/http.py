@@ -1,11 +1,11 @@
-"""HTTP for a client, with no meaning of its own: posts go out, and messages come back as bodies or as event streams.
+"""HTTP for a client: posts go out, and messages come back as bodies or as event streams.
 
-An event stream that breaks before its answer came is taken up again by GET with the last event id that was seen, when
-its events have ids: after the pause that the server asked for, and only a few times in a row without any progress.
-Redirects are followed only where the request may go as it is: to the same origin, by 307 or 308. Cookies are not kept.
+An event stream that breaks before the answer came is resumed by GET with the last event id, if its events have ids:
+after the pause that the server asked for, and only a few times in a row without progress. Redirects are followed
+only if the request may go there unchanged: to the same origin, by 307 or 308. Cookies are not kept.
 
-A stream is left as soon as the answer came. Most servers end it right then, so the connection gets a moment for that
-before it is closed, beside what follows: if the end comes, the next request finds the connection open.
+A stream is left as soon as the answer came. Most servers end it right then, so the connection gets a moment for the end
+in the background. If the end comes in time, the next request can use the connection.
 """
 
 from __future__ import annotations
@@ -25,25 +25,24 @@ from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import EventDecoder
 from dragoman.protocol.urls import HTTP_SCHEMES, redacted
-from dragoman.runtime.environment import basic_authorization, netrc_authorization, proxy_for
-from dragoman.runtime.network import Network, pinned
+from dragoman.runtime.network import Network, basic_authorization, netrc_authorization, pinned, proxy_for
 from dragoman.runtime.offload import offload
 from dragoman.transports.contract import Receive
 
 KEEP_ALIVE_SECONDS = 4.0
 """Less than the five seconds after which uvicorn and others close an idle connection."""
 LINGER_SECONDS = 0.1
-"""How long the end of a stream is awaited after the answer."""
-MOST_LINGERING = 100
-"""Streams whose end is awaited at a time; any further one is closed at once."""
+"""How long a connection waits for the end of a stream after the answer."""
+MAX_LINGERING = 100
+"""How many streams may wait for their end; any further one is closed at once."""
 LISTEN_SECONDS = 300.0
-"""How long nothing may come on a stream that is listened to, before it is opened again: its server may be gone."""
+"""How long a standalone stream may be silent before it is opened again: its server may be gone."""
 REFUSAL_SECONDS = 5.0
-"""How long the body of a refusal is awaited, whose status says enough."""
-LONGEST_HEADER = 65_536
-MOST_REDIRECTS = 5
-RETRY_SECONDS, SHORTEST_RETRY, LONGEST_RETRY = 1.0, 0.1, 300.0
-MOST_RESUMPTIONS = 2
+"""How long to wait for the body of an error response."""
+MAX_HEADER_BYTES = 65_536
+MAX_REDIRECTS = 5
+RETRY_SECONDS, MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 0.1, 300.0
+MAX_FRUITLESS_RESUMPTIONS = 2
 QUOTED_BYTES = 4096
 
 JSON, SSE = "application/json", "text/event-stream"
@@ -54,7 +53,7 @@ _REDIRECTS, _FOLLOWED = frozenset({301, 302, 303, 307, 308}), frozenset({307, 30
 Headers = Mapping[str, str]
 Answered = Callable[[], bool]
 Resume = Callable[[str], Awaitable[Headers]]
-"""Gives the headers of a GET that takes up a stream after an event id."""
+"""Returns the headers of a GET that resumes a stream after an event id."""
 
 _BROKEN = (aiohttp.ClientError, OSError)
 
@@ -63,8 +62,8 @@ def _new_session() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS),
         cookie_jar=aiohttp.DummyCookieJar(),
-        max_field_size=LONGEST_HEADER,
-        max_line_size=LONGEST_HEADER,
+        max_field_size=MAX_HEADER_BYTES,
+        max_line_size=MAX_HEADER_BYTES,
     )
 
 
@@ -73,12 +72,12 @@ def _timeout(network: Network, idle: float | None = None) -> aiohttp.ClientTimeo
 
 
 class HttpResponse(Struct, frozen=True):
-    """A response, without the messages that were received from it."""
+    """A response without its messages."""
 
     status: int
     headers: CIMultiDictProxy[str]
     body: bytes = b""
-    """What it said that is no answer, or not all of it: of what is no JSON at most the first 4 KiB."""
+    """The body of an error response; if it is no JSON, at most its first 4 KiB."""
 
 
 class HttpClient:
@@ -93,7 +92,7 @@ class HttpClient:
 
     def __init__(self, url: str, network: Network | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
         self.url = redacted(url)
-        """The address without what may be secret in it, for people to read."""
+        """The address without secrets, for people."""
         self._given = url
         self._network = network or Network()
         self._limit = limits.message_bytes
@@ -109,11 +108,11 @@ class HttpClient:
 
     @property
     def target(self) -> URL:
-        """The address, once it is open."""
+        """The address; set by `open`."""
         return self._target
 
     async def open(self) -> None:
-        """Make ready; nothing is sent.
+        """Prepare a session; nothing is sent.
 
         Raises:
             ConnectError: the address, or that of the proxy, is none.
@@ -157,7 +156,7 @@ class HttpClient:
     ) -> HttpResponse:
         """Post a message, and give each message that comes back to `receive`, until it is `answered`.
 
-        `heard` is told the head of the response before any of it is received.
+        `heard` is called with the status and headers before the body is received.
 
         Raises:
             ConnectError: there was no connection, and nothing was sent.
@@ -179,9 +178,9 @@ class HttpClient:
                     answer = HttpResponse(status, response.headers, said)
             ended = True
         except _BROKEN as error:
-            raise self._broken(error) from error
+            raise self._broken_error(error) from error
         finally:
-            self.let_go(response, at_once=not ended)
+            self.release(response, at_once=not ended)
         return answer
 
     async def _read(
@@ -206,7 +205,7 @@ class HttpClient:
     async def listen(
         self, headers: Headers, receive: Receive, *, opened: Callable[[], None], decoder: EventDecoder
     ) -> HttpResponse:
-        """Get an event stream and receive from it until it ends; `opened` is called if it is one.
+        """Get an event stream and receive its messages until it ends; `opened` is called if the response is one.
 
         Raises:
             ConnectError: there was no connection.
@@ -217,12 +216,12 @@ class HttpClient:
             if not is_stream(response):
                 return HttpResponse(response.status, response.headers, await self._read_refusal(response))
             opened()
-            await self._receive_events(response, receive, _never, decoder)
+            await self._receive_events(response, receive, _never_answered, decoder)
             return HttpResponse(response.status, response.headers)
         except _BROKEN as error:
-            raise self._broken(error) from error
+            raise self._broken_error(error) from error
         finally:
-            self.let_go(response, at_once=True)
+            self.release(response, at_once=True)
 
     async def delete(self, headers: Headers) -> int:
         """Send a DELETE, and return the status.
@@ -231,7 +230,7 @@ class HttpClient:
             TransportError: there was no connection, or it broke.
         """
         response = await self.send("DELETE", headers)
-        self.let_go(response, at_once=True)
+        self.release(response, at_once=True)
         return response.status
 
     async def send(
@@ -243,9 +242,9 @@ class HttpClient:
         url: URL | None = None,
         idle: float | None = None,
     ) -> aiohttp.ClientResponse:
-        """Send a request, where redirects of the same origin lead, and return the response, which is to be closed.
+        """Send a request, follow redirects to the same origin, and return the response; pass it to `release`.
 
-        `idle` is how many seconds may pass before anything more comes.
+        `idle` is how many seconds the response may be silent.
 
         Raises:
             ConnectError: there was no connection, and nothing was sent.
@@ -257,7 +256,7 @@ class HttpClient:
         timeout = self._timeout if idle is None else _timeout(self._network, idle)
         if self._authorization is not None and "Authorization" not in CIMultiDict(headers):
             headers = CIMultiDict(headers, Authorization=self._authorization)
-        for _ in range(MOST_REDIRECTS + 1):
+        for _ in range(MAX_REDIRECTS + 1):
             session = self._session
             if session is None or session.closed:
                 raise ConnectError(f"The connection to {self.url} is closed")
@@ -276,23 +275,26 @@ class HttpClient:
                     middlewares=None if self._is_own_session else pinned(session, target),
                 )
             except _BROKEN as error:
-                # The text of the first kind has the whole address, secrets and all, and a traceback would show it.
-                raise self._unanswered(error) from (None if isinstance(error, aiohttp.ClientResponseError) else error)
+                # The text of a ClientResponseError contains the whole address with its secrets, and a traceback would
+                # show it.
+                raise self._unanswered_error(error) from (
+                    None if isinstance(error, aiohttp.ClientResponseError) else error
+                )
             self._open.add(response)
             status = response.status
             if status not in _REDIRECTS:
                 return response
             location = response.headers.get("Location", "")
-            self.let_go(response, at_once=True)
-            found = _joined(target, location)
+            self.release(response, at_once=True)
+            found = _redirect_target(target, location)
             if found is None or status not in _FOLLOWED or found.origin() != target.origin():
                 shown = redacted(location if found is None else str(found)) or "nowhere"
                 raise HttpError(f"{self.url} redirects to {shown}, which is not followed; use that address", status)
             target = found
         raise HttpError(f"{self.url} redirects in circles, at last to {redacted(str(target))}", status)
 
-    def _unanswered(self, error: Exception) -> TransportError:
-        """Return what to raise for a request that got no response."""
+    def _unanswered_error(self, error: Exception) -> TransportError:
+        """Return the error for a request without a response."""
         match error:
             case (
                 aiohttp.ClientConnectorError()
@@ -307,9 +309,9 @@ class HttpClient:
             case aiohttp.ServerDisconnectedError():
                 hint = "" if self._target.scheme == "https" else "; if it wants TLS, write https:// instead of http://"
                 return TransportError(f"{self.url} closed the connection without an answer{hint}")
-        return self._broken(error)
+        return self._broken_error(error)
 
-    def _broken(self, error: BaseException) -> TransportError:
+    def _broken_error(self, error: BaseException) -> TransportError:
         return TransportError(f"The connection to {self.url} broke: {_text(error)}")
 
     async def _read_body(self, response: aiohttp.ClientResponse) -> bytes:
@@ -331,7 +333,7 @@ class HttpClient:
         return TooLarge(f"{self.url} answered with more than {self._limit} bytes; raise max_message_bytes")
 
     async def _read_refusal(self, response: aiohttp.ClientResponse) -> bytes:
-        """Return what a response says that is no answer: as much as came, for its status says enough."""
+        """Return the body of an error response, as much of it as arrives in time."""
         limit = self._limit if response.content_type == JSON else QUOTED_BYTES
         said = bytearray()
         try:
@@ -364,10 +366,10 @@ class HttpClient:
             raise TransportError(f"The stream of {self.url} ended without an answer")
         fruitless = 0
         while not answered():
-            if fruitless >= MOST_RESUMPTIONS:
+            if fruitless >= MAX_FRUITLESS_RESUMPTIONS:
                 raise TransportError(f"The stream of {self.url} broke, and could not be taken up again")
             seen = decoder.last_event_id
-            await asyncio.sleep(pause(decoder))
+            await asyncio.sleep(retry_pause(decoder))
             decoder.finish()
             try:
                 await self._resume_once(await resume(seen), receive, answered, decoder)
@@ -391,7 +393,7 @@ class HttpClient:
                 )
             ended = True
         finally:
-            self.let_go(response, at_once=not ended)
+            self.release(response, at_once=not ended)
 
     async def _receive_events(
         self, response: aiohttp.ClientResponse, receive: Receive, answered: Answered, decoder: EventDecoder
@@ -407,20 +409,20 @@ class HttpClient:
             if answered():
                 return
 
-    def let_go(self, response: aiohttp.ClientResponse, *, at_once: bool) -> None:
-        """Close the connection, unless the response has ended, or ends in a moment."""
+    def release(self, response: aiohttp.ClientResponse, *, at_once: bool) -> None:
+        """Close the connection, unless the response has ended, or ends within a moment."""
         content = response.content
         if content.is_eof():
-            self._open.discard(response)  # aiohttp took the connection back when the end came
-        elif at_once or self._session is None or len(self._lingering) >= MOST_LINGERING:
-            self._give_up(response)
+            self._open.discard(response)  # aiohttp has the connection back since the end
+        elif at_once or self._session is None or len(self._lingering) >= MAX_LINGERING:
+            self._close_lingering(response)
         else:
             self._lingering.add(response)
-            closing = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._give_up, response)
+            closing = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._close_lingering, response)
             content.on_eof(closing.cancel)
             content.on_eof(lambda: self._forget(response))
 
-    def _give_up(self, response: aiohttp.ClientResponse) -> None:
+    def _close_lingering(self, response: aiohttp.ClientResponse) -> None:
         self._forget(response)
         close_response(response)
 
@@ -429,22 +431,22 @@ class HttpClient:
         self._lingering.discard(response)
 
 
-def pause(decoder: EventDecoder) -> float:
-    """Return how many seconds to wait before a stream is taken up again.
+def retry_pause(decoder: EventDecoder) -> float:
+    """Return how many seconds to wait before a stream is resumed.
 
     Raises:
-        TransportError: the server wants a longer pause than anybody waits.
+        TransportError: the server asks for a pause that is too long.
     """
     asked = RETRY_SECONDS if decoder.retry is None else decoder.retry / 1000
-    if asked > LONGEST_RETRY:
+    if asked > MAX_RETRY_SECONDS:
         raise TransportError(f"The server asks to come back in {asked:g} seconds, which is too long to wait")
-    return max(asked, SHORTEST_RETRY)
+    return max(asked, MIN_RETRY_SECONDS)
 
 
 def close_response(response: aiohttp.ClientResponse) -> None:
-    """Close a response; whoever reads it gets an error of its own.
+    """Close a response; its readers get a new error.
 
-    The error that aiohttp has for this is one for the whole process, and would keep the frames of all who got it.
+    The error of aiohttp is one object for the whole process, and would collect the tracebacks of all readers.
     """
     if response.content.exception() is None:
         response.content.set_exception(aiohttp.ClientConnectionError("Connection closed"))
@@ -466,8 +468,8 @@ def _proxy(given: str) -> URL:
     return proxy
 
 
-def _joined(url: URL, location: str) -> URL | None:
-    """Return where a redirect leads, if it leads to HTTP at all."""
+def _redirect_target(url: URL, location: str) -> URL | None:
+    """Return the target of a redirect, if it is an HTTP address."""
     try:
         found = url.join(URL(location))
     except ValueError:
@@ -475,13 +477,13 @@ def _joined(url: URL, location: str) -> URL | None:
     return found if location and found.scheme in HTTP_SCHEMES and found.host else None
 
 
-def _never() -> bool:
+def _never_answered() -> bool:
     return False
 
 
 def _text(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientResponseError):
-        return f"{error.message} (status {error.status})"  # its own text has the whole address, secrets and all
+        return f"{error.message} (status {error.status})"  # its own text contains the whole address with its secrets
     return str(error) or type(error).__name__
 
 

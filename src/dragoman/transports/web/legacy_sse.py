@@ -1,6 +1,6 @@
-"""HTTP with server-sent events as 2024-11-05 had it, for clients: one stream that everything comes on, and posts.
+"""HTTP with server-sent events as in 2024-11-05, for clients: one stream for all messages of the server, and posts.
 
-The server's first event names the address to post to. It must be of the same origin as the stream: a server cannot
+The server's first event names the address to post to. It must have the origin of the stream, so that a server cannot
 make a client send its credentials elsewhere. The stream is the session: when it ends, the connection has ended.
 """
 
@@ -20,7 +20,7 @@ from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import Event, EventDecoder
 from dragoman.protocol.urls import redacted
 from dragoman.runtime.network import Network
-from dragoman.runtime.tasks import end
+from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.transports.contract import Receive
 from dragoman.transports.web.http import FAILED, JSON, SSE, HttpClient, is_stream
 
@@ -30,7 +30,7 @@ _FORBIDDEN, _NOT_FOUND = frozenset({401, 403}), 404
 
 
 Refusal = Callable[[str, int, Mapping[str, str], Mapping[str, str]], AuthRequired]
-"""Makes the error of a server that wants credentials, of its address, status, headers, and those that were sent."""
+"""Makes the error for missing credentials from the address, the status, and the headers received and sent."""
 
 
 class LegacySse:
@@ -52,7 +52,7 @@ class LegacySse:
         self._http = HttpClient(url, network, limits)
         self.url = self._http.url
         self._headers = headers
-        self._refusal = refusal or _wants_credentials
+        self._refusal = refusal or _credentials_error
         self._limit = limits.message_bytes
         self._endpoint: asyncio.Future[URL] | None = None
         self._stream: aiohttp.ClientResponse | None = None
@@ -60,12 +60,12 @@ class LegacySse:
         self._closed: Callable[[Exception | None], None] | None = None
 
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
-        """Open the stream, and learn where to post.
+        """Open the stream, and receive the address to post to.
 
         Raises:
             ConnectError: there is no connection, or the server does not say where to post to.
             AuthRequired: the server wants credentials.
-            HttpError: it has no such stream.
+            HttpError: the response is no event stream.
         """
         try:
             await self._open(receive, closed)
@@ -91,7 +91,7 @@ class LegacySse:
         response = await self._http.send("GET", sent)
         if is_stream(response):
             return response
-        self._http.let_go(response, at_once=True)
+        self._http.release(response, at_once=True)
         self._check(response)
         raise HttpError(f"{self.url} is no SSE server (status {response.status})", response.status)
 
@@ -105,7 +105,7 @@ class LegacySse:
         try:
             async for chunk in stream.content.iter_any():
                 for event in decoder.receive(chunk):
-                    room = self._take(event, receive)
+                    room = self._receive_event(event, receive)
                     if room is not None:
                         await room
         except TransportError as problem:
@@ -116,29 +116,29 @@ class LegacySse:
             stream.close()
         assert self._endpoint is not None
         if self._endpoint.done():
-            self._end(error)
+            self._report_end(error)
         else:
             self._endpoint.set_exception(ConnectError(f"{error}; it did not say where to post to"))
 
-    def _end(self, error: Exception) -> None:
+    def _report_end(self, error: Exception) -> None:
         closed, self._closed = self._closed, None
         if closed is not None:
             closed(error)
 
-    def _take(self, event: Event | Oversized, receive: Receive) -> Awaitable[None] | None:
+    def _receive_event(self, event: Event | Oversized, receive: Receive) -> Awaitable[None] | None:
         if isinstance(event, Oversized):
             raise TransportError(f"An event of {self.url} has more than {self._limit} bytes; raise max_message_bytes")
         assert self._endpoint is not None
         if event.event == "endpoint" and not self._endpoint.done():
-            self._endpoint.set_result(self._where(event.data))
+            self._endpoint.set_result(self._post_address(event.data))
         elif event.event == "message" and event.data:
             return receive(event.data.encode())
         return None
 
-    def _where(self, said: str) -> URL:
-        """Return the address to post to, which the server says plainly, or as JSON."""
+    def _post_address(self, text: str) -> URL:
+        """Return the address to post to, which the server sends as text or as JSON."""
         try:
-            endpoint = self._http.target.join(URL(_address(said)))
+            endpoint = self._http.target.join(URL(_address(text)))
             origin = endpoint.origin()
         except ValueError as error:
             raise TransportError(f"{self.url} names no address to post to: {error}") from None
@@ -152,8 +152,8 @@ class LegacySse:
         Raises:
             ConnectError: there is no connection.
             AuthRequired: the server wants credentials.
-            SessionExpired: it does not know the stream any more.
-            HttpError: it did not take it.
+            SessionExpired: the server does not know the stream any more.
+            HttpError: the server refused the message.
         """
         if self._endpoint is None:
             raise ConnectError(f"The connection to {self.url} is closed")
@@ -163,23 +163,23 @@ class LegacySse:
         response = await self._http.send("POST", sent, message, url=endpoint)
         try:
             status = response.status
-            said = await response.content.read(QUOTED_BYTES) if status >= FAILED else b""
+            text = await response.content.read(QUOTED_BYTES) if status >= FAILED else b""
         except (aiohttp.ClientError, OSError):
-            said = b""
+            text = b""
         finally:
-            self._http.let_go(response, at_once=True)
+            self._http.release(response, at_once=True)
         if status >= FAILED:
-            self._refused(response, said)
+            self._raise_refusal(response, text)
 
-    def _refused(self, response: aiohttp.ClientResponse, said: bytes) -> None:
+    def _raise_refusal(self, response: aiohttp.ClientResponse, text: bytes) -> None:
         self._check(response)
         if response.status == _NOT_FOUND:
             expired = SessionExpired(f"{self.url} does not know its stream any more")
-            self._end(expired)
+            self._report_end(expired)
             raise expired
         shown = redacted(str(response.url))
-        text = said.decode("utf-8", "replace").strip()
-        raise HttpError(f"{shown} answered with status {response.status}: {text}", response.status, said)
+        shown_text = text.decode("utf-8", "replace").strip()
+        raise HttpError(f"{shown} answered with status {response.status}: {shown_text}", response.status, text)
 
     async def close(self) -> None:
         """Close the stream."""
@@ -193,23 +193,23 @@ class LegacySse:
             endpoint.exception()
         try:
             if reading is not None:
-                await end(reading)
+                await cancel_and_wait(reading)
         finally:
             if stream is not None:
                 stream.close()
             await self._http.close()
 
 
-def _wants_credentials(url: str, status: int, headers: Mapping[str, str], _sent: Mapping[str, str]) -> AuthRequired:
+def _credentials_error(url: str, status: int, headers: Mapping[str, str], _sent: Mapping[str, str]) -> AuthRequired:
     return AuthRequired(f"{url} wants credentials (status {status})", status, headers.get("WWW-Authenticate"))
 
 
-def _address(said: str) -> str:
-    if not said.startswith(("{", '"')):
-        return said
+def _address(text: str) -> str:
+    if not text.startswith(("{", '"')):
+        return text
     try:
-        found = msgspec.json.decode(said)
+        found = msgspec.json.decode(text)
     except msgspec.DecodeError:
-        return said
+        return text
     address = found.get("url") if isinstance(found, dict) else found
-    return address if isinstance(address, str) else said
+    return address if isinstance(address, str) else text

@@ -6,7 +6,7 @@ from itertools import count
 
 from dragoman.server.http import streams as streams_module
 from dragoman.server.http.streams import STREAM_BYTES, EventStream, Retention, SessionStreams
-from dragoman.stores.memory import MOST_EVENTS, Memory
+from dragoman.stores.memory import MAX_EVENTS, Memory
 from scenarios.http_peer import DEADLINE, scenario
 
 EVENT = b"x" * 1000
@@ -86,11 +86,11 @@ async def test_a_number_that_was_never_given_is_taken_for_the_last():
 @scenario
 async def test_a_stream_keeps_the_newest_events():
     stream, reader = stream_alone(), Reader()
-    for _ in range(MOST_EVENTS + 5):
+    for _ in range(MAX_EVENTS + 5):
         stream.add(b"{}")
     stream.attach(reader, 0)
     await stream.flush()
-    assert reader.numbers == list(range(6, MOST_EVENTS + 6))
+    assert reader.numbers == list(range(6, MAX_EVENTS + 6))
 
 
 @scenario

@@ -24,7 +24,7 @@ from dragoman.server.http.workers import (
     Workers,
 )
 from dragoman.stores import Local, Memory
-from dragoman.stores.memory import Solitude
+from dragoman.stores.memory import MemoryBus
 from scenarios.http_peer import DEADLINE, SECRET, scenario
 
 NEWEST = find_version("2025-11-25")
@@ -45,7 +45,7 @@ class Counted(Memory):
         return CountedBus(self)
 
 
-class CountedBus(Solitude):
+class CountedBus(MemoryBus):
     def __init__(self, store: Counted) -> None:
         super().__init__()
         self._store = store

@@ -24,7 +24,7 @@ import uvloop
 from dragoman.stores import Local
 from dragoman.stores.local import bus as local
 from dragoman.stores.local.bus import LocalBus
-from dragoman.stores.memory import MemoryLog, Solitude
+from dragoman.stores.memory import MemoryBus, MemoryLog
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ async def test_large_messages_and_replies_arrive_whole(tmp_path):
 @bounded
 async def test_a_message_that_is_too_large_is_not_sent_and_the_others_stay_in_reach(tmp_path, caplog):
     members = await join(tmp_path, 2)
-    assert await members[0].bus.publish(bytes(local.LARGEST_FRAME + 1)) == []
+    assert await members[0].bus.publish(bytes(local.MAX_FRAME_BYTES + 1)) == []
     assert "too large for the other workers" in caplog.text
     assert await members[0].bus.publish(b"small") == [b"1"]
     await leave(*members)
@@ -265,14 +265,14 @@ async def test_the_socket_of_a_process_that_was_killed_is_removed_by_the_next(tm
 
 @bounded
 async def test_a_process_that_hangs_is_waited_for_once_and_again_when_it_goes_on(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(local, "REPLIED_WITHIN", 0.3)
+    monkeypatch.setattr(local, "REPLY_SECONDS", 0.3)
     with process(tmp_path) as (child, name):
         (member,) = await join(tmp_path, 1)
         child.send_signal(signal.SIGSTOP)
         began = time.monotonic()
         assert await member.bus.publish(b"one") == []
         assert time.monotonic() - began < 5
-        monkeypatch.setattr(local, "REPLIED_WITHIN", 3600)
+        monkeypatch.setattr(local, "REPLY_SECONDS", 3600)
         assert await member.bus.publish(b"two") == []
         assert caplog.text.count("did not reply") == 1
         child.send_signal(signal.SIGCONT)
@@ -282,13 +282,13 @@ async def test_a_process_that_hangs_is_waited_for_once_and_again_when_it_goes_on
                 replies = await member.bus.publish(b"three")
                 await asyncio.sleep(0)
         assert replies == [f"{name} three".encode()]
-        monkeypatch.setattr(local, "REPLIED_WITHIN", 0.3)
+        monkeypatch.setattr(local, "REPLY_SECONDS", 0.3)
         await leave(member)
 
 
 @bounded
 async def test_one_who_joins_does_not_wait_long_for_a_process_that_hangs(tmp_path, monkeypatch):
-    monkeypatch.setattr(local, "REPLIED_WITHIN", 0.3)
+    monkeypatch.setattr(local, "REPLY_SECONDS", 0.3)
     with process(tmp_path) as (child, _):
         child.send_signal(signal.SIGSTOP)
         one, other = await join(tmp_path, 2)
@@ -298,8 +298,8 @@ async def test_one_who_joins_does_not_wait_long_for_a_process_that_hangs(tmp_pat
 
 @bounded
 async def test_leaving_does_not_wait_for_a_process_that_does_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(local, "REPLIED_WITHIN", 0.3)
-    monkeypatch.setattr(local, "MOST_UNSENT", 6 * 2**20)
+    monkeypatch.setattr(local, "REPLY_SECONDS", 0.3)
+    monkeypatch.setattr(local, "MAX_UNSENT_BYTES", 6 * 2**20)
     with process(tmp_path) as (child, _):
         (member,) = await join(tmp_path, 1)
         child.send_signal(signal.SIGSTOP)
@@ -371,7 +371,7 @@ async def test_a_path_that_is_too_long_for_a_socket_gives_way_to_a_short_one(tmp
 
 @bounded
 async def test_a_socket_that_cannot_be_made_leaves_the_process_alone(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(local, "LONGEST_SOCKET_PATH", 1000)
+    monkeypatch.setattr(local, "MAX_SOCKET_PATH", 1000)
     (member,) = await join(tmp_path / ("long" * 30), 1)
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert await member.bus.publish(b"hello") == []
@@ -403,7 +403,7 @@ async def test_a_socket_has_its_name_only_when_it_listens(tmp_path):
 @bounded
 async def test_whoever_connects_while_the_bus_is_left_is_hung_up_on(tmp_path):
     one, other = await join(tmp_path, 2)
-    one.bus._has_left = True
+    one.bus._is_closed = True
     (path,) = [path for path in sockets(tmp_path) if path.name == one.bus.name]
     reader, writer = await asyncio.open_unix_connection(str(path))
     assert await asyncio.wait_for(reader.read(), DEADLINE) == b""
@@ -421,7 +421,7 @@ async def test_a_system_without_unix_sockets_has_nobody_else_on_its_bus(tmp_path
     monkeypatch.setattr(local.asyncio, "get_running_loop", Bare)
     bus = Local(tmp_path).bus("group")
     monkeypatch.undo()
-    assert isinstance(bus, Solitude)
+    assert isinstance(bus, MemoryBus)
 
 
 @bounded

@@ -94,7 +94,7 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path, caplog, monkeypa
 
 
 def test_a_sweep_removes_what_has_expired_and_of_too_many_those_that_expire_first(tmp_path, monkeypatch):
-    monkeypatch.setattr(local_state, "MOST_VALUES", 3)
+    monkeypatch.setattr(local_state, "MAX_VALUES", 3)
     monkeypatch.setattr(local_state, "SWEEP_EVERY", 7)
     now = 1000.0
     folder = tmp_path / "state" / "a"
@@ -102,7 +102,7 @@ def test_a_sweep_removes_what_has_expired_and_of_too_many_those_that_expire_firs
     put(state, "first", ttl=10)
     for number in range(6):
         put(state, f"key {number}", ttl=100 - number)
-    for name, age in ((".abandoned", 2 * local_state.ABANDONED_SECONDS), (".written just now", 1)):
+    for name, age in ((".abandoned", 2 * local_state.TEMPORARY_SECONDS), (".written just now", 1)):
         (folder / name).touch()
         os.utime(folder / name, (now - age, now - age))
     now = 1010.0

@@ -92,7 +92,7 @@ async def test_one_who_leaves_without_a_body_to_read_is_noticed_too():
 @scenario
 async def test_a_body_that_is_read_late_is_whole():
     async def serve(exchange: Exchange) -> None:
-        assert exchange.look_after(exchange.started + 3600) is None
+        assert exchange.check(exchange.started + 3600) is None
         await asyncio.sleep(0)
         await exchange.reply(200, await exchange.read(10))
 

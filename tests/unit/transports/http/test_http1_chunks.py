@@ -5,7 +5,7 @@ import pytest
 from dragoman.transports.http.http1 import Http1Connection
 from dragoman.transports.http.http1_chunks import ChunkedBody
 from scenarios.http_peer import scenario
-from unit.transports.http.test_http1 import CHUNKED, Peer, answer, echo, post
+from unit.transports.http.http1_peer import CHUNKED, Peer, answer, echo, post
 
 BODIES = [
     b"0\r\n\r\n",

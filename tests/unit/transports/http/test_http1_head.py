@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.transports.http.http1_head import path_and_query, problem_of
 from scenarios.http_peer import scenario
-from unit.transports.http.test_http1 import CHUNKED, Peer, answer, echo, post
+from unit.transports.http.http1_peer import CHUNKED, Peer, answer, echo, post
 
 LINE = "The request line must be a method, a target and HTTP/1.1 or HTTP/1.0, with one space between them"
 MISSING, REPEATED = "The header Host is missing", "The header Host is repeated; send it once"

@@ -19,6 +19,7 @@ from dragoman.errors import ConnectError, ServerCrashed, TransportError
 from dragoman.protocol.jsonrpc import Limits
 from dragoman.transports.process import child as children
 from dragoman.transports.process.process import TAIL_BYTES, ProcessTransport
+from unit.loops import in_each_loop
 
 DEADLINE = 30
 ECHO = "import sys\nfor line in sys.stdin.buffer: sys.stdout.buffer.write(line); sys.stdout.flush()"
@@ -93,49 +94,41 @@ def runs(pid):
 
 
 @pytest.mark.covers("CST-01")
-def test_messages_go_to_a_child_and_come_back_one_by_one(run):
-    async def scenario():
-        async with opened() as (process, heard):
-            await process.send(PING)
-            assert await heard.message() == PING
-            for number in range(100):
-                await process.send(b'{"id":%d}' % number)
-            assert await heard.message(101) == b'{"id":99}'
-            assert runs(process.pid)
-            assert process.exit_code is None
-        assert process.exit_code == 0
-        assert not runs(process.pid)
-        assert heard.ends == []
-
-    run(scenario())
+@in_each_loop
+async def test_messages_go_to_a_child_and_come_back_one_by_one():
+    async with opened() as (process, heard):
+        await process.send(PING)
+        assert await heard.message() == PING
+        for number in range(100):
+            await process.send(b'{"id":%d}' % number)
+        assert await heard.message(101) == b'{"id":99}'
+        assert runs(process.pid)
+        assert process.exit_code is None
+    assert process.exit_code == 0
+    assert not runs(process.pid)
+    assert heard.ends == []
 
 
 @pytest.mark.covers("CST-01")
-def test_a_string_is_a_command_line_and_no_shell_reads_it(run):
-    async def scenario():
-        heard = Heard()
-        process = ProcessTransport(
-            f"""{sys.executable} -c 'import json, sys; print(json.dumps(sys.argv[1:]))' "a b" $HOME ;"""
-        )
-        await process.open(heard.receive, heard.closed)
-        assert await heard.message() == b'["a b", "$HOME", ";"]'
-        await process.close()
-
-    run(scenario())
+@in_each_loop
+async def test_a_string_is_a_command_line_and_no_shell_reads_it():
+    heard = Heard()
+    process = ProcessTransport(
+        f"""{sys.executable} -c 'import json, sys; print(json.dumps(sys.argv[1:]))' "a b" $HOME ;"""
+    )
+    await process.open(heard.receive, heard.closed)
+    assert await heard.message() == b'["a b", "$HOME", ";"]'
+    await process.close()
 
 
 @pytest.mark.covers("CST-01")
-def test_arguments_are_passed_on_as_they_are(run):
-    async def scenario():
-        heard = Heard()
-        process = ProcessTransport(
-            sys.executable, ["-c", "import json, sys; print(json.dumps(sys.argv[1:]))", "x y", ""]
-        )
-        await process.open(heard.receive, heard.closed)
-        assert await heard.message() == b'["x y", ""]'
-        await process.close()
-
-    run(scenario())
+@in_each_loop
+async def test_arguments_are_passed_on_as_they_are():
+    heard = Heard()
+    process = ProcessTransport(sys.executable, ["-c", "import json, sys; print(json.dumps(sys.argv[1:]))", "x y", ""])
+    await process.open(heard.receive, heard.closed)
+    assert await heard.message() == b'["x y", ""]'
+    await process.close()
 
 
 @pytest.mark.parametrize("command", ["", "  ", [], [""]])
@@ -167,42 +160,34 @@ SHOW_VARIABLES = "import json, os; print(json.dumps(dict(os.environ)))"
 
 
 @pytest.mark.covers("CST-03")
-def test_the_environment_is_inherited_with_changes_over_it(run, monkeypatch):
+@in_each_loop
+async def test_the_environment_is_inherited_with_changes_over_it(monkeypatch):
     monkeypatch.setenv("DRAGOMAN_KEPT", "kept")
     monkeypatch.setenv("DRAGOMAN_CHANGED", "old")
-
-    async def scenario():
-        async with opened(SHOW_VARIABLES, env={"DRAGOMAN_CHANGED": "new"}) as (_, heard):
-            message = await heard.message()
-            assert b'"DRAGOMAN_KEPT": "kept"' in message
-            assert b'"DRAGOMAN_CHANGED": "new"' in message
-
-    run(scenario())
+    async with opened(SHOW_VARIABLES, env={"DRAGOMAN_CHANGED": "new"}) as (_, heard):
+        message = await heard.message()
+        assert b'"DRAGOMAN_KEPT": "kept"' in message
+        assert b'"DRAGOMAN_CHANGED": "new"' in message
 
 
 @pytest.mark.covers("CST-03")
-def test_an_environment_that_is_not_inherited_holds_no_secrets(run, monkeypatch):
+@in_each_loop
+async def test_an_environment_that_is_not_inherited_holds_no_secrets(monkeypatch):
     monkeypatch.setenv("DRAGOMAN_SECRET", "secret")
-
-    async def scenario():
-        async with opened(SHOW_VARIABLES, env={"GIVEN": "given"}, inherit_env=False) as (_, heard):
-            message = await heard.message()
-            assert b"DRAGOMAN_SECRET" not in message
-            assert b'"GIVEN": "given"' in message
-            assert b'"PATH": ' in message
-
-    run(scenario())
+    async with opened(SHOW_VARIABLES, env={"GIVEN": "given"}, inherit_env=False) as (_, heard):
+        message = await heard.message()
+        assert b"DRAGOMAN_SECRET" not in message
+        assert b'"GIVEN": "given"' in message
+        assert b'"PATH": ' in message
 
 
-def test_a_child_runs_in_the_directory_that_is_given(run, tmp_path):
-    async def scenario():
-        async with opened("import os; print([os.getcwd()].__repr__().replace(chr(39), chr(34)))", cwd=tmp_path) as (
-            _,
-            heard,
-        ):
-            assert await heard.message() == f'["{tmp_path}"]'.encode()
-
-    run(scenario())
+@in_each_loop
+async def test_a_child_runs_in_the_directory_that_is_given(tmp_path):
+    async with opened("import os; print([os.getcwd()].__repr__().replace(chr(39), chr(34)))", cwd=tmp_path) as (
+        _,
+        heard,
+    ):
+        assert await heard.message() == f'["{tmp_path}"]'.encode()
 
 
 @pytest.mark.covers("CST-04")
@@ -213,18 +198,15 @@ def test_a_command_that_is_not_in_the_path_is_named_with_the_path(run, tmp_path)
 
 
 @pytest.mark.covers("CST-04")
-def test_the_path_of_the_child_is_searched_and_not_ours(run, tmp_path):
+@in_each_loop
+async def test_the_path_of_the_child_is_searched_and_not_ours(tmp_path):
     (tmp_path / "the-server").symlink_to("/bin/cat")
-
-    async def scenario():
-        heard = Heard()
-        process = ProcessTransport("the-server", env={"PATH": str(tmp_path)})
-        await process.open(heard.receive, heard.closed)
-        await process.send(PING)
-        assert await heard.message() == PING
-        await process.close()
-
-    run(scenario())
+    heard = Heard()
+    process = ProcessTransport("the-server", env={"PATH": str(tmp_path)})
+    await process.open(heard.receive, heard.closed)
+    await process.send(PING)
+    assert await heard.message() == PING
+    await process.close()
 
 
 @pytest.mark.covers("CST-04")
@@ -262,34 +244,30 @@ def test_what_the_system_refuses_for_other_reasons_is_told(run):
 
 
 @pytest.mark.covers("CST-04")
-def test_a_server_that_ends_tells_its_exit_code_and_the_last_of_its_stderr(run):
-    async def scenario():
-        async with opened("import sys; sys.exit('ACME_KEY is not set')") as (process, heard):
-            error = await heard.end()
-            assert isinstance(error, ServerCrashed)
-            assert error.exit_code == 1
-            assert error.stderr_tail == "ACME_KEY is not set\n"
-            assert "ended with exit code 1" in str(error)
-            assert "ACME_KEY is not set" in str(error)
-            assert pickle.loads(pickle.dumps(error)).exit_code == 1
-            with pytest.raises(ServerCrashed, match="ACME_KEY"):
-                await process.send(PING)
-        assert len(heard.ends) == 1
-
-    run(scenario())
+@in_each_loop
+async def test_a_server_that_ends_tells_its_exit_code_and_the_last_of_its_stderr():
+    async with opened("import sys; sys.exit('ACME_KEY is not set')") as (process, heard):
+        error = await heard.end()
+        assert isinstance(error, ServerCrashed)
+        assert error.exit_code == 1
+        assert error.stderr_tail == "ACME_KEY is not set\n"
+        assert "ended with exit code 1" in str(error)
+        assert "ACME_KEY is not set" in str(error)
+        assert pickle.loads(pickle.dumps(error)).exit_code == 1
+        with pytest.raises(ServerCrashed, match="ACME_KEY"):
+            await process.send(PING)
+    assert len(heard.ends) == 1
 
 
 @pytest.mark.covers("CST-04")
-def test_what_a_server_sent_before_it_ended_is_received_first(run):
-    async def scenario():
-        async with opened(f"print({PING.decode()!r}, end=''); import os; os.write(2, b'end')") as (process, heard):
-            error = await heard.end()
-            assert heard.messages == [PING]
-            assert error.exit_code == 0
-            assert "ended with exit code 0" in str(error)
-            assert process.stderr_tail == "end"
-
-    run(scenario())
+@in_each_loop
+async def test_what_a_server_sent_before_it_ended_is_received_first():
+    async with opened(f"print({PING.decode()!r}, end=''); import os; os.write(2, b'end')") as (process, heard):
+        error = await heard.end()
+        assert heard.messages == [PING]
+        assert error.exit_code == 0
+        assert "ended with exit code 0" in str(error)
+        assert process.stderr_tail == "end"
 
 
 @pytest.mark.covers("CST-07")
@@ -319,40 +297,34 @@ def test_lines_that_are_no_messages_are_skipped_with_one_warning(run, caplog):
 
 
 @pytest.mark.covers("CST-02")
-def test_a_line_that_is_too_long_ends_the_connection(run):
+@in_each_loop
+async def test_a_line_that_is_too_long_ends_the_connection():
     code = f"print({PING.decode()!r}); print('x' * 2000, flush=True); print({PING.decode()!r}, flush=True)\n{ECHO}"
-
-    async def scenario():
-        async with opened(code, limits=Limits(message_bytes=1000)) as (process, heard):
-            error = await heard.end()
-            assert isinstance(error, TransportError)
-            assert "more than 1000 bytes" in str(error)
-            assert heard.messages == [PING]
-            with pytest.raises(TransportError, match="more than 1000 bytes"):
-                await process.send(PING)
-        assert process.exit_code == 0
-
-    run(scenario())
+    async with opened(code, limits=Limits(message_bytes=1000)) as (process, heard):
+        error = await heard.end()
+        assert isinstance(error, TransportError)
+        assert "more than 1000 bytes" in str(error)
+        assert heard.messages == [PING]
+        with pytest.raises(TransportError, match="more than 1000 bytes"):
+            await process.send(PING)
+    assert process.exit_code == 0
 
 
 @pytest.mark.covers("CST-02")
-def test_a_line_may_be_four_mebibytes_and_not_more(run):
+@in_each_loop
+async def test_a_line_may_be_four_mebibytes_and_not_more():
     code = """
 size = int(input())
 print('{"' + 'x' * (size - 4) + '"}', flush=True)
 input()
 """
-
-    async def scenario():
-        async with opened(code) as (process, heard):
-            await process.send(b"%d" % (4 * 1024 * 1024))
-            assert len(await heard.message()) == 4 * 1024 * 1024
-        async with opened(code) as (process, heard):
-            await process.send(b"%d" % (4 * 1024 * 1024 + 1))
-            assert "4194304" in str(await heard.end())
-            assert heard.messages == []
-
-    run(scenario())
+    async with opened(code) as (process, heard):
+        await process.send(b"%d" % (4 * 1024 * 1024))
+        assert len(await heard.message()) == 4 * 1024 * 1024
+    async with opened(code) as (process, heard):
+        await process.send(b"%d" % (4 * 1024 * 1024 + 1))
+        assert "4194304" in str(await heard.end())
+        assert heard.messages == []
 
 
 @pytest.mark.covers("CST-06")
@@ -371,156 +343,134 @@ def test_stderr_goes_to_the_log_line_by_line(run, caplog):
 
 
 @pytest.mark.covers("CST-06")
-def test_much_stderr_without_a_newline_neither_blocks_the_child_nor_is_kept(run):
+@in_each_loop
+async def test_much_stderr_without_a_newline_neither_blocks_the_child_nor_is_kept():
     code = f"import os\nfor _ in range(160): os.write(2, b'x' * 65536)\nos.write(2, b'the end')\n{ECHO}"
-
-    async def scenario():
-        async with opened(code) as (process, heard):
-            await process.send(PING)
-            assert await heard.message() == PING
-        assert process.stderr_tail.endswith("xthe end")
-        assert len(process.stderr_tail) <= TAIL_BYTES
-
-    run(scenario())
+    async with opened(code) as (process, heard):
+        await process.send(PING)
+        assert await heard.message() == PING
+    assert process.stderr_tail.endswith("xthe end")
+    assert len(process.stderr_tail) <= TAIL_BYTES
 
 
 @pytest.mark.covers("CST-09")
-def test_messages_of_many_senders_do_not_mix(run):
-    async def scenario():
-        async with opened() as (process, heard):
-            sent = [b'{"id":%d,"x":"%s"}' % (number, b"y" * 300_000) for number in range(30)]
-            await asyncio.gather(*map(process.send, sent))
-            await heard.message(30)
-            assert heard.messages == sent
-
-    run(scenario())
+@in_each_loop
+async def test_messages_of_many_senders_do_not_mix():
+    async with opened() as (process, heard):
+        sent = [b'{"id":%d,"x":"%s"}' % (number, b"y" * 300_000) for number in range(30)]
+        await asyncio.gather(*map(process.send, sent))
+        await heard.message(30)
+        assert heard.messages == sent
 
 
 @pytest.mark.covers("CST-09")
-def test_a_newline_in_a_message_does_not_break_the_line(run):
-    async def scenario():
-        async with opened() as (process, heard):
-            await process.send(b'{"id":\r\n1}')
-            assert await heard.message() == b'{"id":  1}'
-
-    run(scenario())
+@in_each_loop
+async def test_a_newline_in_a_message_does_not_break_the_line():
+    async with opened() as (process, heard):
+        await process.send(b'{"id":\r\n1}')
+        assert await heard.message() == b'{"id":  1}'
 
 
 @pytest.mark.covers("CST-09")
-def test_what_is_sent_without_a_connection_is_refused(run):
-    async def scenario():
-        process = python(ECHO)
-        with pytest.raises(ConnectError, match="not open"):
-            await process.send(PING)
+@in_each_loop
+async def test_what_is_sent_without_a_connection_is_refused():
+    process = python(ECHO)
+    with pytest.raises(ConnectError, match="not open"):
+        await process.send(PING)
+    await process.close()
+    assert process.pid is process.exit_code is None
+    assert process.stderr_tail == ""
+    async with opened() as (process, _):
+        pass
+    with pytest.raises(ConnectError, match="not open"):
+        await process.send(PING)
+
+
+@pytest.mark.covers("CST-08")
+@in_each_loop
+async def test_a_transport_is_opened_once_at_a_time_and_again_after_its_end():
+    async with opened() as (process, heard):
+        first = process.pid
+        assert "open already" in await refused(process)
         await process.close()
-        assert process.pid is process.exit_code is None
-        assert process.stderr_tail == ""
-        async with opened() as (process, _):
-            pass
-        with pytest.raises(ConnectError, match="not open"):
-            await process.send(PING)
-
-    run(scenario())
-
-
-@pytest.mark.covers("CST-08")
-def test_a_transport_is_opened_once_at_a_time_and_again_after_its_end(run):
-    async def scenario():
-        async with opened() as (process, heard):
-            first = process.pid
-            assert "open already" in await refused(process)
-            await process.close()
-            await process.open(heard.receive, heard.closed)
-            assert process.pid != first
-            await process.send(PING)
-            assert await heard.message() == PING
-        assert heard.ends == []
-
-    run(scenario())
-
-
-@pytest.mark.covers("CST-08")
-def test_a_crashed_server_can_be_started_again(run):
-    async def scenario():
-        async with opened("import sys; print(input(), flush=True); sys.exit(3)") as (process, heard):
-            for number in (1, 2):
-                await process.send(PING)
-                await heard.until(lambda number=number: len(heard.ends) == number)
-                if number == 1:
-                    await process.open(heard.receive, heard.closed)
-            assert heard.messages == [PING, PING]
-            assert [error.exit_code for error in heard.ends] == [3, 3]
-
-    run(scenario())
-
-
-@pytest.mark.covers("CST-08")
-def test_a_start_that_fails_leaves_a_transport_that_can_be_closed_and_started(run, tmp_path):
-    async def scenario():
-        process, heard = ProcessTransport([str(tmp_path / "server")]), Heard()
-        assert "no such file" in await refused(process)
-        await process.close()
-        (tmp_path / "server").symlink_to("/bin/cat")
         await process.open(heard.receive, heard.closed)
-        await process.close()
-        (tmp_path / "server").unlink()
-        assert "no such file" in await refused(process)
-        await process.close()
-
-    run(scenario())
+        assert process.pid != first
+        await process.send(PING)
+        assert await heard.message() == PING
+    assert heard.ends == []
 
 
 @pytest.mark.covers("CST-08")
-def test_closing_while_opening_wins(run):
+@in_each_loop
+async def test_a_crashed_server_can_be_started_again():
+    async with opened("import sys; print(input(), flush=True); sys.exit(3)") as (process, heard):
+        for number in (1, 2):
+            await process.send(PING)
+            await heard.until(lambda number=number: len(heard.ends) == number)
+            if number == 1:
+                await process.open(heard.receive, heard.closed)
+        assert heard.messages == [PING, PING]
+        assert [error.exit_code for error in heard.ends] == [3, 3]
+
+
+@pytest.mark.covers("CST-08")
+@in_each_loop
+async def test_a_start_that_fails_leaves_a_transport_that_can_be_closed_and_started(tmp_path):
+    process, heard = ProcessTransport([str(tmp_path / "server")]), Heard()
+    assert "no such file" in await refused(process)
+    await process.close()
+    (tmp_path / "server").symlink_to("/bin/cat")
+    await process.open(heard.receive, heard.closed)
+    await process.close()
+    (tmp_path / "server").unlink()
+    assert "no such file" in await refused(process)
+    await process.close()
+
+
+@pytest.mark.covers("CST-08")
+@in_each_loop
+async def test_closing_while_opening_wins():
     ignorant = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('{}', flush=True); time.sleep(60)"
     )
-
-    async def scenario():
-        process, heard = python(ignorant, grace=0.1), Heard()
-        await process.open(heard.receive, heard.closed)
-        await heard.message()
-        closing = asyncio.create_task(process.close())
-        await asyncio.sleep(0)
-        opening = asyncio.create_task(process.open(heard.receive, heard.closed))
-        await asyncio.sleep(0)
-        await process.close()
-        with pytest.raises(ConnectError, match="closed while it was opened"):
-            await opening
-        await closing
-        assert not runs(process.pid)
-
-    run(scenario())
+    process, heard = python(ignorant, grace=0.1), Heard()
+    await process.open(heard.receive, heard.closed)
+    await heard.message()
+    closing = asyncio.create_task(process.close())
+    await asyncio.sleep(0)
+    opening = asyncio.create_task(process.open(heard.receive, heard.closed))
+    await asyncio.sleep(0)
+    await process.close()
+    with pytest.raises(ConnectError, match="closed while it was opened"):
+        await opening
+    await closing
+    assert not runs(process.pid)
 
 
-def test_what_receive_raises_is_logged_and_the_next_message_comes(run, caplog):
-    async def scenario():
-        heard = Heard()
+@in_each_loop
+async def test_what_receive_raises_is_logged_and_the_next_message_comes(caplog):
+    heard = Heard()
 
-        def receive(message):
-            heard.receive(message)
-            if len(heard.messages) == 1:
-                raise ZeroDivisionError
+    def receive(message):
+        heard.receive(message)
+        if len(heard.messages) == 1:
+            raise ZeroDivisionError
 
-        process = python(f"print({PING.decode()!r}); print({PING.decode()!r})")
-        await process.open(receive, heard.closed)
-        await heard.end()
-        assert len(heard.messages) == 2
-        await process.close()
-
-    run(scenario())
+    process = python(f"print({PING.decode()!r}); print({PING.decode()!r})")
+    await process.open(receive, heard.closed)
+    await heard.end()
+    assert len(heard.messages) == 2
+    await process.close()
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError]
 
 
-def test_nothing_is_received_after_close(run):
-    async def scenario():
-        async with opened("print(input(), flush=True); input('{}')\n") as (process, heard):
-            await process.send(PING)
-            await heard.message()
-        assert heard.messages == [PING]
-        assert heard.ends == []
-
-    run(scenario())
+@in_each_loop
+async def test_nothing_is_received_after_close():
+    async with opened("print(input(), flush=True); input('{}')\n") as (process, heard):
+        await process.send(PING)
+        await heard.message()
+    assert heard.messages == [PING]
+    assert heard.ends == []
 
 
 @pytest.mark.covers("CST-12")
@@ -548,25 +498,23 @@ def test_a_loop_in_another_thread_sees_children_end(monkeypatch, pidfd, runner):
 
 
 @pytest.mark.covers("CST-12")
-def test_children_of_two_hundred_openings_leave_nothing_behind(run):
-    async def scenario():
-        async with opened():
-            pass
-        descriptors, threads, _ = open_now()
-        for _ in range(20):
-            processes = [ProcessTransport(["/bin/cat"]) for _ in range(10)]
-            await asyncio.gather(*(process.open(print, print) for process in processes))
-            await asyncio.gather(*(process.send(b"x") for process in processes))
-            await asyncio.gather(*(process.close() for process in processes))
-        # Threads of other tests may end meanwhile, and those of these children as soon as they come to it.
-        for thread in open_now()[1] - threads:
-            await asyncio.to_thread(thread.join, DEADLINE)
-            assert not thread.is_alive()
-        left = open_now()
-        assert left[0] <= descriptors
-        assert left[2] == []
-
-    run(scenario())
+@in_each_loop
+async def test_children_of_two_hundred_openings_leave_nothing_behind():
+    async with opened():
+        pass
+    descriptors, threads, _ = open_now()
+    for _ in range(20):
+        processes = [ProcessTransport(["/bin/cat"]) for _ in range(10)]
+        await asyncio.gather(*(process.open(print, print) for process in processes))
+        await asyncio.gather(*(process.send(b"x") for process in processes))
+        await asyncio.gather(*(process.close() for process in processes))
+    # Threads of other tests may end meanwhile, and those of these children as soon as they come to it.
+    for thread in open_now()[1] - threads:
+        await asyncio.to_thread(thread.join, DEADLINE)
+        assert not thread.is_alive()
+    left = open_now()
+    assert left[0] <= descriptors
+    assert left[2] == []
 
 
 def open_now():
@@ -581,16 +529,14 @@ def open_now():
 
 
 @pytest.mark.covers("CST-12")
-def test_descriptors_are_not_inherited_by_other_children(run):
-    async def scenario():
-        async with opened() as (process, _):
-            # Before it has begun to wait, the child has files of its own open.
-            pipes = {link for link in links(process.pid) if link.startswith("pipe:")}
-            assert len(pipes) >= 2
-            assert pipes <= links("self")
-            assert not pipes & inherited_links()
-
-    run(scenario())
+@in_each_loop
+async def test_descriptors_are_not_inherited_by_other_children():
+    async with opened() as (process, _):
+        # Before it has begun to wait, the child has files of its own open.
+        pipes = {link for link in links(process.pid) if link.startswith("pipe:")}
+        assert len(pipes) >= 2
+        assert pipes <= links("self")
+        assert not pipes & inherited_links()
 
 
 def links(pid):
@@ -605,27 +551,22 @@ def inherited_links():
     return set(child.stdout.split())
 
 
-def test_a_child_that_closes_its_output_and_lives_on_is_ended(run):
+@in_each_loop
+async def test_a_child_that_closes_its_output_and_lives_on_is_ended():
     code = "import os, time; os.close(1); time.sleep(60)"
-
-    async def scenario():
-        async with opened(code, grace=0.1) as (process, heard):
-            error = await heard.end()
-            assert isinstance(error, ServerCrashed)
-            assert error.exit_code is None
-            assert "closed its stdout and did not end" in str(error)
-        assert process.exit_code == -signal.SIGTERM
-
-    run(scenario())
+    async with opened(code, grace=0.1) as (process, heard):
+        error = await heard.end()
+        assert isinstance(error, ServerCrashed)
+        assert error.exit_code is None
+        assert "closed its stdout and did not end" in str(error)
+    assert process.exit_code == -signal.SIGTERM
 
 
-def test_closing_a_dead_server_returns_at_once(run):
-    async def scenario():
-        async with opened("pass", grace=20) as (process, heard):
-            await heard.end()
-            began = time.monotonic()
-            await process.close()
-            await process.close()
-            assert time.monotonic() - began < 5
-
-    run(scenario())
+@in_each_loop
+async def test_closing_a_dead_server_returns_at_once():
+    async with opened("pass", grace=20) as (process, heard):
+        await heard.end()
+        began = time.monotonic()
+        await process.close()
+        await process.close()
+        assert time.monotonic() - began < 5

@@ -10,8 +10,9 @@ import pytest
 import uvloop
 
 from dragoman.transports.stdio import serving as stdio
-from dragoman.transports.stdio.descriptors import CONGESTED_BYTES
 from dragoman.transports.stdio.serving import Streams, run_stdio, serve_stdio
+from dragoman.transports.stdio.writers import HIGH_WATER_BYTES
+from unit.loops import in_each_loop
 
 DEADLINE = 30
 
@@ -86,107 +87,93 @@ class Echo:
         self.happened.append("closed")
 
 
-def test_a_connection_is_served_from_its_first_chunk_to_its_close(run):
-    async def main():
-        service = Echo()
-        with client() as ends:
-            serving = asyncio.create_task(serve_stdio(service, streams=ends.streams))
-            ends.write(b"hello\n")
-            assert await ends.read(6) == b"hello\n"
-            ends.close(ends.writing)
+@in_each_loop
+async def test_a_connection_is_served_from_its_first_chunk_to_its_close():
+    service = Echo()
+    with client() as ends:
+        serving = asyncio.create_task(serve_stdio(service, streams=ends.streams))
+        ends.write(b"hello\n")
+        assert await ends.read(6) == b"hello\n"
+        ends.close(ends.writing)
+        await serving
+    assert service.happened == [b"hello\n", "end", "drained", "closed"]
+
+
+@in_each_loop
+async def test_the_streams_are_claimed_when_none_are_given(monkeypatch):
+    with client() as ends:
+        monkeypatch.setattr(stdio, "claim", lambda: ends.streams)
+        ends.write(b"hello\n")
+        ends.close(ends.writing)
+        await serve_stdio(Echo())
+        assert await ends.read(6) == b"hello\n"
+
+
+@in_each_loop
+async def test_what_is_not_drained_within_the_grace_is_left():
+    service = Echo()
+    service.drained.clear()
+    with client() as ends:
+        ends.close(ends.writing)
+        await serve_stdio(service, streams=ends.streams, grace=0.01)
+    assert service.happened == ["end", "closed"]
+
+
+@in_each_loop
+async def test_a_broken_output_ends_it_without_draining():
+    service = Echo()
+    with client() as ends:
+        ends.close(ends.reading)
+        ends.write(b"hello\n")
+        await serve_stdio(service, streams=ends.streams, grace=DEADLINE)
+    assert service.happened == [b"hello\n", "closed"]
+
+
+@in_each_loop
+async def test_an_output_that_breaks_while_draining_ends_it():
+    service = Echo()
+    service.drained.clear()
+    with client() as ends:
+        ends.write(b"hello\n")
+        ends.close(ends.writing)
+        serving = asyncio.create_task(serve_stdio(service, streams=ends.streams, grace=DEADLINE))
+        assert await ends.read(6) == b"hello\n"
+        ends.close(ends.reading)
+        service.send(b"too late")
+        await serving
+    assert service.happened == [b"hello\n", "end", "closed"]
+
+
+@in_each_loop
+async def test_a_cancelled_service_closes_the_connection_and_writes_what_was_sent():
+    service = Echo()
+    with client() as ends:
+        serving = asyncio.create_task(serve_stdio(service, streams=ends.streams))
+        ends.write(b"hello\n")
+        assert await ends.read(6) == b"hello\n"
+        service.send(b"x" * 500_000)
+        serving.cancel()
+        assert await ends.read(500_001) == b"x" * 500_000 + b"\n"
+        with pytest.raises(asyncio.CancelledError):
             await serving
-        assert service.happened == [b"hello\n", "end", "drained", "closed"]
-
-    run(main())
+    assert service.happened == [b"hello\n", "closed"]
 
 
-def test_the_streams_are_claimed_when_none_are_given(run, monkeypatch):
-    async def main():
-        with client() as ends:
-            monkeypatch.setattr(stdio, "claim", lambda: ends.streams)
-            ends.write(b"hello\n")
-            ends.close(ends.writing)
-            await serve_stdio(Echo())
-            assert await ends.read(6) == b"hello\n"
-
-    run(main())
-
-
-def test_what_is_not_drained_within_the_grace_is_left(run):
-    async def main():
-        service = Echo()
-        service.drained.clear()
-        with client() as ends:
-            ends.close(ends.writing)
-            await serve_stdio(service, streams=ends.streams, grace=0.01)
-        assert service.happened == ["end", "closed"]
-
-    run(main())
-
-
-def test_a_broken_output_ends_it_without_draining(run):
-    async def main():
-        service = Echo()
-        with client() as ends:
-            ends.close(ends.reading)
-            ends.write(b"hello\n")
-            await serve_stdio(service, streams=ends.streams, grace=DEADLINE)
-        assert service.happened == [b"hello\n", "closed"]
-
-    run(main())
-
-
-def test_an_output_that_breaks_while_draining_ends_it(run):
-    async def main():
-        service = Echo()
-        service.drained.clear()
-        with client() as ends:
-            ends.write(b"hello\n")
-            ends.close(ends.writing)
-            serving = asyncio.create_task(serve_stdio(service, streams=ends.streams, grace=DEADLINE))
-            assert await ends.read(6) == b"hello\n"
-            ends.close(ends.reading)
-            service.send(b"too late")
-            await serving
-        assert service.happened == [b"hello\n", "end", "closed"]
-
-    run(main())
-
-
-def test_a_cancelled_service_closes_the_connection_and_writes_what_was_sent(run):
-    async def main():
-        service = Echo()
-        with client() as ends:
-            serving = asyncio.create_task(serve_stdio(service, streams=ends.streams))
-            ends.write(b"hello\n")
-            assert await ends.read(6) == b"hello\n"
-            service.send(b"x" * 500_000)
-            serving.cancel()
-            assert await ends.read(500_001) == b"x" * 500_000 + b"\n"
-            with pytest.raises(asyncio.CancelledError):
-                await serving
-        assert service.happened == [b"hello\n", "closed"]
-
-    run(main())
-
-
-def test_nothing_is_read_while_much_is_unwritten(run):
-    async def main():
-        service = Echo()
-        with client() as ends:
-            serving = asyncio.create_task(serve_stdio(service, streams=ends.streams))
+@in_each_loop
+async def test_nothing_is_read_while_much_is_unwritten():
+    service = Echo()
+    with client() as ends:
+        serving = asyncio.create_task(serve_stdio(service, streams=ends.streams))
+        await asyncio.sleep(0)
+        service.send(b"x" * 2 * HIGH_WATER_BYTES)
+        ends.write(b"hello\n")
+        for _ in range(100):
             await asyncio.sleep(0)
-            service.send(b"x" * 2 * CONGESTED_BYTES)
-            ends.write(b"hello\n")
-            for _ in range(100):
-                await asyncio.sleep(0)
-            assert service.happened == []
-            await ends.read(2 * CONGESTED_BYTES + 1)
-            assert await ends.read(6) == b"hello\n"
-            ends.close(ends.writing)
-            await serving
-
-    run(main())
+        assert service.happened == []
+        await ends.read(2 * HIGH_WATER_BYTES + 1)
+        assert await ends.read(6) == b"hello\n"
+        ends.close(ends.writing)
+        await serving
 
 
 class Defective(Echo):
@@ -224,19 +211,17 @@ def test_a_defect_of_the_connection_is_logged_and_loses_nothing_else(run, caplog
     assert {record.name for record in caplog.records} == {"dragoman.transports.stdio.serving"}
 
 
-def test_a_service_that_cannot_connect_raises_and_leaves_the_descriptors_as_they_were(run):
+@in_each_loop
+async def test_a_service_that_cannot_connect_raises_and_leaves_the_descriptors_as_they_were():
     class Refusing:
         def connect(self, sink):
             raise ValueError("no connection")
 
-    async def main():
-        with client() as ends:
-            with pytest.raises(ValueError, match="no connection"):
-                await serve_stdio(Refusing(), streams=ends.streams)
-            assert os.get_blocking(ends.streams.output)
-            await asyncio.sleep(0)
-
-    run(main())
+    with client() as ends:
+        with pytest.raises(ValueError, match="no connection"):
+            await serve_stdio(Refusing(), streams=ends.streams)
+        assert os.get_blocking(ends.streams.output)
+        await asyncio.sleep(0)
 
 
 def test_it_runs_without_a_loop():

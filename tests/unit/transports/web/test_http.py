@@ -193,7 +193,7 @@ async def test_redirects_in_circles_end():
     async with answering(always(reply(307, location="/mcp"))) as server:
         with pytest.raises(HttpError, match="redirects in circles"):
             await post(server)
-        assert len(server.requests) == http.MOST_REDIRECTS + 1
+        assert len(server.requests) == http.MAX_REDIRECTS + 1
 
 
 # Where there is no connection.

@@ -1,4 +1,4 @@
-"""HTTP/1.1 by uvicorn's connection in plain Python, where httptools is absent; it ends as those of `ending` do."""
+"""HTTP/1.1 connections of uvicorn in plain Python, used without httptools; they end as in `graceful_http1`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dragoman.transports.http.exchange import LINGER_SECONDS
 _CLOSE = (b"connection", b"close")
 
 
-class EndingH11(H11Protocol):
+class GracefulH11Connection(H11Protocol):
     """A connection that can be ended while it is used."""
 
     _is_ending = False
 
     def shutdown(self) -> None:
-        """Answer what was sent, and what still comes within a moment, and then end."""
+        """Answer the requests that were sent, and those that arrive within a moment, and then end."""
         if not self._is_ending:
             self._is_ending = True
             headers = self.server_state.default_headers
@@ -24,10 +24,10 @@ class EndingH11(H11Protocol):
             self.loop.call_later(LINGER_SECONDS, self.end)
 
     def end(self) -> None:
-        """Take no further request; one that is served is answered."""
+        """Accept no further request; answer the one that is served."""
         if not self.transport.is_closing():
             super().shutdown()
 
     def abort(self) -> None:
-        """End at once, though something may be unwritten."""
+        """Close at once, and drop unwritten output."""
         self.transport.abort()

@@ -205,8 +205,8 @@ async def test_a_pause_that_is_too_long_is_not_waited_for():
 @pytest.mark.covers("CHT-10")
 def test_pauses_have_a_default_and_a_floor():
     decoder = EventDecoder(100)
-    assert http.pause(decoder) == http.RETRY_SECONDS == 1
+    assert http.retry_pause(decoder) == http.RETRY_SECONDS == 1
     decoder.receive(b"retry: 5\n\n")
-    assert http.pause(decoder) == http.SHORTEST_RETRY == 0.1
+    assert http.retry_pause(decoder) == http.MIN_RETRY_SECONDS == 0.1
     decoder.receive(b"retry: 300000\n\n")
-    assert http.pause(decoder) == 300
+    assert http.retry_pause(decoder) == 300

@@ -1,10 +1,10 @@
-"""What is shown of what servers say."""
+"""Text of others as it is shown."""
 
 import json
 
 import pytest
 
-from dragoman.runtime.printable import printable, printable_json, printable_line, printable_url, url_warnings
+from dragoman.runtime.terminal import printable, printable_json, printable_line, printable_url, url_warnings
 
 UNSEEN = [
     *map(chr, [*range(9), *range(11, 32), *range(127, 160)]),

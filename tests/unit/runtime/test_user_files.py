@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from dragoman.errors import NotPrivate
-from dragoman.runtime.private import WRITTEN_BY_OTHERS, open_private, private_folder, require_private
+from dragoman.runtime.user_files import WRITABLE_BY_OTHERS, open_private, private_folder, require_private
 
 
 def test_a_folder_is_made_for_its_user_alone(tmp_path):
@@ -20,9 +20,9 @@ def test_a_folder_is_made_for_its_user_alone(tmp_path):
     [
         (0o700, 0o077, False),
         (0o750, 0o077, True),
-        (0o755, WRITTEN_BY_OTHERS, False),
-        (0o775, WRITTEN_BY_OTHERS, True),
-        (0o707, WRITTEN_BY_OTHERS, True),
+        (0o755, WRITABLE_BY_OTHERS, False),
+        (0o775, WRITABLE_BY_OTHERS, True),
+        (0o707, WRITABLE_BY_OTHERS, True),
     ],
 )
 def test_a_folder_that_others_may_touch_is_refused_and_left_as_it_is(mode, forbidden, is_refused, tmp_path):

@@ -1,7 +1,7 @@
-"""Folders and files that belong to this user alone.
+"""Files of this user: the state folder, and folders and files that nobody else may change.
 
-Whoever may write into a folder can put files and links there, which would be read as ours. So a folder, or a file, that
-somebody else may touch is refused, and nothing is changed in it. Where the system knows no users by number (Windows),
+A user who may write into a folder can put files and links there, which a program would read as its own. So a folder or
+file that another user may read or change is refused, and is left as it is. Where users have no numbers (Windows),
 nothing is checked.
 """
 
@@ -15,16 +15,21 @@ from pathlib import Path
 
 from dragoman.errors import NotPrivate
 
-TOUCHED_BY_OTHERS = 0o077
-WRITTEN_BY_OTHERS = 0o022
-_NO_LINKS_NO_WAITING = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+OPEN_TO_OTHERS = 0o077
+WRITABLE_BY_OTHERS = 0o022
+_NO_LINKS_NO_BLOCKING = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
-def private_folder(path: Path, forbidden: int = TOUCHED_BY_OTHERS) -> Path:
-    """Return a folder of this user, made if it is not there; `forbidden` are the modes that it may not have.
+def state_folder() -> Path:
+    """Return the folder in which the programs of this user keep shared state."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "dragoman"
+
+
+def private_folder(path: Path, forbidden: int = OPEN_TO_OTHERS) -> Path:
+    """Return a folder of this user, and make it if it is missing; `forbidden` are mode bits that it may not have.
 
     Raises:
-        NotPrivate: it is a link, belongs to somebody else, or has one of these modes.
+        NotPrivate: it is a link, belongs to another user, or has a forbidden mode bit.
         OSError: it cannot be made.
     """
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -32,12 +37,12 @@ def private_folder(path: Path, forbidden: int = TOUCHED_BY_OTHERS) -> Path:
     return path
 
 
-def require_private(path: Path, forbidden: int = TOUCHED_BY_OTHERS) -> None:
-    """Check a folder that is there.
+def require_private(path: Path, forbidden: int = OPEN_TO_OTHERS) -> None:
+    """Check an existing folder.
 
     Raises:
-        NotPrivate: it is a link, belongs to somebody else, or has one of the forbidden modes.
-        FileNotFoundError: it is not there.
+        NotPrivate: it is a link, belongs to another user, or has a forbidden mode bit.
+        FileNotFoundError: it is missing.
     """
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or not _is_own(found) or found.st_mode & forbidden:
@@ -45,10 +50,10 @@ def require_private(path: Path, forbidden: int = TOUCHED_BY_OTHERS) -> None:
 
 
 def open_private(path: Path, flags: int) -> int:
-    """Open a file of this user and return its descriptor; with `os.O_CREAT` it is made for this user alone.
+    """Open a file of this user and return its descriptor; `os.O_CREAT` makes it for this user alone.
 
     Raises:
-        NotPrivate: it is a link or no file, belongs to somebody else, or others may read or write it.
+        NotPrivate: it is a link or no file, belongs to another user, or others may read or write it.
         OSError: it cannot be opened.
     """
     try:
@@ -56,7 +61,7 @@ def open_private(path: Path, flags: int) -> int:
     except FileNotFoundError:
         if not flags & os.O_CREAT:
             raise
-    descriptor = os.open(path, flags | _NO_LINKS_NO_WAITING, 0o600)
+    descriptor = os.open(path, flags | _NO_LINKS_NO_BLOCKING, 0o600)
     try:
         _require_own_file(path, os.fstat(descriptor))
     except BaseException:
@@ -67,9 +72,9 @@ def open_private(path: Path, flags: int) -> int:
 
 @contextmanager
 def written_beside(path: Path, content: bytes, *, lasting: bool = False) -> Iterator[Path]:
-    """Write a file of this user beside a path, for the block to give it that name; what is left is removed.
+    """Write a temporary file beside a path, which the block renames or links to that path; a leftover is removed.
 
-    So nobody reads half a file. A `lasting` one is on the disk before the block begins.
+    Readers of the path never see half a file. A `lasting` file is on the disk before the block begins.
     """
     fresh = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     try:
@@ -84,7 +89,7 @@ def written_beside(path: Path, content: bytes, *, lasting: bool = False) -> Iter
 
 
 def _require_own_file(path: Path, found: os.stat_result) -> None:
-    is_exposed = hasattr(os, "getuid") and found.st_mode & TOUCHED_BY_OTHERS
+    is_exposed = hasattr(os, "getuid") and found.st_mode & OPEN_TO_OTHERS
     if not stat.S_ISREG(found.st_mode) or not _is_own(found) or is_exposed:
         raise NotPrivate(f"{path} must be a file of this user that nobody else may read or write; remove it")
 

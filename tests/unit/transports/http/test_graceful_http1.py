@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from dragoman.transports.http import ending
-from dragoman.transports.http.ending import EndingConnection
+from dragoman.transports.http import graceful_http1
 from dragoman.transports.http.exchange import Exchange
+from dragoman.transports.http.graceful_http1 import GracefulHttp1Connection
 from scenarios.http_peer import scenario
-from unit.transports.http.test_http1 import Peer, answer, echo, post
+from unit.transports.http.http1_peer import Peer, answer, echo, post
 
 LINGER = 0.02
 
@@ -20,13 +20,13 @@ LINGER = 0.02
 class EndingPeer(Peer):
     """A client of one connection that has no socket, and whose server can end."""
 
-    connection_class = EndingConnection
-    connection: EndingConnection
+    connection_class = GracefulHttp1Connection
+    connection: GracefulHttp1Connection
 
 
 @pytest.fixture(autouse=True)
 def brisk(monkeypatch):
-    monkeypatch.setattr(ending, "LINGER_SECONDS", LINGER)
+    monkeypatch.setattr(graceful_http1, "LINGER_SECONDS", LINGER)
 
 
 class Gate:

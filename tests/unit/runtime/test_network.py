@@ -1,7 +1,8 @@
+"""Network options, and what the environment says of proxies and credentials."""
+
 import pytest
 
-from dragoman.runtime.environment import netrc_authorization, proxy_for
-from dragoman.runtime.network import Network
+from dragoman.runtime.network import Network, netrc_authorization, proxy_for
 
 
 @pytest.mark.covers("CHT-21")

@@ -1,0 +1,479 @@
+"""Requests on an HTTP/1.1 connection: their bodies and their responses."""
+
+import asyncio
+import logging
+from http import HTTPStatus
+
+import pytest
+
+from dragoman.errors import TooLarge
+from dragoman.transports.http.exchange import Exchange, Gone
+from dragoman.transports.http.http1 import MAX_DROPPED_BYTES, MAX_HEAD_BYTES
+from dragoman.transports.http.http1_exchange import HIGH_WATER_BYTES
+from scenarios.http_peer import DEADLINE, scenario
+from unit.transports.http.http1_peer import (
+    BRISK,
+    CHUNKED,
+    Peer,
+    answer,
+    echo,
+    post,
+    refusal,
+)
+
+
+@scenario
+async def test_a_body_that_was_refused_is_read_on_up_to_a_bound():
+    async def serve(exchange: Exchange) -> None:
+        await exchange.reply(401)
+
+    peer = Peer(serve)
+    peer.send(f"POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: {2**40}\r\n\r\n".encode())
+    await peer.heard()
+    for _ in range(MAX_DROPPED_BYTES // 2**20):
+        peer.send(b"x" * 2**20)
+        assert not peer.transport.closed
+    peer.send(b"x")
+    assert peer.transport.closed
+    await peer.end()
+
+
+@scenario
+async def test_a_whole_post_whose_body_only_seems_whole_is_waited_for():
+    for body in (b"{}", b"{}{}", b"{}" * 50_000):
+        asked = post(body) + post(b"then")
+        for cut in (len(post(b"{}")), len(post(body)) - 1, len(post(body)) - 2, len(post(body))):
+            peer = Peer(echo)
+            peer.send(asked[:cut])
+            await asyncio.sleep(0)
+            peer.send(asked[cut:])
+            assert await peer.heard(b"then") == answer(body) + answer(b"then")
+            await peer.end()
+    peer = Peer(echo)
+    peer.send(post(b"{}") + b"POST /mcp?{}", post(b"then").removeprefix(b"POST /mcp"))
+    assert await peer.heard(b"then") == answer(b"{}") + answer(b"then")
+    await peer.end()
+    chunked = CHUNKED + b"2\r\n{}"
+    peer = Peer(echo)
+    peer.send(chunked, b"\r\n0\r", b"\n\r\n" + post(b"then"))
+    assert await peer.heard(b"then") == answer(b"{}") + answer(b"then")
+    await peer.end()
+
+
+@scenario
+async def test_a_body_that_breaks_off_in_the_middle_of_its_exchange_is_refused():
+    gone = asyncio.Event()
+
+    async def serve(exchange: Exchange) -> None:
+        try:
+            await exchange.read(100)
+        except Gone:
+            gone.set()
+            raise
+
+    peer = Peer(serve)
+    peer.send(CHUNKED)
+    await peer.until(lambda: peer.state.tasks)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    peer.send(b"zz\r\n")
+    await asyncio.wait_for(gone.wait(), DEADLINE)
+    assert peer.transport.written.startswith(b"HTTP/1.1 400 ")
+    assert peer.transport.ended
+    await peer.end()
+
+
+@pytest.mark.parametrize("offer", ["h2c", "websocket"])
+@scenario
+async def test_an_offer_to_speak_another_protocol_is_declined_and_the_body_is_read(offer):
+    offering = f"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: {offer}\r\nHTTP2-Settings: AAEAAEAAAAIAAAAA\r\n"
+    chunked = CHUNKED.replace(b"Host: a\r\n", b"Host: a\r\n" + offering.encode())
+    asked = post(b"ping", headers=offering) + post(b"then") + chunked + b"4\r\nping\r\n0\r\n\r\n" + post(b"end")
+    for cut in range(1, len(asked)):
+        peer = Peer(echo)
+        peer.send(asked[:cut])
+        await asyncio.sleep(0)
+        peer.send(asked[cut:])
+        assert await peer.heard(b"end") == b"".join(answer(body) for body in (b"ping", b"then", b"ping", b"end")), cut
+        await peer.end()
+
+
+@scenario
+async def test_many_offers_at_once_are_declined():
+    peer = Peer(echo)
+    peer.send(post(b"a", headers="Connection: Upgrade\r\nUpgrade: h2c\r\n") * 2000)
+    await peer.until(lambda: len(peer.transport.written) >= 2000 * len(answer(b"a")))
+    assert peer.transport.written == answer(b"a") * 2000
+    assert not peer.transport.ended
+    await peer.end()
+
+
+@scenario
+async def test_fields_after_a_chunked_body_are_no_headers_of_any_request():
+    async def serve(exchange: Exchange) -> None:
+        await exchange.read(100)
+        await exchange.reply(200, b" ".join(name for name, _ in exchange.headers))
+
+    peer = Peer(serve)
+    trailing = CHUNKED + b"1\r\na\r\n0\r\nMcp-Session-Id: stolen\r\n\r\n"
+    peer.send(trailing + post() + trailing + post(b"", headers="X-Last: 1\r\n"))
+    assert await peer.heard(b"x-last content-length") == b"".join(
+        [
+            answer(b"host transfer-encoding"),
+            answer(b"host content-length"),
+            answer(b"host transfer-encoding"),
+            answer(b"host x-last content-length"),
+        ]
+    )
+    await peer.end()
+
+
+@scenario
+async def test_a_head_request_gets_no_body_and_204_no_length():
+    async def serve(exchange: Exchange) -> None:
+        await exchange.reply(
+            204 if exchange.method == "OPTIONS" else 200, b"" if exchange.method == "OPTIONS" else b"x"
+        )
+
+    peer = Peer(serve)
+    peer.send(b"HEAD /mcp HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert await peer.heard() == b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n"
+    peer.send(b"OPTIONS /mcp HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert await peer.heard() == b"HTTP/1.1 204 No Content\r\n\r\n"
+    await peer.end()
+
+
+@pytest.mark.parametrize("expectation", ["100-continue", "100-Continue"])
+@scenario
+async def test_a_client_that_waits_to_be_told_is_told_when_its_body_is_read(expectation):
+    may_read = asyncio.Event()
+
+    async def serve(exchange: Exchange) -> None:
+        await may_read.wait()
+        await echo(exchange)
+
+    peer = Peer(serve)
+    head, _, body = post(b"ping", headers=f"Expect: {expectation}\r\n").partition(b"ping")
+    peer.send(head)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert peer.transport.written == b""
+    may_read.set()
+    assert await peer.heard() == b"HTTP/1.1 100 Continue\r\n\r\n"
+    peer.send(b"ping" + body)
+    assert await peer.heard(b"ping") == answer(b"ping")
+    await peer.end()
+
+
+@scenario
+async def test_a_client_of_http_1_0_is_not_told_to_go_on_for_it_would_take_that_for_the_answer():
+    peer = Peer(echo)
+    head, _, _ = post(b"ping", headers="Expect: 100-continue\r\n", version="1.0").partition(b"ping")
+    peer.send(head)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    peer.send(b"ping")
+    assert await peer.heard(b"ping") == answer(b"ping", closes=True)
+    await peer.end()
+
+
+@pytest.mark.parametrize(
+    "filler", [b"x" * 1000, b"X: y\r\n" * 100, b"1;" + b"e" * 1000], ids=["field", "fields", "size"]
+)
+@scenario
+async def test_what_stands_around_a_body_has_a_bound_in_bytes(filler):
+    peer = Peer(echo)
+    peer.send(CHUNKED + b"1\r\na\r\n", b"" if filler.startswith(b"1;") else b"0\r\nX-Long: ")
+    for _ in range(MAX_HEAD_BYTES // len(filler) + 2):
+        peer.send(filler)
+    assert peer.transport.written.startswith(b"HTTP/1.1 400 ")
+    assert peer.transport.ended
+    await peer.end()
+
+
+@scenario
+async def test_a_body_of_many_small_chunks_is_read():
+    peer = Peer(echo)
+    peer.send(CHUNKED)
+    for _ in range(1000):
+        peer.send(b"1\r\na\r\n" * 100)
+    peer.send(b"0\r\n\r\n")
+    assert await peer.heard(b"a" * 100_000) == answer(b"a" * 100_000)
+    await peer.end()
+
+
+@scenario
+async def test_a_body_that_nobody_reads_is_held_up_and_what_is_left_of_it_is_dropped():
+    async def serve(exchange: Exchange) -> None:
+        await answered.wait()
+        try:
+            await exchange.reply(200, await exchange.read(10))
+        except TooLarge:
+            await exchange.reply(413)
+
+    answered = asyncio.Event()
+    peer = Peer(serve)
+    size = 3 * HIGH_WATER_BYTES
+    peer.send(post(b"x" * size)[: -2 * HIGH_WATER_BYTES + 1])
+    assert peer.transport.paused
+    answered.set()
+    assert await peer.heard() == f"HTTP/1.1 413 {HTTPStatus(413).phrase}\r\ncontent-length: 0\r\n\r\n".encode()
+    assert not peer.transport.paused
+    peer.send(b"x" * HIGH_WATER_BYTES, b"x" * (HIGH_WATER_BYTES - 1) + post(b"next")[:10])
+    assert not peer.transport.paused
+    peer.send(post(b"next")[10:])
+    assert await peer.heard(b"next") == answer(b"next")
+    await peer.end()
+
+
+@scenario
+async def test_the_next_request_may_follow_a_large_body_that_was_dropped():
+    async def serve(exchange: Exchange) -> None:
+        await exchange.reply(401)
+
+    refused = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n"
+    peer = Peer(serve)
+    large = post(b"x" * (3 * MAX_HEAD_BYTES))
+    peer.send(large[:1000])
+    assert await peer.heard() == refused
+    peer.send(large[1000:])
+    assert not peer.transport.ended
+    assert peer.transport.written == b""
+    peer.send(post())
+    assert await peer.heard() == refused
+    await peer.end()
+
+
+@scenario
+async def test_nobody_is_answered_who_does_not_take_the_answers_before():
+    served = 0
+
+    async def serve(exchange: Exchange) -> None:
+        nonlocal served
+        served += 1
+        await exchange.reply(200, b"a")
+
+    peer = Peer(serve)
+    peer.connection.pause_writing()
+    peer.send(post() * 3)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert served == 1
+    assert peer.transport.paused
+    peer.connection.resume_writing()
+    await peer.heard(answer(b"a") * 3)
+    assert served == 3
+    assert not peer.transport.paused
+    await peer.end()
+
+
+@pytest.mark.parametrize("framing", ["Transfer-Encoding: gzip", "Transfer-Encoding: identity"])
+@pytest.mark.parametrize("method", [b"POST", b"CONNECT"])
+@scenario
+async def test_an_offer_with_a_body_that_cannot_be_read_is_refused(method, framing):
+    peer = Peer(echo)
+    offering = f" a:80 HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n{framing}\r\n\r\n"
+    peer.send(method + offering.encode() + b"whatever")
+    assert await peer.heard() == refusal()
+    assert peer.transport.ended
+    await peer.end()
+
+
+@pytest.mark.parametrize("way", ["answered", "streaming"])
+@scenario
+async def test_a_body_that_breaks_off_after_its_answer_gets_no_other(way):
+    async def serve(exchange: Exchange) -> None:
+        if way == "answered":
+            await exchange.reply(404)
+        else:
+            await exchange.stream(b"a")
+            await asyncio.Event().wait()
+
+    peer = Peer(serve)
+    peer.send(CHUNKED)
+    await peer.until(lambda: peer.transport.written)
+    peer.send(b"zz\r\n")
+    assert peer.transport.written.count(b"HTTP/1.1") == 1
+    assert (peer.transport.ended, peer.transport.aborted) == (True, way == "streaming")
+    for task in peer.state.tasks:
+        task.cancel()
+    await peer.end()
+
+
+@scenario
+async def test_one_who_leaves_after_a_large_body_is_noticed():
+    gone, read = asyncio.Event(), asyncio.Event()
+
+    async def serve(exchange: Exchange) -> None:
+        exchange.on_gone = gone.set
+        await exchange.read(2**20)
+        read.set()
+        await gone.wait()
+
+    peer = Peer(serve)
+    peer.send(post(b"x" * 2 * HIGH_WATER_BYTES))
+    assert peer.transport.paused
+    await asyncio.wait_for(read.wait(), DEADLINE)
+    assert not peer.transport.paused
+    await peer.end()
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+@scenario
+async def test_one_who_left_before_its_body_was_read_is_not_served(is_whole):
+    found = []
+
+    async def serve(exchange: Exchange) -> None:
+        try:
+            found.append(await exchange.read(100))
+        except Gone:
+            found.append("gone")
+            raise
+
+    peer = Peer(serve)
+    peer.send(post(b"a") if is_whole else post(b"a")[:-1])
+    if not is_whole:
+        for _ in range(3):
+            await asyncio.sleep(0)
+    peer.leave()
+    await peer.until(lambda: not peer.state.tasks)
+    assert found == ["gone"]
+
+
+@scenario
+async def test_a_stream_is_sent_in_chunks_as_it_comes():
+    may_end = asyncio.Event()
+
+    async def serve(exchange: Exchange) -> None:
+        exchange.extra_headers = ((b"x-more", b"1"),)
+        await exchange.stream(b"")
+        await exchange.stream(b"first")
+        await may_end.wait()
+        await exchange.stream(b"0123456789abcdef", last=True)
+        await exchange.stream(b"nothing follows")
+
+    peer = Peer(serve)
+    peer.send(post())
+    head = (
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
+        b"x-more: 1\r\n"
+    )
+    assert await peer.heard(b"first\r\n") == head + b"transfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n"
+    may_end.set()
+    assert await peer.heard() == b"10\r\n0123456789abcdef\r\n0\r\n\r\n"
+    peer.send(post(version="1.0"))
+    await peer.until(lambda: peer.transport.ended)
+    assert peer.transport.written == head + b"connection: close\r\n\r\nfirst0123456789abcdef"
+    await peer.end()
+
+
+@pytest.mark.parametrize("way", ["a stream", "a body"])
+@scenario
+async def test_one_who_does_not_read_is_given_up(way):
+    lost = asyncio.Event()
+
+    async def serve(exchange: Exchange) -> None:
+        exchange.on_gone = lost.set
+        if way == "a body":
+            await exchange.reply(200, b"x" * 100_000)
+        else:
+            while not exchange.gone:
+                await exchange.stream(b"x")
+
+    peer = Peer(serve, pace=BRISK)
+    peer.send(post())
+    peer.connection.pause_writing()
+    await asyncio.wait_for(lost.wait(), DEADLINE)
+    assert peer.transport.aborted
+    await peer.end()
+
+
+@scenario
+async def test_one_who_reads_slowly_is_waited_for():
+    async def serve(exchange: Exchange) -> None:
+        await exchange.stream(b"a")
+        await exchange.stream(b"b", last=True)
+
+    peer = Peer(serve)
+    peer.connection.pause_writing()
+    peer.send(post())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert peer.transport.written == b""
+    peer.connection.resume_writing()
+    assert (await peer.heard()).endswith(b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n")
+    await peer.end()
+
+
+@scenario
+async def test_what_is_left_unanswered_fails_and_what_is_left_half_answered_is_cut_off(caplog):
+    async def serve(exchange: Exchange) -> None:
+        body = await exchange.read(100)
+        if body == b"raises":
+            raise ValueError("a secret")
+        if body == b"begins":
+            await exchange.stream(b"half")
+
+    failed = b"HTTP/1.1 500 Internal Server Error\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+    for body in (b"", b"raises"):
+        peer = Peer(serve)
+        with caplog.at_level(logging.CRITICAL if body == b"" else logging.ERROR, "dragoman.transports"):
+            peer.send(post(body))
+            assert await peer.heard() == failed
+        assert peer.transport.ended
+        await peer.end()
+    assert [record.name for record in caplog.records] == ["dragoman.transports"]
+    peer = Peer(serve)
+    peer.send(post(b"begins"))
+    await peer.until(lambda: peer.transport.aborted)
+    await peer.end()
+
+
+@scenario
+async def test_a_task_that_is_cancelled_ends_its_exchange():
+    async def serve(exchange: Exchange) -> None:
+        await asyncio.Event().wait()
+
+    peer = Peer(serve)
+    peer.send(post())
+    await asyncio.sleep(0)
+    (task,) = peer.state.tasks
+    task.cancel()
+    assert (await peer.heard()).startswith(b"HTTP/1.1 500 ")
+    await asyncio.wait([task])
+    assert peer.transport.ended
+    await peer.end()
+
+
+@scenario
+async def test_no_header_value_ends_its_line():
+    async def serve(exchange: Exchange) -> None:
+        await exchange.reply(200, b"", ((b"www-authenticate", b"Bearer\r\nset-cookie: a=b\0"),))
+
+    peer = Peer(serve)
+    peer.send(post())
+    assert (
+        await peer.heard() == b"HTTP/1.1 200 OK\r\nwww-authenticate: Bearerset-cookie: a=b\r\ncontent-length: 0\r\n\r\n"
+    )
+    await peer.end()
+
+
+@scenario
+async def test_the_date_that_is_sent_is_of_now():
+    peer = Peer(echo)
+    for date in (b"then", b"now"):
+        peer.state.default_headers = [(b"date", date)]
+        peer.send(post(b"a"))
+        assert await peer.heard(b"a") == b"HTTP/1.1 200 OK\r\ndate: " + date + b"\r\ncontent-length: 1\r\n\r\na"
+    await peer.end()
+
+
+@scenario
+async def test_a_status_without_a_name_is_sent_without_one():
+    async def serve(exchange: Exchange) -> None:
+        await exchange.reply(499)
+
+    peer = Peer(serve)
+    peer.send(post())
+    assert await peer.heard() == b"HTTP/1.1 499 \r\ncontent-length: 0\r\n\r\n"
+    await peer.end()
