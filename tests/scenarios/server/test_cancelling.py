@@ -1,10 +1,8 @@
 """Requests that the client gives up: every kind of handler is told, and nothing more is sent for them."""
 
 import asyncio
-import functools
 import json
 import threading
-from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -38,14 +36,6 @@ HANDLERS = pytest.mark.parametrize(
         *(("stateless", handler) for handler in REQUESTS if handler not in HANDSHAKE_ONLY),
     ],
 )
-
-
-def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 2 * DEADLINE))
-
-    return run
 
 
 def handlers(work: Any, kind: str) -> tuple[Any, Any]:
@@ -101,7 +91,6 @@ async def nothing_was_answered(peer: WirePeer, id: Any) -> None:
 @pytest.mark.covers("CAN-01", "CAN-03", "CAN-04", "BEY-11")
 @HANDLERS
 @pytest.mark.parametrize("end", ["is cancelled", "returns", "raises", "raises Cancelled"])
-@scenario
 async def test_an_asynchronous_handler_is_cancelled_and_nothing_is_answered_however_it_ends(era, end, handler, caplog):
     started, ended = asyncio.Event(), asyncio.Event()
     seen: list[bool] = []
@@ -135,7 +124,6 @@ async def test_an_asynchronous_handler_is_cancelled_and_nothing_is_answered_howe
 
 @pytest.mark.covers("CAN-03")
 @ERAS
-@scenario
 async def test_a_cancelled_handler_whose_inner_wait_is_shielded_ends_and_the_inner_work_goes_on(era):
     server = Server()
     started, release, finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -170,7 +158,6 @@ async def test_a_cancelled_handler_whose_inner_wait_is_shielded_ends_and_the_inn
 @pytest.mark.covers("CAN-01", "CAN-02", "CAN-03", "CAN-04", "BEY-11")
 @HANDLERS
 @pytest.mark.parametrize("end", ["returns", "raises Cancelled", "raises"])
-@scenario
 async def test_a_blocking_handler_is_told_and_nothing_is_answered_however_it_ends(era, end, handler, caplog):
     started, go_on, ended = threading.Event(), threading.Event(), threading.Event()
     seen: list[Any] = []
@@ -205,7 +192,6 @@ async def test_a_blocking_handler_is_told_and_nothing_is_answered_however_it_end
 
 @pytest.mark.covers("CAN-02")
 @ERAS
-@scenario
 async def test_who_is_not_cancelled_is_not_told_so(era):
     server = Server()
 
@@ -225,7 +211,6 @@ async def test_who_is_not_cancelled_is_not_told_so(era):
 @pytest.mark.covers("CAN-03")
 @pytest.mark.parametrize("kind", ["async", "thread"])
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
-@scenario
 async def test_progress_and_log_messages_after_the_cancellation_are_not_sent(era, kind):
     server = Server()
     started, go_on, ended = threading.Event(), threading.Event(), threading.Event()
@@ -265,7 +250,6 @@ async def test_progress_and_log_messages_after_the_cancellation_are_not_sent(era
 
 @pytest.mark.covers("CAN-08", "CAN-09", "CAN-11")
 @pytest.mark.parametrize("kind", ["async", "thread"])
-@scenario
 async def test_a_question_is_given_up_with_the_request_that_asked_it_and_its_late_answer_is_ignored(kind):
     server = Server()
     ended = threading.Event()
@@ -303,7 +287,6 @@ async def test_a_question_is_given_up_with_the_request_that_asked_it_and_its_lat
 
 @pytest.mark.covers("CAN-03")
 @ERAS
-@scenario
 async def test_only_the_request_that_is_named_is_cancelled(era):
     server = Server()
     started: asyncio.Queue[None] = asyncio.Queue()
@@ -349,7 +332,6 @@ async def test_only_the_request_that_is_named_is_cancelled(era):
     ids=repr,
 )
 @ERAS
-@scenario
 async def test_cancelling_what_is_unknown_completed_or_malformed_is_ignored(era, params, caplog):
     server = Server()
     started, released = asyncio.Event(), asyncio.Event()
@@ -374,7 +356,6 @@ async def test_cancelling_what_is_unknown_completed_or_malformed_is_ignored(era,
 
 @pytest.mark.covers("CAN-06")
 @ERAS
-@scenario
 async def test_a_second_cancellation_is_ignored(era):
     server = Server()
     started = asyncio.Event()
@@ -403,7 +384,6 @@ async def test_a_second_cancellation_is_ignored(era):
 
 @pytest.mark.covers("CAN-05")
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25"])
-@scenario
 async def test_initialize_is_never_cancelled(version):
     server = Server()
 
@@ -423,7 +403,6 @@ async def test_initialize_is_never_cancelled(version):
 
 @pytest.mark.covers("CAN-01")
 @pytest.mark.parametrize("cancel", ["in one go", "when it has ended"])
-@scenario
 async def test_a_cancelled_call_that_never_waits_does_not_cancel_the_one_after_it(cancel):
     server = Server()
     released = asyncio.Event()
@@ -458,7 +437,6 @@ async def test_a_cancelled_call_that_never_waits_does_not_cancel_the_one_after_i
     connection.close()
 
 
-@scenario
 async def test_an_answer_that_comes_with_the_end_of_the_input_is_still_taken():
     server = Server()
     sent: list[types.Json] = []

@@ -186,7 +186,7 @@ def test_a_request_that_holds_what_python_cannot_is_reported_all_the_same():
 
 
 @pytest.mark.covers("CFG-02", "CFG-17")
-def test_a_notification_that_cannot_be_sent_is_reported_and_others_are_told():
+async def test_a_notification_that_cannot_be_sent_is_reported_and_others_are_told():
     reports, introduced = Reports(), []
     broken = OSError("no one there")
 
@@ -195,23 +195,20 @@ def test_a_notification_that_cannot_be_sent_is_reported_and_others_are_told():
             raise broken
         introduced.append(data)
 
-    async def talk():
-        server = Server(configuration=Configuration(exception_reporter=reports))
-        async with WirePeer(server) as peer:
-            connection = server.connect(send)
-            connection.receive(
-                b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
-                b'"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}\n'
-            )
-            server.notify_tools_list_changed()
-            await peer.receive("notifications/tools/list_changed")
-
-    run(talk())
+    server = Server(configuration=Configuration(exception_reporter=reports))
+    async with WirePeer(server) as peer:
+        connection = server.connect(send)
+        connection.receive(
+            b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
+            b'"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}\n'
+        )
+        server.notify_tools_list_changed()
+        await peer.receive("notifications/tools/list_changed")
     assert reports == [(broken, {"notification": "notifications/tools/list_changed"})]
 
 
 @pytest.mark.covers("CFG-02")
-def test_what_fails_on_a_notification_of_the_client_is_reported_with_its_name():
+async def test_what_fails_on_a_notification_of_the_client_is_reported_with_its_name():
     reported = asyncio.Event()
     reports = []
 
@@ -219,14 +216,11 @@ def test_what_fails_on_a_notification_of_the_client_is_reported_with_its_name():
         reports.append((error, info))
         reported.set()
 
-    async def talk():
-        server = Server(configuration=Configuration(exception_reporter=report))
-        server.on_roots_changed(crash)
-        async with WirePeer(server) as peer:
-            peer.notify("notifications/roots/list_changed")
-            await reported.wait()
-
-    run(talk())
+    server = Server(configuration=Configuration(exception_reporter=report))
+    server.on_roots_changed(crash)
+    async with WirePeer(server) as peer:
+        peer.notify("notifications/roots/list_changed")
+        await reported.wait()
     assert reports == [(CRASH, {"notification": "notifications/roots/list_changed"})]
 
 
@@ -555,7 +549,7 @@ def test_what_around_request_raises_is_reported_and_the_request_is_served(when, 
 
 
 @pytest.mark.covers("CFG-06")
-def test_a_request_that_is_given_up_while_around_request_waits_is_no_failure():
+async def test_a_request_that_is_given_up_while_around_request_waits_is_no_failure():
     reports, waiting = Reports(), asyncio.Event()
 
     async def around(data, call_next):
@@ -564,15 +558,12 @@ def test_a_request_that_is_given_up_while_around_request_waits_is_no_failure():
             await asyncio.Event().wait()
         await call_next()
 
-    async def talk():
-        async with WirePeer(serving(around_request=around, exception_reporter=reports)) as peer:
-            id = peer.start(*CALL)
-            await waiting.wait()
-            peer.notify("notifications/cancelled", {"requestId": id})
-            assert (await peer.request("ping"))["result"] == {}
-            assert peer.received == []
-
-    run(talk())
+    async with WirePeer(serving(around_request=around, exception_reporter=reports)) as peer:
+        id = peer.start(*CALL)
+        await waiting.wait()
+        peer.notify("notifications/cancelled", {"requestId": id})
+        assert (await peer.request("ping"))["result"] == {}
+        assert peer.received == []
     assert reports == []
 
 

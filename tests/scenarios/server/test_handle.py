@@ -171,16 +171,13 @@ def test_sessions_do_not_pile_up():
     assert sum(isinstance(thing, Session) for thing in gc.get_objects()) <= before
 
 
-def test_a_blocking_door_inside_a_running_loop_says_what_to_do_instead():
+async def test_a_blocking_door_inside_a_running_loop_says_what_to_do_instead():
     server = adding()
 
-    async def blocked():
-        with pytest.raises(DragomanError, match="await its asynchronous twin"):
-            server.handle_json("{}")
-        with pytest.raises(DragomanError, match="await its asynchronous twin"):
-            server.handle(request("ping"))
-
-    asyncio.run(blocked())
+    with pytest.raises(DragomanError, match="await its asynchronous twin"):
+        server.handle_json("{}")
+    with pytest.raises(DragomanError, match="await its asynchronous twin"):
+        server.handle(request("ping"))
 
 
 def test_many_threads_may_ask_at_once():
@@ -263,7 +260,7 @@ def test_what_cannot_be_sent_is_answered_all_the_same(handle, caplog):
     assert len(caplog.records) == 2
 
 
-def test_cancelling_whoever_waits_for_the_answer_cancels_the_tool():
+async def test_cancelling_whoever_waits_for_the_answer_cancels_the_tool():
     server = Server()
     ended = []
 
@@ -274,12 +271,9 @@ def test_cancelling_whoever_waits_for_the_answer_cancels_the_tool():
         finally:
             ended.append(1)
 
-    async def talk():
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await server.handle_async(call("forever"))
-
-    asyncio.run(talk())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await server.handle_async(call("forever"))
     assert ended == [1]
 
 

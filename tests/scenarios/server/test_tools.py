@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -36,14 +35,6 @@ def listed(server: Server, *, era: str = "none") -> list[types.Json]:
 
 def text(result: types.Json) -> str:
     return result["content"][0]["text"]
-
-
-def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 20))
-
-    return run
 
 
 class Weather(Tool):
@@ -240,7 +231,6 @@ def test_two_tools_of_one_name_are_refused():
 
 
 @pytest.mark.covers("TOOL-24")
-@scenario
 async def test_tools_come_and_go_while_a_client_is_connected():
     server = Server("sums")
     async with WirePeer(server) as peer:
