@@ -9,8 +9,8 @@ import pytest
 
 from dragoman import BlockingContext, Context, ListRoots, RpcError, Server, Timeout, TransportError, types
 from dragoman.testing.wire import WirePeer
+from scenarios.wire import DEADLINE, text
 
-DEADLINE = 30
 MANY = 1_000
 SHORT = 0.02
 CAPABILITIES: types.Json = {"elicitation": {}, "roots": {}}
@@ -22,11 +22,6 @@ def client(handler: Callable[..., Any]) -> WirePeer:
     server = Server("asking", secret="secret")
     server.tool(name="handler")(handler)
     return WirePeer(server, capabilities=CAPABILITIES)
-
-
-def text(response: types.Json) -> str:
-    assert "result" in response, response
-    return response["result"]["content"][0]["text"]
 
 
 async def list_roots(ctx: Context) -> str:

@@ -47,13 +47,16 @@ metas = st.none() | st.dictionaries(texts, st.integers() | texts, max_size=2)
     st.sampled_from(VERSIONS), st.sampled_from(METHODS), texts, st.integers(0, 10**15), metas, st.none() | texts, texts
 )
 @settings(max_examples=200, deadline=None)
-async def test_meta_is_the_same_spliced_or_encoded(version, method, name, id, meta, token, title):
-    host = Host()
-    host.info = types.Implementation(name, "1", title=title)
-    connection = ServerConnection(Link(), host)
-    connection.speak(version)
-    made = connection._meta(method, id, Options(meta=meta, progress_token=token))
-    plain = {**(meta or {}), **connection._introduction(version)} if version.stateless else dict(meta or {})
-    if method in ("tools/call", "prompts/get", "resources/read"):
-        plain["progressToken"] = id if token is None else token
-    assert jsonrpc.encode(made) == jsonrpc.encode(plain)
+def test_meta_is_the_same_spliced_or_encoded(version, method, name, id, meta, token, title):
+    async def compare():
+        host = Host()
+        host.info = types.Implementation(name, "1", title=title)
+        connection = ServerConnection(Link(), host)
+        connection.speak(version)
+        made = connection._meta(method, id, Options(meta=meta, progress_token=token))
+        plain = {**(meta or {}), **connection._introduction(version)} if version.stateless else dict(meta or {})
+        if method in ("tools/call", "prompts/get", "resources/read"):
+            plain["progressToken"] = id if token is None else token
+        assert jsonrpc.encode(made) == jsonrpc.encode(plain)
+
+    asyncio.run(compare())

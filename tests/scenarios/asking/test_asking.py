@@ -20,9 +20,9 @@ from dragoman import (
     types,
 )
 from dragoman.testing.wire import WirePeer
+from scenarios.wire import DEADLINE, text
 
 ERAS = ["2025-06-18", "2025-11-25", "stateless"]
-DEADLINE = 30
 CAPABILITIES: types.Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 
 
@@ -106,11 +106,6 @@ async def outcome(
     server.tool(name="handler")(handler)
     async with WirePeer(server, era, capabilities=capabilities) as peer:
         return await converse(peer, user or User(), "tools/call", {"name": "handler"})
-
-
-def text(response: types.Json) -> str:
-    assert "result" in response, response
-    return response["result"]["content"][0]["text"]
 
 
 # The shapes of handlers.

@@ -7,8 +7,8 @@ import pytest
 
 from dragoman import Context, Elicit, InputRequired, Server, types
 from dragoman.testing.wire import WirePeer
+from scenarios.wire import text
 
-DEADLINE = 30
 CAPABILITIES: types.Json = {"elicitation": {}, "roots": {}}
 ADA = {"action": "accept", "content": {"name": "Ada"}}
 GRACE = {"action": "accept", "content": {"name": "Grace"}}
@@ -62,11 +62,6 @@ async def retried(
     given = {"inputResponses": answers, "requestState": state}
     async with client(server) as peer:
         return await peer.request(method, params | {key: value for key, value in given.items() if value is not None})
-
-
-def text(response: types.Json) -> str:
-    assert "result" in response, response
-    return response["result"]["content"][0]["text"]
 
 
 @pytest.mark.covers("MRT-03")

@@ -12,9 +12,9 @@ import pytest
 
 from dragoman import Context, DefinitionError, Elicit, Sample, Server, tool, types
 from dragoman.testing.wire import WirePeer
+from scenarios.wire import text
 
 ERAS = ["2025-06-18", "2025-11-25", "stateless"]
-DEADLINE = 30
 CAPABILITIES: types.Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 every_era = pytest.mark.parametrize("era", ERAS)
 
@@ -40,11 +40,6 @@ async def exchange(
         ((key, asked),) = result["inputRequests"].items()
         retry = {**params, "inputResponses": {key: answer}, "requestState": result["requestState"]}
         return asked, await peer.request("tools/call", retry)
-
-
-def text(response: types.Json) -> str:
-    assert "result" in response, response
-    return response["result"]["content"][0]["text"]
 
 
 class Color(enum.Enum):

@@ -19,6 +19,7 @@ from dragoman.server import ExtensionRow, Method, ServerExtension
 from dragoman.testing import WirePeer
 from scenarios.http_crew import RUN, Client, Crew, Stream, crew
 from scenarios.http_peer import NEWEST, STATELESS, HttpPeer, serve
+from scenarios.wire import DEADLINE
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/extensions.md"
 SOURCE = re.search(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)[1]
@@ -28,7 +29,6 @@ CHANGED = "notifications/quotes/changed"
 DECLARED: types.Json = {"extensions": {ID: {}}}
 ERAS = ["stateless", "handshake", "2025-06-18"]
 LACKING = {"stateless": -32021, "handshake": -32603, "2025-06-18": -32603}
-DEADLINE = 30
 
 
 def shown() -> Any:

@@ -10,8 +10,8 @@ from dragoman import Context, Server, types
 from dragoman.protocol.listen import MOST_WAITING
 from dragoman.testing import WirePeer
 from dragoman.transports.contract import FunctionSink
+from scenarios.wire import DEADLINE
 
-DEADLINE = 30
 LISTEN = "subscriptions/listen"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 UPDATED = "notifications/resources/updated"

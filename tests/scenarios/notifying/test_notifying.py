@@ -12,8 +12,8 @@ from dragoman.config import Configuration
 from dragoman.errors import MethodNotFound
 from dragoman.server import LogHandler
 from dragoman.testing import WirePeer
+from scenarios.wire import DEADLINE
 
-DEADLINE = 30
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 MESSAGE = "notifications/message"
 PROGRESS = "notifications/progress"

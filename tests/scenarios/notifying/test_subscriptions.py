@@ -12,8 +12,8 @@ from dragoman.config import Configuration
 from dragoman.protocol.listen import MOST_WAITING
 from dragoman.testing import WirePeer
 from dragoman.transports.contract import FunctionSink
+from scenarios.wire import DEADLINE
 
-DEADLINE = 30
 UPDATED = "notifications/resources/updated"
 KINDS = pytest.mark.parametrize("kind", ["tools", "prompts", "resources"])
 FOLLOWED = {"resources": {"subscribe": True}}

@@ -10,8 +10,8 @@ import pytest
 
 from dragoman import BlockingContext, Cancelled, Context, Server, types
 from dragoman.testing import WirePeer
+from scenarios.wire import DEADLINE, encoded, introduction, request, text
 
-DEADLINE = 30
 ERAS = pytest.mark.parametrize("era", ["none", "2024-11-05", "handshake", "stateless"])
 COMPLETE = {"ref": {"type": "ref/prompt", "name": "prompt"}, "argument": {"name": "a", "value": ""}}
 FILL = {"ref": {"type": "ref/resource", "uri": "template://{name}"}, "argument": {"name": "name", "value": ""}}
@@ -304,8 +304,8 @@ async def test_only_the_request_that_is_named_is_cancelled(era):
             await asyncio.wait_for(started.get(), DEADLINE)
         peer.notify("notifications/cancelled", {"requestId": "100"})
         released.set()
-        assert (await peer.response(100))["result"]["content"][0]["text"] == "100"
-        assert (await peer.response(101))["result"]["content"][0]["text"] == "101"
+        assert text(await peer.response(100)) == "100"
+        assert text(await peer.response(101)) == "101"
         await nothing_was_answered(peer, "100")
 
 
@@ -349,7 +349,7 @@ async def test_cancelling_what_is_unknown_completed_or_malformed_is_ignored(era,
         peer.notify("notifications/cancelled", params)
         peer.notify("notifications/cancelled", {"requestId": "completed"})
         released.set()
-        assert (await peer.response("held"))["result"]["content"][0]["text"] == "done"
+        assert text(await peer.response("held")) == "done"
         assert peer.received == []
     assert caplog.records == []
 
@@ -394,9 +394,7 @@ async def test_initialize_is_never_cancelled(version):
         return await call_next()
 
     async with WirePeer(server, "none") as peer:
-        client = {"name": "client", "version": "1"}
-        introduction = {"protocolVersion": version, "capabilities": {}, "clientInfo": client}
-        id = peer.start("initialize", introduction)
+        id = peer.start("initialize", introduction(protocolVersion=version))
         peer.notify("notifications/cancelled", {"requestId": id})
         assert (await peer.response(id))["result"]["protocolVersion"] == version
 
@@ -418,9 +416,9 @@ async def test_a_cancelled_call_that_never_waits_does_not_cancel_the_one_after_i
         return "patient"
 
     def call(id: int, tool: str) -> bytes:
-        return encoded({"id": id, "method": "tools/call", "params": {"name": tool}})
+        return encoded(request("tools/call", {"name": tool}, id))
 
-    cancelled = encoded({"method": "notifications/cancelled", "params": {"requestId": 1}})
+    cancelled = encoded({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
     connection = server.connect(lambda data: sent.append(json.loads(data)))
     if cancel == "in one go":
         connection.receive(call(1, "quick") + cancelled + call(2, "patient"))
@@ -451,27 +449,17 @@ async def test_an_answer_that_comes_with_the_end_of_the_input_is_still_taken():
         return "answered"
 
     connection = server.connect(lambda data: sent.append(json.loads(data)))
-    introduction = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-    connection.receive(encoded({"id": 0, "method": "initialize", "params": introduction}))
-    connection.receive(encoded({"id": 1, "method": "tools/call", "params": {"name": "asks"}}))
+    connection.receive(encoded(request("initialize", introduction(), 0)))
+    connection.receive(encoded(request("tools/call", {"name": "asks"}, 1)))
     for _ in range(3):
         await asyncio.sleep(0)
-    connection.receive(encoded({"id": 2, "method": "tools/call", "params": {"name": "quick"}}))
+    connection.receive(encoded(request("tools/call", {"name": "quick"}, 2)))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    connection.receive(
-        encoded({"id": 3, "method": "tools/call", "params": {"name": "quick"}}) + encoded({"id": 1, "result": {}})
-    )
+    answer = {"jsonrpc": "2.0", "id": 1, "result": {}}
+    connection.receive(encoded(request("tools/call", {"name": "quick"}, 3), answer))
     connection.receive_end()
     await asyncio.wait_for(connection.drain(), DEADLINE)
-    answers = {
-        message["id"]: message["result"]["content"][0]["text"]
-        for message in sent
-        if message["id"] in (1, 2, 3) and "method" not in message
-    }
+    answers = {one["id"]: text(one) for one in sent if one["id"] in (1, 2, 3) and "method" not in one}
     assert answers == {1: "answered", 2: "quick", 3: "quick"}
     connection.close()
-
-
-def encoded(message: types.Json) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"

@@ -20,41 +20,19 @@ from dragoman import (
 )
 from dragoman.errors import MethodAlreadyDefined
 from dragoman.testing import WirePeer
-
-DEADLINE = 30
-HANDSHAKE_VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
-VERSIONS = [*HANDSHAKE_VERSIONS, "2026-07-28"]
-ERAS = pytest.mark.parametrize("era", ["handshake", "stateless", "none"])
-EVERY_VERSION = pytest.mark.parametrize("version", VERSIONS)
-ENVELOPE = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
-
-
-def run(conversation):
-    async def within_the_deadline():
-        async with asyncio.timeout(DEADLINE):
-            return await conversation
-
-    return asyncio.run(within_the_deadline())
-
-
-def ask(server, method, params=None, era="handshake"):
-    """Return the response to one request, and see that nothing else was sent."""
-
-    async def talk():
-        async with WirePeer(server, era) as peer:
-            response = await peer.request(method, params)
-            assert peer.received == []
-            return response
-
-    return run(talk())
-
-
-def introduction(**changes):
-    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-    return {name: value for name, value in {**params, **changes}.items() if value is not ...}
+from scenarios.wire import (
+    DEADLINE,
+    ENVELOPE,
+    EVERY_ERA,
+    EVERY_VERSION,
+    HANDSHAKE_VERSIONS,
+    VERSIONS,
+    ask,
+    encoded,
+    introduction,
+    request,
+    text,
+)
 
 
 class Wire:
@@ -71,12 +49,10 @@ class Wire:
 
     def send(self, *messages):
         """Send messages, or bytes as they are, in one chunk."""
-        self.connection.receive(
-            b"".join((m if isinstance(m, bytes) else json.dumps(m).encode()) + b"\n" for m in messages)
-        )
+        self.connection.receive(encoded(*messages))
 
     def request(self, id, method, params=None):
-        self.send({"jsonrpc": "2.0", "id": id, "method": method, **({} if params is None else {"params": params})})
+        self.send(request(method, params, id))
 
     async def until(self, count):
         """Wait until so many messages were sent, and return them decoded."""
@@ -225,8 +201,7 @@ async def test_a_second_initialize_is_refused_and_changes_nothing():
     async with WirePeer(server, "2025-06-18") as peer:
         again = introduction(clientInfo={"name": "impostor", "version": "1"})
         assert (await peer.request("initialize", again))["error"]["code"] == -32600
-        response = await peer.request("tools/call", {"name": "who"})
-        assert response["result"]["content"][0]["text"] == "wire peer 2025-06-18"
+        assert text(await peer.request("tools/call", {"name": "who"})) == "wire peer 2025-06-18"
 
 
 @pytest.mark.covers("SRV-11")
@@ -273,19 +248,16 @@ async def test_the_era_is_decided_by_each_message_and_never_locked():
     async def version(ctx: Context) -> str:
         return ctx.client.version.name
 
-    def said(response):
-        return response["result"]["content"][0]["text"]
-
     async with WirePeer(server, "none") as peer:
         call = {"name": "version"}
-        assert said(await peer.request("tools/call", call)) == "2025-11-25"
+        assert text(await peer.request("tools/call", call)) == "2025-11-25"
         assert "result" in await peer.request("server/discover", {"_meta": ENVELOPE})
-        assert said(await peer.request("tools/call", {**call, "_meta": ENVELOPE})) == "2026-07-28"
+        assert text(await peer.request("tools/call", {**call, "_meta": ENVELOPE})) == "2026-07-28"
         introduced = await peer.request("initialize", introduction(protocolVersion="2024-11-05"))
         assert introduced["result"]["protocolVersion"] == "2024-11-05"
-        assert said(await peer.request("tools/call", call)) == "2024-11-05"
-        assert said(await peer.request("tools/call", {**call, "_meta": ENVELOPE})) == "2026-07-28"
-        assert said(await peer.request("tools/call", call)) == "2024-11-05"
+        assert text(await peer.request("tools/call", call)) == "2024-11-05"
+        assert text(await peer.request("tools/call", {**call, "_meta": ENVELOPE})) == "2026-07-28"
+        assert text(await peer.request("tools/call", call)) == "2024-11-05"
         for removed in ("initialize", "ping", "logging/setLevel"):
             assert (await peer.request(removed, {"_meta": ENVELOPE}))["error"]["code"] == -32601
 
@@ -300,8 +272,7 @@ async def test_each_connection_has_its_own_client():
 
     async with WirePeer(server, "2025-06-18") as one, WirePeer(server, "2024-11-05") as other:
         for peer, version in ((one, "2025-06-18"), (other, "2024-11-05"), (one, "2025-06-18")):
-            response = await peer.request("tools/call", {"name": "who"})
-            assert response["result"]["content"][0]["text"] == version
+            assert text(await peer.request("tools/call", {"name": "who"})) == version
 
 
 @pytest.mark.covers("DSC-01", "DSC-05", "SRV-07")
@@ -376,7 +347,7 @@ def test_by_default_lists_and_logging_are_declared(version):
 
 
 @pytest.mark.covers("SRV-19", "SRV-20", "SRV-21")
-@ERAS
+@EVERY_ERA
 @pytest.mark.parametrize("declared", CALLS)
 def test_a_capabilities_object_replaces_what_is_derived_and_what_it_lacks_is_not_found(declared, era):
     server = Server(capabilities=types.ServerCapabilities(**{declared: server_capability(declared)}))
@@ -470,7 +441,7 @@ def test_a_notification_with_an_id_is_no_method(method, version):
 
 
 @pytest.mark.covers("RPC-08", "SRV-22")
-@ERAS
+@EVERY_ERA
 async def test_notifications_are_never_answered(era):
     async with WirePeer(Server(), era) as peer:
         peer.notify("notifications/unheard-of", {"a": 1})
@@ -524,14 +495,13 @@ def test_a_method_of_ones_own_is_served_in_both_eras(era):
 @pytest.mark.covers("SRV-16")
 async def test_an_id_in_flight_is_refused_and_free_again_afterwards():
     server = Server()
-    released = None
+    released = asyncio.Event()
 
     @server.tool
     async def hold() -> str:
         await released.wait()
         return "held"
 
-    released = asyncio.Event()
     wire = Wire(server)
     wire.request("x", "tools/call", {"name": "hold"})
     wire.request("x", "ping")
@@ -564,8 +534,8 @@ async def test_a_batch_is_answered_as_a_batch_where_the_version_has_batches():
 
     wire = Wire(server)
     wire.request(0, "initialize", introduction(protocolVersion="2025-03-26"))
-    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "later"}}
+    ping = request("ping")
+    call = request("tools/call", {"name": "later"}, 2)
     note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
     wire.send([call, note, ping, 3])
     _, batch = await wire.until(2)
@@ -590,8 +560,8 @@ async def test_a_batch_is_complete_without_the_requests_that_were_given_up(in_on
 
     wire = Wire(server)
     wire.request(0, "initialize", introduction(protocolVersion="2025-03-26"))
-    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "forever"}}
-    batch = [call, {"jsonrpc": "2.0", "id": 2, "method": "ping"}]
+    call = request("tools/call", {"name": "forever"})
+    batch = [call, request("ping", id=2)]
     cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
     if in_one_chunk:
         wire.send(batch, cancel)
@@ -607,5 +577,5 @@ async def test_a_batch_is_complete_without_the_requests_that_were_given_up(in_on
 async def test_other_versions_have_no_batches(version):
     wire = Wire(Server())
     wire.request(0, "initialize", introduction(protocolVersion=version))
-    wire.send([{"jsonrpc": "2.0", "id": 1, "method": "ping"}])
+    wire.send([request("ping")])
     assert (await wire.until(2))[1]["error"]["code"] == -32600

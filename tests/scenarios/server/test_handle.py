@@ -12,9 +12,9 @@ import pytest
 
 from dragoman import BlockingContext, Context, DragomanError, Server, ToolResult, ValidationError
 from dragoman.server.request.call import Session
+from scenarios.wire import DEADLINE, introduction, request
 
-DEADLINE = 30
-INTRODUCTION = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+INTRODUCTION = introduction(protocolVersion="2025-06-18")
 
 
 def as_parsed(server, message, *context):
@@ -41,10 +41,6 @@ def as_bytes_async(server, message, *context):
 
 
 DOORS = pytest.mark.parametrize("handle", [as_parsed, as_parsed_async, as_text, as_bytes, as_bytes_async])
-
-
-def request(method, params=None, id=1):
-    return {"jsonrpc": "2.0", "id": id, "method": method, **({} if params is None else {"params": params})}
 
 
 def call(name, **arguments):

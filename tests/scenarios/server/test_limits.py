@@ -11,9 +11,9 @@ from dragoman import Context, DefinitionError, Server
 from dragoman.testing import WirePeer
 from scenarios.http_peer import NEWEST, SECRET, STATELESS, HttpPeer, serve
 from scenarios.http_travels import session
+from scenarios.wire import DEADLINE
 
 LIMIT = 2000
-DEADLINE = 30
 HEADERS = {"content-type": "application/json"}
 
 

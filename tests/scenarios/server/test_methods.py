@@ -11,9 +11,9 @@ from dragoman import BlockingContext, Context, DefinitionError, RpcError, Server
 from dragoman.errors import MethodAlreadyDefined
 from dragoman.protocol.methods import METHODS
 from dragoman.testing.wire import WirePeer
+from scenarios.wire import DEADLINE
 
 ERAS = ["none", "2024-11-05", "handshake", "stateless"]
-DEADLINE = 30
 
 
 async def answered(server: Server, method: str, params: types.Json | None, era: str) -> types.Json:

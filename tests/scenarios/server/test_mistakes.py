@@ -32,28 +32,16 @@ from dragoman import (
 from dragoman.testing import WirePeer
 from scenarios.http_carriers import carrier
 from scenarios.http_peer import SECRET, HttpPeer, serve
+from scenarios.wire import DEADLINE, ask, text
 
-DEADLINE = 30
 ERAS = ["2025-11-25", "2026-07-28"]
 EVERY_ERA = pytest.mark.parametrize("era", ERAS)
 INTERNAL = {"content": [{"type": "text", "text": "Internal error occurred"}], "isError": True}
 
 
-def ask(server: Server, method: str, params: types.Json, era: str = "2025-11-25") -> types.Json:
-    async def talk() -> types.Json:
-        async with WirePeer(server, era) as peer:
-            return await peer.request(method, params)
-
-    return asyncio.run(asyncio.wait_for(talk(), DEADLINE))
-
-
 def call(server: Server, name: str = "get", era: str = "2025-11-25", **arguments: Any) -> types.Json:
     result = ask(server, "tools/call", {"name": name, "arguments": arguments}, era)["result"]
     return {key: value for key, value in result.items() if key in ("content", "isError", "structuredContent")}
-
-
-def text(result: types.Json) -> str:
-    return result["content"][0]["text"]
 
 
 # Errors of a tool's own client.

@@ -12,9 +12,9 @@ from dragoman.testing import WirePeer
 from scenarios.http_carriers import CARRIERS, carrier
 from scenarios.http_peer import BATCHING, NEWEST, SECRET, STATELESS, HttpPeer, serve
 from scenarios.http_travels import Gate
+from scenarios.wire import DEADLINE
 
 ERAS = ["none", "2024-11-05", NEWEST, STATELESS]
-DEADLINE = 30
 
 
 class Acme:

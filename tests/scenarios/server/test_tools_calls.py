@@ -8,15 +8,11 @@ import threading
 
 import pytest
 
-from dragoman import BlockingContext, Context, DefinitionError, Server, tool, types
+from dragoman import BlockingContext, Context, DefinitionError, Server, tool
 from dragoman.testing.wire import WirePeer
+from scenarios.wire import DEADLINE, text
 
 ERAS = ["none", "handshake", "stateless"]
-DEADLINE = 30
-
-
-def text(response: types.Json) -> str:
-    return response["result"]["content"][0]["text"]
 
 
 # Threads.
