@@ -12,7 +12,7 @@ import pytest
 
 from dragoman import AsyncClient
 from dragoman.errors import InternalError
-from faults.termination_load import DEADLINE, RawClient, load, read_response, terminated
+from faults.http.termination_load import DEADLINE, RawClient, load, read_response, terminated
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes by /proc")
 AT_ONCE = 2.0
