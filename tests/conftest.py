@@ -1,9 +1,12 @@
 """What every test relies on."""
 
+import asyncio
+import inspect
 import signal
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -11,6 +14,9 @@ from scenarios.http_carriers import CARRIERS, carrier
 
 # A run that was started in the background inherits an ignored SIGINT, and so would the servers under test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+DEADLINE = 60
+"""The seconds that an asynchronous test may take."""
 
 SPECIAL_CARRIERS = frozenset({"http/test_processes", "http/test_uvicorn", "http/test_views"})
 """The scenarios of HTTP that choose what carries their exchanges."""
@@ -37,6 +43,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     is_carried = "scenarios/http" in str(metafunc.definition.path) and where not in SPECIAL_CARRIERS
     if is_carried and not any(metafunc.definition.iter_markers("by_asgi")):
         metafunc.parametrize("carried_by", CARRIERS, indirect=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an asynchronous test with a deadline, and see that it leaves no task behind."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    asyncio.run(_watched(pyfuncitem.obj(**arguments)))
+    return True
+
+
+async def _watched(test: Coroutine[Any, Any, None]) -> None:
+    await asyncio.wait_for(test, DEADLINE)
+    await asyncio.sleep(0)
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    assert not left
 
 
 @pytest.fixture(autouse=True)

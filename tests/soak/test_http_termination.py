@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from faults.termination_load import load, terminated
+from faults.http.termination_load import load, terminated
 
 pytestmark = [
     pytest.mark.soak,

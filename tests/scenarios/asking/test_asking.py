@@ -1,8 +1,7 @@
 """Asking the client while a request is served: one handler, the same in every era."""
 
 import asyncio
-import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -21,9 +20,9 @@ from dragoman import (
     types,
 )
 from dragoman.testing.wire import WirePeer
+from scenarios.wire import DEADLINE, text
 
 ERAS = ["2025-06-18", "2025-11-25", "stateless"]
-DEADLINE = 30
 CAPABILITIES: types.Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 
 
@@ -35,14 +34,6 @@ class Name:
 @dataclass
 class Count:
     count: int
-
-
-def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 2 * DEADLINE))
-
-    return run
 
 
 every_era = pytest.mark.parametrize("era", ERAS)
@@ -117,17 +108,11 @@ async def outcome(
         return await converse(peer, user or User(), "tools/call", {"name": "handler"})
 
 
-def text(response: types.Json) -> str:
-    assert "result" in response, response
-    return response["result"]["content"][0]["text"]
-
-
 # The shapes of handlers.
 
 
 @every_era
 @pytest.mark.covers("ELI-01", "MRT-03")
-@scenario
 async def test_two_questions_in_a_row_are_asked_one_after_the_other(era):
     async def handler(ctx: Context) -> str:
         first = await ctx.elicit("First?", Name)
@@ -143,7 +128,6 @@ async def test_two_questions_in_a_row_are_asked_one_after_the_other(era):
 @every_era
 @pytest.mark.covers("MRT-03")
 @pytest.mark.parametrize(("name", "follows"), [("Ada", "roots/list"), ("Grace", "sampling/createMessage")])
-@scenario
 async def test_what_is_asked_next_may_depend_on_an_answer(era, name, follows):
     async def handler(ctx: Context) -> str:
         answer = await ctx.elicit("Who?", Name)
@@ -158,7 +142,6 @@ async def test_what_is_asked_next_may_depend_on_an_answer(era, name, follows):
 
 @every_era
 @pytest.mark.covers("ELI-10")
-@scenario
 async def test_a_handler_that_catches_every_exception_still_asks(era):
     async def handler(ctx: Context) -> str:
         try:
@@ -171,7 +154,6 @@ async def test_a_handler_that_catches_every_exception_still_asks(era):
 
 @every_era
 @pytest.mark.covers("ELI-10")
-@scenario
 async def test_an_asynchronous_handler_that_catches_even_cancellation_still_asks(era):
     async def handler(ctx: Context) -> str:
         try:
@@ -185,7 +167,6 @@ async def test_an_asynchronous_handler_that_catches_even_cancellation_still_asks
 
 @every_era
 @pytest.mark.covers("ELI-10")
-@scenario
 async def test_a_question_may_be_asked_in_finally(era):
     async def handler(ctx: Context) -> str:
         try:
@@ -199,7 +180,6 @@ async def test_a_question_may_be_asked_in_finally(era):
 
 @every_era
 @pytest.mark.covers("MRT-02")
-@scenario
 async def test_questions_that_are_gathered_make_one_round(era):
     async def handler(ctx: Context) -> str:
         name, roots, poem = await asyncio.gather(ctx.elicit("Who?", Name), ctx.list_roots(), ctx.sample("Write"))
@@ -212,7 +192,6 @@ async def test_questions_that_are_gathered_make_one_round(era):
 
 @every_era
 @pytest.mark.covers("MRT-02")
-@scenario
 async def test_questions_of_a_task_group_make_one_round(era):
     async def handler(ctx: Context) -> str:
         async with asyncio.TaskGroup() as group:
@@ -227,7 +206,6 @@ async def test_questions_of_a_task_group_make_one_round(era):
 
 @every_era
 @pytest.mark.covers("ELI-10")
-@scenario
 async def test_a_question_may_be_asked_within_a_timeout(era):
     async def handler(ctx: Context) -> str:
         try:
@@ -241,7 +219,6 @@ async def test_a_question_may_be_asked_within_a_timeout(era):
 
 @every_era
 @pytest.mark.covers("ELI-10")
-@scenario
 async def test_a_question_may_be_shielded(era):
     async def handler(ctx: Context) -> str:
         return (await asyncio.shield(ctx.elicit("Who?", Name))).content.name
@@ -252,7 +229,6 @@ async def test_a_question_may_be_shielded(era):
 
 
 @pytest.mark.covers("ELI-10")
-@scenario
 async def test_a_question_of_a_task_that_nobody_waits_for_does_not_cancel_whoever_calls_the_server():
     kept: list[asyncio.Task[Any]] = []
 
@@ -271,7 +247,6 @@ async def test_a_question_of_a_task_that_nobody_waits_for_does_not_cancel_whoeve
 
 
 @pytest.mark.covers("ELI-10")
-@scenario
 async def test_nothing_can_be_asked_once_a_stateless_request_is_answered():
     contexts: list[Context] = []
 
@@ -286,7 +261,6 @@ async def test_nothing_can_be_asked_once_a_stateless_request_is_answered():
 
 @every_era
 @pytest.mark.covers("ELI-01", "ROO-01", "SMP-01")
-@scenario
 async def test_a_plain_function_asks_without_await(era):
     def handler(ctx: BlockingContext) -> str:
         name = ctx.elicit("Who?", Name)
@@ -300,7 +274,6 @@ async def test_a_plain_function_asks_without_await(era):
 
 @every_era
 @pytest.mark.covers("ELI-10")
-@scenario
 async def test_a_plain_function_that_swallows_everything_still_asks(era):
     def handler(ctx: BlockingContext) -> str:
         try:
@@ -322,7 +295,6 @@ async def test_a_plain_function_that_swallows_everything_still_asks(era):
     ],
 )
 @pytest.mark.parametrize("is_blocking", [False, True])
-@scenario
 async def test_prompts_resources_and_templates_ask_too(era, method, params, is_blocking):
     server = Server("asking", secret="secret")
 
@@ -349,7 +321,6 @@ async def test_prompts_resources_and_templates_ask_too(era, method, params, is_b
 @every_era
 @pytest.mark.covers("MRT-01")
 @pytest.mark.parametrize("is_explicit", [False, True])
-@scenario
 async def test_the_authors_own_reader_of_resources_asks_too(era, is_explicit):
     server = Server("asking", secret="secret")
 
@@ -369,7 +340,6 @@ async def test_the_authors_own_reader_of_resources_asks_too(era, is_explicit):
 @every_era
 @pytest.mark.covers("MRT-03")
 @pytest.mark.parametrize("is_blocking", [False, True])
-@scenario
 async def test_a_step_runs_once_however_often_its_handler_does(era, is_blocking):
     ran: list[str] = []
 
@@ -399,7 +369,6 @@ async def test_a_step_runs_once_however_often_its_handler_does(era, is_blocking)
 
 @every_era
 @pytest.mark.parametrize("is_blocking", [False, True], ids=["async", "blocking"])
-@scenario
 async def test_a_step_keeps_its_type(era, is_blocking):
     async def handler(ctx: Context) -> str:
         name = await ctx.step("name", lambda: Name("Ada"), result_type=Name)
@@ -415,7 +384,6 @@ async def test_a_step_keeps_its_type(era, is_blocking):
 
 
 @every_era
-@scenario
 async def test_a_step_that_json_has_no_type_for_is_refused_with_the_remedy(era):
     async def handler(ctx: Context) -> str:
         with pytest.raises(TypeError, match=r"step\('name', \.\.\., result_type=Name\)"):
@@ -427,7 +395,6 @@ async def test_a_step_that_json_has_no_type_for_is_refused_with_the_remedy(era):
 
 @every_era
 @pytest.mark.covers("MRT-02")
-@scenario
 async def test_several_questions_are_asked_at_once_and_answered_by_name(era):
     async def handler(ctx: Context) -> str:
         answers = await ctx.ask(who=Elicit("Who?", Name), many=Elicit("How many?", Count), roots=ListRoots())
@@ -440,7 +407,6 @@ async def test_several_questions_are_asked_at_once_and_answered_by_name(era):
 
 @every_era
 @pytest.mark.covers("MRT-03")
-@scenario
 async def test_a_question_with_a_key_is_found_by_it_in_whatever_order_it_is_asked(era):
     runs: list[int] = []
 
@@ -460,7 +426,6 @@ async def test_a_question_with_a_key_is_found_by_it_in_whatever_order_it_is_aske
 
 @every_era
 @pytest.mark.covers("MRT-01", "MRT-03", "MRT-08")
-@scenario
 async def test_a_handler_that_returns_what_it_needs_runs_again_with_the_answers_and_its_state(era):
     async def handler(ctx: Context) -> Any:
         state = ctx.state or {"names": []}
@@ -477,7 +442,6 @@ async def test_a_handler_that_returns_what_it_needs_runs_again_with_the_answers_
 
 @every_era
 @pytest.mark.covers("MRT-08")
-@scenario
 async def test_a_request_asks_in_at_most_ten_rounds(era):
     async def handler(ctx: Context) -> Any:
         return InputRequired({"roots": ListRoots()}, state=(ctx.state or 0) + 1)
@@ -491,7 +455,6 @@ async def test_a_request_asks_in_at_most_ten_rounds(era):
 
 @every_era
 @pytest.mark.covers("MRT-01")
-@scenario
 async def test_a_handler_may_ask_to_be_run_again_with_its_state_alone(era):
     def handler(ctx: BlockingContext) -> Any:
         return "done" if ctx.state == {"seen": True} else InputRequired(state={"seen": True})
@@ -501,7 +464,6 @@ async def test_a_handler_may_ask_to_be_run_again_with_its_state_alone(era):
 
 @every_era
 @pytest.mark.covers("MRT-09")
-@scenario
 async def test_what_a_tool_asks_is_not_compared_with_its_output_schema(era):
     server = Server("asking", secret="secret", configuration=Configuration(validate_tool_call_results=True))
 
@@ -517,7 +479,6 @@ async def test_what_a_tool_asks_is_not_compared_with_its_output_schema(era):
 
 
 @pytest.mark.covers("MRT-02", "MRT-07")
-@scenario
 async def test_a_stateless_request_that_asks_is_answered_with_what_is_required():
     async def handler(ctx: Context) -> str:
         return str(await ctx.ask(who=Elicit("Who?", Name), roots=ListRoots()))
@@ -543,7 +504,6 @@ async def test_a_stateless_request_that_asks_is_answered_with_what_is_required()
 @every_era
 @pytest.mark.covers("ELI-01")
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-@scenario
 async def test_a_user_may_decline_or_cancel(era, action):
     async def handler(ctx: Context) -> str:
         answer = await ctx.elicit("Who?", Name)
@@ -554,7 +514,6 @@ async def test_a_user_may_decline_or_cancel(era, action):
 
 @every_era
 @pytest.mark.covers("ELI-01")
-@scenario
 async def test_a_tool_that_reads_what_was_not_accepted_tells_the_model_so(era):
     async def handler(ctx: Context) -> str:
         return (await ctx.elicit("Who?", Name)).content.name
@@ -569,7 +528,6 @@ async def test_a_tool_that_reads_what_was_not_accepted_tells_the_model_so(era):
     [(str, "Ada", "Ada"), (int, 3, 3), (float, 0.5, 0.5), (bool, True, True), (Colour, "red", Colour.RED)],
     ids=["str", "int", "float", "bool", "enum"],
 )
-@scenario
 async def test_a_single_field_is_asked_for_as_a_form_of_it(era, kind, given, value):
     async def handler(ctx: Context) -> str:
         return repr((await ctx.elicit("Which?", kind)).content)

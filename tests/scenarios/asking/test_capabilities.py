@@ -26,7 +26,6 @@ from scenarios.asking.test_asking import (
     converse,
     every_era,
     outcome,
-    scenario,
     text,
 )
 
@@ -50,7 +49,6 @@ def nested(path: str) -> types.Json:
 @every_era
 @pytest.mark.covers("SMP-03", "SMP-04", "ELI-02", "ROO-02", "MRT-04", "MRT-08")
 @pytest.mark.parametrize("capability", QUESTIONS)
-@scenario
 async def test_a_tool_cannot_ask_what_the_client_did_not_declare(era, capability):
     async def handler(ctx: Context) -> str:
         return str(await QUESTIONS[capability](ctx))
@@ -66,7 +64,6 @@ async def test_a_tool_cannot_ask_what_the_client_did_not_declare(era, capability
 
 @every_era
 @pytest.mark.covers("ROO-02", "MRT-08")
-@scenario
 async def test_a_prompt_cannot_ask_what_the_client_did_not_declare(era):
     server = Server("asking", secret="secret")
 
@@ -82,7 +79,6 @@ async def test_a_prompt_cannot_ask_what_the_client_did_not_declare(era):
 @every_era
 @pytest.mark.covers("MRT-04")
 @pytest.mark.parametrize("is_explicit", [False, True])
-@scenario
 async def test_all_that_is_missing_is_named_at_once(era, is_explicit):
     questions = {"who": Elicit("Who?", Name), "poem": Sample("Write"), "roots": ListRoots()}
 
@@ -102,7 +98,6 @@ async def test_all_that_is_missing_is_named_at_once(era, is_explicit):
     [({}, True), ({"form": {}}, True), ({"form": {}, "url": {}}, True), ({"url": {}}, False)],
 )
 @pytest.mark.parametrize("era", ["2025-11-25", "stateless"])
-@scenario
 async def test_an_empty_elicitation_capability_means_forms(era, declared, is_asked):
     async def handler(ctx: Context) -> str:
         try:
@@ -116,7 +111,6 @@ async def test_an_empty_elicitation_capability_means_forms(era, declared, is_ask
 
 @every_era
 @pytest.mark.covers("SMP-04")
-@scenario
 async def test_a_handler_may_require_a_capability_and_catch_that_it_is_missing(era):
     async def handler(ctx: Context) -> str:
         ctx.require_capability("roots")
@@ -134,7 +128,6 @@ async def test_a_handler_may_require_a_capability_and_catch_that_it_is_missing(e
 
 @every_era
 @pytest.mark.covers("ELI-05")
-@scenario
 async def test_a_page_that_must_be_visited_first_is_told_as_the_version_can(era):
     visit = {"mode": "url", "elicitationId": "visit-1", "url": "https://example.com/", "message": "Visit"}
 
@@ -158,7 +151,6 @@ async def test_a_page_that_must_be_visited_first_is_told_as_the_version_can(era)
 
 @pytest.mark.covers("ELI-05")
 @pytest.mark.parametrize("era", ["2025-11-25", "stateless"])
-@scenario
 async def test_a_plain_prompt_may_demand_that_a_page_is_visited(era):
     server = Server("asking", secret="secret")
 
@@ -180,7 +172,6 @@ async def test_a_plain_prompt_may_demand_that_a_page_is_visited(era):
 
 @every_era
 @pytest.mark.covers("SMP-05", "ROO-02")
-@scenario
 async def test_a_ping_of_the_server_is_for_the_eras_that_have_it(era):
     async def handler(ctx: Context) -> str:
         try:

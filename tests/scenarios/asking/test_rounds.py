@@ -1,8 +1,5 @@
 """What a stateless client sends back: answers and states, its own and others."""
 
-import asyncio
-import functools
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +7,8 @@ import pytest
 
 from dragoman import Context, Elicit, InputRequired, Server, types
 from dragoman.testing.wire import WirePeer
+from scenarios.wire import text
 
-DEADLINE = 30
 CAPABILITIES: types.Json = {"elicitation": {}, "roots": {}}
 ADA = {"action": "accept", "content": {"name": "Ada"}}
 GRACE = {"action": "accept", "content": {"name": "Grace"}}
@@ -25,14 +22,6 @@ class Name:
 @dataclass
 class Count:
     count: int
-
-
-def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 2 * DEADLINE))
-
-    return run
 
 
 def asking_server(name: str = "asking", secret: Any = "secret") -> Server:
@@ -75,27 +64,19 @@ async def retried(
         return await peer.request(method, params | {key: value for key, value in given.items() if value is not None})
 
 
-def text(response: types.Json) -> str:
-    assert "result" in response, response
-    return response["result"]["content"][0]["text"]
-
-
 @pytest.mark.covers("MRT-03")
-@scenario
 async def test_another_connection_to_another_server_of_the_same_name_and_secret_goes_on():
     state = (await asked(asking_server(), {"name": "greet"}))["requestState"]
     assert text(await retried(asking_server(), {"name": "greet"}, {"elicit-1": ADA}, state)) == "Hello Ada"
 
 
 @pytest.mark.covers("MRT-03")
-@scenario
 async def test_answers_that_come_without_a_state_are_accepted():
     assert text(await retried(asking_server(), {"name": "greet"}, {"elicit-1": ADA})) == "Hello Ada"
 
 
 @pytest.mark.covers("MRT-03")
 @pytest.mark.parametrize("answers", [{"someone": ADA}, {}, None], ids=["wrong key", "empty", "absent"])
-@scenario
 async def test_what_is_not_answered_is_asked_again(answers):
     server = asking_server()
     state = (await asked(server, {"name": "greet"}))["requestState"]
@@ -106,7 +87,6 @@ async def test_what_is_not_answered_is_asked_again(answers):
 
 
 @pytest.mark.covers("MRT-03")
-@scenario
 async def test_of_several_questions_only_those_without_an_answer_are_asked_again():
     server = asking_server()
     state = (await asked(server, {"name": "greet_two"}))["requestState"]
@@ -117,7 +97,6 @@ async def test_of_several_questions_only_those_without_an_answer_are_asked_again
 
 
 @pytest.mark.covers("MRT-03")
-@scenario
 async def test_answers_to_what_was_not_asked_are_ignored():
     server = Server("asking", secret="secret")
 
@@ -131,7 +110,6 @@ async def test_answers_to_what_was_not_asked_are_ignored():
 
 
 @pytest.mark.covers("MRT-03")
-@scenario
 async def test_an_answer_to_another_schema_is_asked_again():
     server = Server("asking", secret="secret")
     schemas = [Name, Count]
@@ -147,7 +125,6 @@ async def test_an_answer_to_another_schema_is_asked_again():
 
 
 @pytest.mark.covers("MRT-05")
-@scenario
 async def test_a_state_that_was_changed_is_refused():
     server = asking_server()
     state = (await asked(server, {"name": "greet"}))["requestState"]
@@ -161,7 +138,6 @@ async def test_a_state_that_was_changed_is_refused():
 
 @pytest.mark.covers("MRT-05")
 @pytest.mark.parametrize(("seconds", "is_refused"), [(590, False), (610, True)])
-@scenario
 async def test_a_state_is_good_for_ten_minutes(monkeypatch, seconds, is_refused):
     now = [1_000_000.0]
     monkeypatch.setattr("dragoman.server.request.asking.time.time", lambda: now[0])
@@ -176,7 +152,6 @@ async def test_a_state_is_good_for_ten_minutes(monkeypatch, seconds, is_refused)
 @pytest.mark.parametrize(
     "stranger", [asking_server("another"), asking_server(secret="another")], ids=["by name", "by secret"]
 )
-@scenario
 async def test_a_state_of_another_server_is_refused(stranger):
     state = (await asked(asking_server(), {"name": "greet"}))["requestState"]
     assert (await retried(stranger, {"name": "greet"}, {"elicit-1": ADA}, state))["error"]["code"] == -32602
@@ -192,7 +167,6 @@ async def test_a_state_of_another_server_is_refused(stranger):
     ],
     ids=["other tool", "other arguments", "other method"],
 )
-@scenario
 async def test_a_state_of_another_request_is_refused(method, params):
     server = asking_server()
     state = (await asked(server, {"name": "greet"}))["requestState"]
@@ -200,7 +174,6 @@ async def test_a_state_of_another_request_is_refused(method, params):
 
 
 @pytest.mark.covers("MRT-06")
-@scenario
 async def test_a_state_sealed_with_an_earlier_secret_opens_while_that_is_kept():
     state = (await asked(asking_server(secret="old"), {"name": "greet"}))["requestState"]
     response = await retried(asking_server(secret=["new", "old"]), {"name": "greet"}, {"elicit-1": ADA}, state)
@@ -208,7 +181,6 @@ async def test_a_state_sealed_with_an_earlier_secret_opens_while_that_is_kept():
 
 
 @pytest.mark.covers("MRT-05")
-@scenario
 async def test_a_state_is_not_larger_than_what_travels():
     server = Server("asking", secret="secret")
 
@@ -223,7 +195,6 @@ async def test_a_state_is_not_larger_than_what_travels():
 
 
 @pytest.mark.covers("MRT-03")
-@scenario
 async def test_two_questions_of_one_key_are_an_error():
     server = Server("asking", secret="secret")
 
@@ -239,7 +210,6 @@ async def test_two_questions_of_one_key_are_an_error():
 
 
 @pytest.mark.covers("MRT-01")
-@scenario
 async def test_only_tools_prompts_and_resources_may_ask():
     server = Server("asking", secret="secret")
     refusals: list[str] = []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scenarios.asking.test_wire import Choices, Defaults, Limits, add, exchange, scenario
+from scenarios.asking.test_wire import Choices, Defaults, Limits, add, exchange
 from schemas.documents import document
 from schemas.folder import schema_folder
 
@@ -28,7 +28,6 @@ CASES = [
 
 @pytest.mark.covers("ELI-01", "ELI-03", "ELI-08", "SMP-01", "ROO-01")
 @pytest.mark.parametrize(("era", "definition", "ask"), CASES)
-@scenario
 async def test_a_question_is_valid_by_the_official_schema(era, definition, ask):
     asked, _ = await exchange(ask, era, {"action": "decline"})
     envelope = {} if era == "stateless" else {"jsonrpc": "2.0", "id": 1}

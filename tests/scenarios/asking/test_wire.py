@@ -1,8 +1,6 @@
 """How questions look on the wire of each version, and what their answers become."""
 
-import asyncio
 import enum
-import functools
 import json
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -14,19 +12,11 @@ import pytest
 
 from dragoman import Context, DefinitionError, Elicit, Sample, Server, tool, types
 from dragoman.testing.wire import WirePeer
+from scenarios.wire import text
 
 ERAS = ["2025-06-18", "2025-11-25", "stateless"]
-DEADLINE = 30
 CAPABILITIES: types.Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 every_era = pytest.mark.parametrize("era", ERAS)
-
-
-def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 2 * DEADLINE))
-
-    return run
 
 
 async def exchange(
@@ -50,11 +40,6 @@ async def exchange(
         ((key, asked),) = result["inputRequests"].items()
         retry = {**params, "inputResponses": {key: answer}, "requestState": result["requestState"]}
         return asked, await peer.request("tools/call", retry)
-
-
-def text(response: types.Json) -> str:
-    assert "result" in response, response
-    return response["result"]["content"][0]["text"]
 
 
 class Color(enum.Enum):
@@ -98,7 +83,6 @@ async def requested_schema(schema: Any, era: str) -> str:
 @every_era
 @pytest.mark.covers("ELI-06", "ELI-07")
 @pytest.mark.parametrize("schema", [AsDataclass, AsStruct, AsTypedDict, AsModel, AS_SCHEMA], ids=str)
-@scenario
 async def test_a_form_is_made_of_any_kind_of_record(era, schema):
     asked, response = await exchange(
         lambda ctx: ctx.elicit("Fill in", schema), era, {"action": "accept", "content": {"name": "Ada", "age": 36}}
@@ -149,7 +133,6 @@ PLAIN_CHOICES = (
 
 @every_era
 @pytest.mark.covers("ELI-08")
-@scenario
 async def test_choices_are_said_as_the_version_knows_them(era):
     expected = PLAIN_CHOICES if era == "2025-06-18" else CHOICES
     assert json.loads(await requested_schema(Choices, era)) == json.loads(expected)
@@ -157,7 +140,6 @@ async def test_choices_are_said_as_the_version_knows_them(era):
 
 @every_era
 @pytest.mark.covers("ELI-08")
-@scenario
 async def test_chosen_values_arrive_as_what_they_stand_for(era):
     several, titled = ("a", "#f00") if era == "2025-06-18" else (["a"], ["#f00"])
     content = {"titled": "#0af", "untitled": "b", "several": several, "several_titled": titled}
@@ -182,7 +164,6 @@ class Defaults:
 
 @every_era
 @pytest.mark.covers("ELI-07", "ELI-08")
-@scenario
 async def test_defaults_are_said_to_the_versions_that_know_them(era):
     schema = json.loads(await requested_schema(Defaults, era))
     assert "required" not in schema
@@ -203,7 +184,6 @@ class Limits:
 
 @every_era
 @pytest.mark.covers("ELI-06")
-@scenario
 async def test_titles_descriptions_and_limits_are_said(era):
     assert json.loads(await requested_schema(Limits, era))["properties"] == {
         "word": {"type": "string", "title": "Word", "description": "A word", "minLength": 2, "maxLength": 5},
@@ -285,7 +265,6 @@ def test_a_single_field_is_one_that_a_form_can_have(schema):
     ],
     ids=["wrong kind", "missing", "no content", "unknown action", "no action", "no object"],
 )
-@scenario
 async def test_an_answer_that_does_not_fit_is_refused(era, schema, answer):
     _, response = await exchange(lambda ctx: ctx.elicit("Fill in", schema), era, answer)
     assert response["error"]["code"] == -32602
@@ -298,7 +277,6 @@ async def test_an_answer_that_does_not_fit_is_refused(era, schema, answer):
 @pytest.mark.covers("ELI-03", "BEY-15")
 @pytest.mark.parametrize("era", ["2025-11-25", "stateless"])
 @pytest.mark.parametrize("id", ["visit-1", None])
-@scenario
 async def test_a_page_to_visit_has_an_id_in_the_version_that_demands_one(era, id):
     asked, response = await exchange(
         lambda ctx: ctx.elicit_url("Sign in", "https://example.com/in", id), era, {"action": "accept"}
@@ -313,7 +291,6 @@ async def test_a_page_to_visit_has_an_id_in_the_version_that_demands_one(era, id
 
 @pytest.mark.covers("ELI-04")
 @pytest.mark.parametrize(("era", "expected"), [("2025-11-25", 1), ("stateless", 0)])
-@scenario
 async def test_the_end_of_a_visit_is_told_in_the_version_that_knows_it(era, expected):
     async def handler(ctx: Context) -> None:
         await ctx.notify_elicitation_complete("visit-1")
@@ -338,7 +315,6 @@ SAID = {"role": "assistant", "model": "poet", "stopReason": "endTurn"}
 
 @every_era
 @pytest.mark.covers("SMP-01", "SMP-02")
-@scenario
 async def test_every_parameter_of_sampling_is_on_the_wire(era):
     async def ask(ctx: Context) -> str:
         answer = await ctx.sample(
@@ -372,7 +348,6 @@ async def test_every_parameter_of_sampling_is_on_the_wire(era):
 
 @every_era
 @pytest.mark.covers("SMP-02")
-@scenario
 async def test_what_is_not_given_to_a_model_is_not_sent(era):
     asked, _ = await exchange(
         lambda ctx: ctx.sample(types.SamplingMessage("user", types.TextContent("Write"))),
@@ -384,7 +359,6 @@ async def test_what_is_not_given_to_a_model_is_not_sent(era):
 
 @pytest.mark.covers("SMP-01", "BEY-16")
 @pytest.mark.parametrize("era", ["2025-11-25", "stateless"])
-@scenario
 async def test_a_model_may_be_given_tools(era):
     plain = {"name": "plain", "input_schema": {"type": "object"}}
     used = {"type": "tool_use", "id": "1", "name": "add", "input": {"left": 1, "right": 2}}
@@ -440,7 +414,6 @@ def test_a_message_that_is_none_is_refused():
 
 @every_era
 @pytest.mark.covers("ROO-01", "BEY-17")
-@scenario
 async def test_roots_are_listed(era):
     roots = [{"uri": "file:///home", "name": "home"}, {"uri": "file:///tmp"}]
     asked, response = await exchange(lambda ctx: _described(ctx.list_roots()), era, {"roots": roots})
@@ -455,7 +428,6 @@ async def _described(listing: Coroutine[Any, Any, list[types.Root]]) -> list[Any
 @every_era
 @pytest.mark.covers("ROO-01", "SMP-01")
 @pytest.mark.parametrize("kind", ["list_roots", "sample"])
-@scenario
 async def test_a_malformed_answer_of_roots_or_a_model_is_refused(era, kind):
     async def ask(ctx: Context) -> Any:
         return await (ctx.list_roots() if kind == "list_roots" else ctx.sample("Write"))

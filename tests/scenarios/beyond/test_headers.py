@@ -7,7 +7,7 @@ import pytest
 
 from dragoman import AsyncClient, DefinitionError, Server, ValidationError
 from scenarios.beyond_server import ODD_URI, make
-from scenarios.http_peer import BATCHING, STATELESS, HttpPeer, scenario, serve
+from scenarios.http_peer import BATCHING, STATELESS, HttpPeer, serve
 from scenarios.raw_http import Sent, answering, called, classic, event, introduction, modern, reply, result, stream
 
 SAFE = 2**53 - 1
@@ -24,7 +24,6 @@ async def fine(request: Sent, writer: asyncio.StreamWriter) -> bytes:
 
 @pytest.mark.covers("BEY-02")
 @pytest.mark.parametrize("method", ["tools/list", "server/discover", "prompts/list", "subscriptions/listen"])
-@scenario
 async def test_every_stateless_method_needs_the_header_that_names_its_version(method):
     peer = HttpPeer(serve(make()), STATELESS)
     params = {"notifications": {"toolsListChanged": True}} if method == "subscriptions/listen" else {}
@@ -44,7 +43,6 @@ async def test_every_stateless_method_needs_the_header_that_names_its_version(me
         ("tools/call", "name", "link"),
     ],
 )
-@scenario
 async def test_a_name_is_served_in_base64_whether_it_needs_it_or_not(method, parameter, name):
     peer = HttpPeer(serve(make()), STATELESS)
     exchange = await peer.request(method, {parameter: name}, {"mcp-name": wrapped(name)})
@@ -52,7 +50,6 @@ async def test_a_name_is_served_in_base64_whether_it_needs_it_or_not(method, par
 
 
 @pytest.mark.covers("BEY-04")
-@scenario
 async def test_a_name_that_looks_wrapped_and_was_sent_plain_names_something_else():
     peer = HttpPeer(serve(make()), STATELESS)
     name = "=?base64?eA==?="
@@ -62,7 +59,6 @@ async def test_a_name_that_looks_wrapped_and_was_sent_plain_names_something_else
 
 
 @pytest.mark.covers("BEY-05")
-@scenario
 async def test_a_client_mirrors_nested_arguments_and_leaves_out_tools_whose_annotations_it_cannot_reach(caplog):
     def tool(name, properties, **more):
         return {"name": name, "inputSchema": {"type": "object", "properties": properties, **more}}
@@ -104,7 +100,6 @@ def test_a_server_refuses_to_define_what_clients_would_leave_out(schema):
 
 
 @pytest.mark.covers("BEY-06")
-@scenario
 async def test_an_integer_is_mirrored_up_to_what_every_peer_reads_exactly_and_is_not_sent_beyond():
     count = {"type": "integer", "x-mcp-header": "Count"}
     tools = [{"name": "count", "inputSchema": {"type": "object", "properties": {"n": count}}}]
@@ -130,7 +125,6 @@ async def test_an_integer_is_mirrored_up_to_what_every_peer_reads_exactly_and_is
         (3, "3.5", 400),
     ],
 )
-@scenario
 async def test_a_server_compares_integers_exactly(n, header, status):
     server = Server("counting")
 
@@ -146,7 +140,6 @@ async def test_a_server_compares_integers_exactly(n, header, status):
 
 @pytest.mark.covers("BEY-09")
 @pytest.mark.parametrize("streamed", [False, True])
-@scenario
 async def test_a_client_of_2025_03_26_takes_batches_over_http(streamed):
     seen = []
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from dragoman import AsyncClient
-from faults.stdio_process import Process
+from faults.stdio.stdio_process import Process
 from scenarios.client_peer import DEADLINE, scenario, until
 
 SERVER = Path(__file__).resolve().parents[2] / "conformance" / "server.py"

@@ -15,7 +15,6 @@ from dragoman.client import ClientExtension, ExtensionRow, Method, SubscriptionF
 from dragoman.errors import CapabilityNotAvailable, ConfigError, ToolError
 from dragoman.protocol.versions import V2025_11_25, V2026_07_28
 from scenarios.client_peer import until
-from scenarios.http_peer import scenario
 from scenarios.scripted_server import EVERYTHING, HOLD, ScriptedServer, page
 
 ID = "com.example/quotes"
@@ -105,7 +104,6 @@ async def awaited(method, *args, **options):
 @ERAS
 @pytest.mark.parametrize("carrier", ["stdio", "http"])
 @pytest.mark.parametrize(("kind", "do"), [(AsyncClient, awaited), (Client, asyncio.to_thread)])
-@scenario
 async def test_an_extension_of_an_authors_own_is_used_over_real_carriers(kind, do, carrier, era):
     quotes, progress = Quotes(), []
     with target(carrier, era) as server:
@@ -138,7 +136,6 @@ async def test_an_extension_of_an_authors_own_is_used_over_real_carriers(kind, d
 
 @ERAS
 @pytest.mark.parametrize("carrier", ["stdio", "http"])
-@scenario
 async def test_a_client_without_the_extension_is_served_without_it_and_told_which_it_lacks(carrier, era):
     with target(carrier, era) as server:
         async with AsyncClient(server, mode=era) as client:
@@ -151,7 +148,6 @@ async def test_a_client_without_the_extension_is_served_without_it_and_told_whic
                 await client.call_tool("buy")
 
 
-@scenario
 async def test_a_result_of_an_official_extension_names_it():
     server = ScriptedServer({"tools/call": {"resultType": "task", "taskId": "1"}}, stateless=True)
     async with AsyncClient(server, mode="stateless") as client:
@@ -166,7 +162,6 @@ def declared(server, era):
 
 
 @ERAS
-@scenario
 async def test_what_is_declared_is_merged_over_what_is_configured_under_one_name(era):
     dragoman.configure(extensions={ID: {"a": {"b": 1, "c": 1}}, "io.modelcontextprotocol/apps": {"mimeTypes": []}})
     try:
@@ -220,7 +215,6 @@ class Generations(ClientExtension):
         ("2026-07-28", {"extensions": {"com.example/jobs": {"new": True}}}),
     ],
 )
-@scenario
 async def test_each_generation_is_declared_in_its_versions_and_in_its_place(version, expected):
     era = "stateless" if version == "2026-07-28" else "handshake"
     server = ScriptedServer({"tools/call": {"content": []}}, stateless=era == "stateless")
@@ -235,7 +229,6 @@ async def test_each_generation_is_declared_in_its_versions_and_in_its_place(vers
     assert declared(server, era) == expected
 
 
-@scenario
 async def test_a_result_that_does_not_name_its_type_is_finished_with_progress_and_answers():
     server = ScriptedServer({"tools/call": {"job": 7}}, capabilities={**EVERYTHING, "tasks": {}})
     told = []
@@ -248,7 +241,6 @@ async def test_a_result_that_does_not_name_its_type_is_finished_with_progress_an
     assert [sent["currency"] for sent in server.sent("tools/call")] == ["EUR", "EUR"]
 
 
-@scenario
 async def test_parameters_go_only_to_a_server_that_declared_the_extension():
     server = ScriptedServer({"tools/call": {"content": []}})
     async with AsyncClient(server, mode="handshake", extensions=[Quotes()]) as client:
@@ -258,7 +250,6 @@ async def test_parameters_go_only_to_a_server_that_declared_the_extension():
     assert "currency" not in server.sent("tools/call")[0]
 
 
-@scenario
 async def test_the_server_asks_by_a_method_of_the_extension_and_notifications_that_do_not_fit_are_left_out(caplog):
     server, quotes = ScriptedServer(capabilities=OFFERED), Quotes()
     async with AsyncClient(server, mode="handshake", extensions=[quotes]):
@@ -273,7 +264,6 @@ async def test_the_server_asks_by_a_method_of_the_extension_and_notifications_th
     assert "notifications/quotes/changed of the server cannot be read" in caplog.text
 
 
-@scenario
 async def test_a_server_that_has_not_declared_the_extension_is_not_served_by_it():
     server, quotes = ScriptedServer(), Quotes()
     async with AsyncClient(server, mode="handshake", extensions=[quotes]):
@@ -297,7 +287,6 @@ class Waiting(Quotes):
 
 @ERAS
 @pytest.mark.parametrize("how", ["cancelled", "total", "idle"])
-@scenario
 async def test_a_result_that_is_being_finished_keeps_to_the_time_of_the_call_and_is_cancelled_with_it(era, how):
     answers = {"tools/call": {"resultType": "quote", "quoteId": "q"}, "quotes/accept": HOLD, "quotes/get": {}}
     server = ScriptedServer(answers, stateless=era == "stateless", capabilities=OFFERED)
@@ -315,7 +304,6 @@ async def test_a_result_that_is_being_finished_keeps_to_the_time_of_the_call_and
             assert server.sent("quotes/get")[0]["quoteId"] == "given up"
 
 
-@scenario
 async def test_what_an_extension_gives_must_be_the_ordinary_result():
     class Looping(Quotes):
         async def finish(self, request, result):
@@ -340,7 +328,6 @@ async def test_what_an_extension_gives_must_be_the_ordinary_result():
                 await client.call_tool("t")
 
 
-@scenario
 async def test_a_subscription_is_replaced_and_ended_and_an_unknown_one_is_refused():
     server, quotes = ScriptedServer(stateless=True, capabilities=OFFERED), Quotes()
     async with AsyncClient(server, mode="stateless", extensions=[quotes]) as client:
@@ -362,7 +349,6 @@ async def test_a_subscription_is_replaced_and_ended_and_an_unknown_one_is_refuse
 
 
 @ERAS
-@scenario
 async def test_a_notification_of_the_client_says_who_sends_it_where_every_message_does(era):
     server = ScriptedServer(stateless=era == "stateless", capabilities=OFFERED)
     async with AsyncClient(server, mode=era, extensions=[Quotes()]) as client:
@@ -373,7 +359,6 @@ async def test_a_notification_of_the_client_says_who_sends_it_where_every_messag
     assert (ID in meta.get(types.CLIENT_CAPABILITIES, {}).get("extensions", {})) is (era == "stateless")
 
 
-@scenario
 async def test_resources_and_templates_have_readers_too():
     class Reading(ClientExtension):
         rows = (ExtensionRow(id=ID, entries={"resources/list": Price}),)
@@ -398,7 +383,6 @@ async def test_resources_and_templates_have_readers_too():
         assert (await client.resource("a")).extension("com.example/other") is None
 
 
-@scenario
 async def test_a_group_gives_its_extensions_to_each_and_an_entry_adds_settings():
     servers = {name: ScriptedServer({"tools/call": {"content": []}}) for name in ("a", "b")}
     group = AsyncClients(servers, mode="handshake", extensions=iter([Quotes()]))
@@ -413,7 +397,6 @@ async def test_a_group_gives_its_extensions_to_each_and_an_entry_adds_settings()
         assert declared(server, "handshake")["extensions"] == {ID: {"currencies": ["EUR"]}}
 
 
-@scenario
 async def test_an_entry_whose_extensions_are_no_settings_says_so():
     group = AsyncClients({"a": {"command": "x", "extensions": {ID: 3}}})
     with pytest.raises(ConfigError, match=r"extensions.*object of settings"):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman import AsyncClient, Client, RpcError, ToolError, TransportError
-from scenarios.extension.test_server import ID, MODULE, SOURCE, scenario, shown
+from scenarios.extension.test_server import ID, MODULE, SOURCE, shown
 from scenarios.http_crew import crew
 
 RED = {"color": "red"}
@@ -35,7 +35,6 @@ async def target(carrier: str, tmp_path: Any) -> AsyncIterator[Any]:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("carrier", CARRIERS)
-@scenario
 async def test_a_quote_is_accepted_and_the_call_ends_with_its_ordinary_result(carrier, mode, tmp_path):
     async with target(carrier, tmp_path) as server:
         buying = shown().Buying(20)
@@ -50,7 +49,6 @@ async def test_a_quote_is_accepted_and_the_call_ends_with_its_ordinary_result(ca
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("carrier", CARRIERS)
-@scenario
 async def test_what_a_client_subscribed_to_is_heard_from_whichever_worker(carrier, mode, tmp_path):
     async with target(carrier, tmp_path) as server:
         buying = shown().Buying(20)
@@ -69,7 +67,6 @@ async def test_what_a_client_subscribed_to_is_heard_from_whichever_worker(carrie
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("carrier", ["memory", "stdio"])
-@scenario
 async def test_a_quote_that_is_too_dear_is_refused_by_the_extension(carrier, mode, tmp_path):
     async with (
         target(carrier, tmp_path) as server,
@@ -88,7 +85,6 @@ def test_the_blocking_client_has_it_too(mode):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("carrier", ["memory", "stdio"])
-@scenario
 async def test_a_client_that_did_not_declare_it_is_told_what_to_declare(carrier, mode, tmp_path):
     async with target(carrier, tmp_path) as server, AsyncClient(server, mode=mode) as client:
         with pytest.raises(RpcError, match=ID) as refused:
@@ -96,7 +92,6 @@ async def test_a_client_that_did_not_declare_it_is_told_what_to_declare(carrier,
         assert refused.value.code == (-32021 if mode == "stateless" else -32603)
 
 
-@scenario
 async def test_a_result_of_its_type_names_the_extension_to_a_client_that_only_declares_it():
     async with AsyncClient(shown().server, mode="stateless", extensions={ID: {}}) as client:
         with pytest.raises(TransportError, match="quote") as refused:

@@ -1,13 +1,12 @@
 """An extension of an author's own, as the documentation shows it, seen from the wire."""
 
 import asyncio
-import functools
 import json
 import logging
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,6 +19,7 @@ from dragoman.server import ExtensionRow, Method, ServerExtension
 from dragoman.testing import WirePeer
 from scenarios.http_crew import RUN, Client, Crew, Stream, crew
 from scenarios.http_peer import NEWEST, STATELESS, HttpPeer, serve
+from scenarios.wire import DEADLINE
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/extensions.md"
 SOURCE = re.search(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)[1]
@@ -29,15 +29,6 @@ CHANGED = "notifications/quotes/changed"
 DECLARED: types.Json = {"extensions": {ID: {}}}
 ERAS = ["stateless", "handshake", "2025-06-18"]
 LACKING = {"stateless": -32021, "handshake": -32603, "2025-06-18": -32603}
-DEADLINE = 30
-
-
-def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 2 * DEADLINE))
-
-    return run
 
 
 def shown() -> Any:
@@ -58,7 +49,6 @@ def paint(**added: Any) -> types.Json:
 
 @pytest.mark.covers("EXS-01")
 @pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"])
-@scenario
 async def test_it_is_declared_by_the_handshake_in_the_versions_that_have_it(version):
     async with WirePeer(shown().server, version, capabilities=DECLARED) as peer:
         told = peer.initialized["result"]["capabilities"].get("extensions")
@@ -71,7 +61,6 @@ async def test_it_is_declared_by_the_handshake_in_the_versions_that_have_it(vers
 
 
 @pytest.mark.covers("EXS-01")
-@scenario
 async def test_it_is_declared_by_discovery():
     told = (await asked(shown().server, "server/discover", None, "stateless"))["result"]
     assert told["capabilities"]["extensions"] == {ID: {"currency": "EUR"}}
@@ -80,7 +69,6 @@ async def test_it_is_declared_by_discovery():
 @pytest.mark.covers("EXS-02")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("params", [{"tool": "paint"}, {"tool": 5}, {}], ids=str)
-@scenario
 async def test_a_client_that_did_not_declare_it_is_refused_before_its_parameters_are_read(params, era):
     error = (await asked(shown().server, "quotes/get", params, era, extensions={"com.example/other": {}}))["error"]
     assert (error["code"], error["data"]) == (LACKING[era], {"requiredCapabilities": {"extensions": {ID: {}}}})
@@ -88,7 +76,6 @@ async def test_a_client_that_did_not_declare_it_is_refused_before_its_parameters
 
 @pytest.mark.covers("EXS-02")
 @pytest.mark.parametrize("era", ERAS)
-@scenario
 async def test_a_tool_that_needs_it_refuses_such_a_client_too(era):
     response = await asked(shown().server, "tools/call", paint(), era, roots={})
     if era == "stateless":
@@ -102,7 +89,6 @@ async def test_a_tool_that_needs_it_refuses_such_a_client_too(era):
 @pytest.mark.covers("EXS-03")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("declared", [DECLARED, {"roots": {}}], ids=str)
-@scenario
 async def test_a_server_without_it_has_no_such_method(declared, era):
     for server in (Server(), Server(extensions={ID: {}}), Server(extensions=[])):
         assert (await asked(server, "quotes/get", {"tool": "paint"}, era, **declared))["error"]["code"] == -32601
@@ -110,7 +96,6 @@ async def test_a_server_without_it_has_no_such_method(declared, era):
 
 @pytest.mark.covers("EXS-04")
 @pytest.mark.parametrize("era", ERAS)
-@scenario
 async def test_its_method_takes_typed_parameters_and_answers_by_its_result(era):
     server = shown().server
     result = (await asked(server, "quotes/get", {"tool": "paint"}, era))["result"]
@@ -122,7 +107,6 @@ async def test_its_method_takes_typed_parameters_and_answers_by_its_result(era):
 
 @pytest.mark.covers("EXS-04", "EXS-06")
 @pytest.mark.parametrize("era", ERAS)
-@scenario
 async def test_a_quote_answers_a_call_until_the_added_parameter_accepts_it(era):
     server = shown().server
     for added in ({}, {"acceptedPrice": 11}, {"acceptedPrice": None}):
@@ -138,7 +122,6 @@ async def test_a_quote_answers_a_call_until_the_added_parameter_accepts_it(era):
 
 
 @pytest.mark.covers("EXS-05")
-@scenario
 async def test_entries_have_its_fields_also_page_by_page_and_for_some_only():
     module = shown()
     module.server.page_size = 1
@@ -162,7 +145,6 @@ async def subscribed(peer: WirePeer, wanted: types.Json) -> types.Json:
 
 
 @pytest.mark.covers("EXS-07")
-@scenario
 async def test_who_subscribed_to_a_subject_is_told_of_it_and_of_nothing_else():
     module = shown()
     async with WirePeer(module.server, "stateless", capabilities=DECLARED) as peer:
@@ -184,7 +166,6 @@ async def test_who_subscribed_to_a_subject_is_told_of_it_and_of_nothing_else():
 
 
 @pytest.mark.covers("EXS-02", "EXS-07")
-@scenario
 async def test_a_client_that_did_not_declare_it_cannot_subscribe_but_to_the_rest():
     server = shown().server
     error = (
@@ -199,7 +180,6 @@ async def test_a_client_that_did_not_declare_it_cannot_subscribe_but_to_the_rest
 
 @pytest.mark.covers("EXS-07")
 @pytest.mark.parametrize(("capabilities", "heard"), [(DECLARED, [{"all": 1}]), ({}, [])], ids=str)
-@scenario
 async def test_in_the_handshake_era_only_what_has_no_subject_is_told_to_who_declared_it(capabilities, heard):
     module = shown()
     async with WirePeer(module.server, "handshake", capabilities=capabilities) as peer:
@@ -245,7 +225,6 @@ class Free(ServerExtension):
     ],
     ids=str,
 )
-@scenario
 async def test_a_result_that_may_not_answer_is_an_internal_error(answer, declared, era, caplog):
     extension = Free()
     extension.answer = answer
@@ -258,7 +237,6 @@ async def test_a_result_that_may_not_answer_is_an_internal_error(answer, declare
 
 
 @pytest.mark.covers("EXS-06")
-@scenario
 async def test_a_dict_answers_as_well_and_other_results_need_no_declaration():
     extension = Free()
     server = Server(extensions=[extension])
@@ -272,7 +250,6 @@ async def test_a_dict_answers_as_well_and_other_results_need_no_declaration():
 
 @pytest.mark.covers("EXS-04")
 @pytest.mark.parametrize("era", ERAS)
-@scenario
 async def test_middleware_and_hooks_stand_around_its_methods_and_its_say(era):
     module, seen = shown(), []
 
@@ -298,7 +275,6 @@ async def test_middleware_and_hooks_stand_around_its_methods_and_its_say(era):
 
 
 @pytest.mark.covers("EXS-08")
-@scenario
 async def test_what_is_declared_is_merged_layer_by_layer():
     apps, ui = "io.modelcontextprotocol/apps", "io.modelcontextprotocol/ui"
     configure(extensions={apps: {"mimeTypes": ["a"], "more": {"a": 1}}})
@@ -327,7 +303,6 @@ async def test_what_is_declared_is_merged_layer_by_layer():
 
 
 @pytest.mark.covers("EXS-02", "EXS-03", "EXS-04")
-@scenario
 async def test_over_http_refusals_have_their_status_and_the_name_is_mirrored():
     app = serve(shown().server)
     peer, plain = HttpPeer(app, STATELESS, capabilities=DECLARED), HttpPeer(app, STATELESS)
@@ -398,7 +373,6 @@ class Modern(Client):
 
 
 @pytest.mark.covers("EXS-04", "EXS-07")
-@scenario
 async def test_three_workers_serve_it_and_tell_each_others_subscribers():
     async with crew(3, MODULE) as processes:
         await processes.ready()
@@ -424,7 +398,6 @@ async def subscription(client: Modern, processes: Crew) -> Stream:
 
 
 @pytest.mark.covers("EXS-04")
-@scenario
 async def test_what_a_client_declared_is_read_from_the_context():
     heard = []
 
@@ -439,7 +412,6 @@ async def test_what_a_client_declared_is_read_from_the_context():
 
 @pytest.mark.covers("EXS-04")
 @pytest.mark.parametrize("era", ERAS)
-@scenario
 async def test_a_notification_of_a_client_that_declared_it_is_heard(era):
     heard: asyncio.Queue[Any] = asyncio.Queue()
 
@@ -476,7 +448,6 @@ class Session(Client):
 
 
 @pytest.mark.covers("EXS-04")
-@scenario
 async def test_every_worker_knows_what_a_session_declared():
     async with crew(3, MODULE) as processes:
         await processes.ready()

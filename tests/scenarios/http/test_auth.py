@@ -12,7 +12,7 @@ from dragoman.server.http.sessions import Sessions
 from dragoman.server.http.workers import Workers
 from dragoman.stores import Local
 from dragoman.transports.http.asgi import AsgiApp
-from scenarios.http_peer import BATCHING, BRISK, NEWEST, SECRET, STATELESS, Exchange, HttpPeer, live, scenario, serve
+from scenarios.http_peer import BATCHING, BRISK, NEWEST, SECRET, STATELESS, Exchange, HttpPeer, live, serve
 from scenarios.http_travels import City, text
 
 INTERNAL = {"jsonrpc": "2.0", "error": {"code": -32603, "message": "Internal error"}}
@@ -68,7 +68,6 @@ class User(HttpPeer):
 @pytest.mark.covers("SHT-46")
 @pytest.mark.parametrize("auth", [by_header, by_header_later])
 @pytest.mark.parametrize("version", [STATELESS, NEWEST, BATCHING])
-@scenario
 async def test_handlers_know_who_the_client_is(auth, version):
     ann = User(serve(office(), auth=auth), "ann", version)
     if version != STATELESS:
@@ -84,7 +83,6 @@ async def test_handlers_know_who_the_client_is(auth, version):
 @pytest.mark.parametrize("auth", [by_header, by_header_later])
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE", "PUT"])
 @pytest.mark.by_asgi
-@scenario
 async def test_nobody_is_401_before_the_body_is_read(auth, method):
     nobody = User(serve(office(), auth=auth), None)
     exchange = await nobody.send(method, [b"one", b"two"]).end()
@@ -99,7 +97,6 @@ async def test_nobody_is_401_before_the_body_is_read(auth, method):
 
 @pytest.mark.covers("SHT-46")
 @pytest.mark.by_asgi
-@scenario
 async def test_whom_the_check_forbids_is_403_before_the_body_is_read(caplog):
     exchange = await User(serve(office(), auth=forbidding), "ann").send("POST", [b"one", b"two"]).end()
     assert (exchange.status, exchange.json) == (
@@ -112,7 +109,6 @@ async def test_whom_the_check_forbids_is_403_before_the_body_is_read(caplog):
 
 @pytest.mark.covers("SHT-46", "SHT-23")
 @pytest.mark.parametrize("auth", [failing, unreadable])
-@scenario
 async def test_a_check_that_fails_is_reported_once_and_says_nothing(auth, caplog):
     app = serve(office(), auth=auth)
     exchange = await User(app, "ann").send("POST", b"{}").end()
@@ -122,7 +118,6 @@ async def test_a_check_that_fails_is_reported_once_and_says_nothing(auth, caplog
 
 
 @pytest.mark.covers("SHT-46")
-@scenario
 async def test_a_check_may_take_long():
     may_go_on, asked = asyncio.Event(), asyncio.Event()
 
@@ -142,7 +137,6 @@ async def test_a_check_may_take_long():
 
 
 @pytest.mark.covers("SHT-46")
-@scenario
 async def test_the_check_sees_the_request_and_its_scope():
     seen: list[HttpRequest] = []
     app = serve(office(), auth=lambda request: seen.append(request) or "ann")
@@ -167,7 +161,6 @@ async def refused_everywhere(thief: User) -> None:
 
 @pytest.mark.covers("SHT-46", "SHT-09")
 @pytest.mark.parametrize("thief", ["bob", "", "ANN"])
-@scenario
 async def test_the_session_of_another_is_404_on_every_worker(tmp_path: Path, thief):
     apps = []
     for _ in range(2):
@@ -191,7 +184,6 @@ async def test_the_session_of_another_is_404_on_every_worker(tmp_path: Path, thi
 
 
 @pytest.mark.covers("SHT-46")
-@scenario
 async def test_the_request_state_of_another_is_refused():
     app = serve(office(), auth=by_header)
     ann, bob = User(app, "ann", STATELESS), User(app, "bob", STATELESS)

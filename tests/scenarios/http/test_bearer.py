@@ -16,7 +16,7 @@ from dragoman.server import HttpRequest
 from dragoman.stores import Memory
 from dragoman.transports.http.asgi import AsgiApp
 from scenarios.http.test_uvicorn import running, stateless
-from scenarios.http_peer import BATCHING, NEWEST, SECRET, STATELESS, Exchange, HttpPeer, live, scenario
+from scenarios.http_peer import BATCHING, NEWEST, SECRET, STATELESS, Exchange, HttpPeer, live
 from scenarios.http_travels import City, text
 
 METADATA = "https://api.example.com/.well-known/oauth-protected-resource/mcp"
@@ -114,7 +114,6 @@ FORGED = {
 @pytest.mark.covers("BEAR-02", "BEAR-08", "BEY-21")
 @pytest.mark.parametrize("forgery", FORGED)
 @pytest.mark.parametrize("version", [STATELESS, NEWEST])
-@scenario
 async def test_a_token_that_is_no_good_is_401_with_a_challenge_and_nothing_is_done(forgery, version, caplog):
     caplog.set_level(logging.INFO, "dragoman.server")
     reason = f"The token {forgery.removesuffix(' than some')}"
@@ -142,7 +141,6 @@ async def test_a_token_that_is_no_good_is_401_with_a_challenge_and_nothing_is_do
 
 @pytest.mark.covers("BEAR-02")
 @pytest.mark.by_asgi
-@scenario
 async def test_a_refusal_for_lack_of_scopes_is_logged_and_a_request_without_a_token_is_not(caplog):
     caplog.set_level(logging.INFO, "dragoman.server")
     office = Office()
@@ -161,7 +159,6 @@ async def test_a_refusal_for_lack_of_scopes_is_logged_and_a_request_without_a_to
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
 @pytest.mark.parametrize("header", [None, "Basic YTpi", "Bearer"])
 @pytest.mark.by_asgi
-@scenario
 async def test_who_has_no_token_is_401_before_the_body_is_read(method, header):
     office = Office()
     visitor = Visitor(office.serve(), None)
@@ -172,7 +169,6 @@ async def test_who_has_no_token_is_401_before_the_body_is_read(method, header):
 
 
 @pytest.mark.covers("BEAR-08")
-@scenario
 async def test_several_headers_are_400_over_sockets():
     office = Office()
     async with running(office.serve()) as port, aiohttp.ClientSession() as client:
@@ -187,7 +183,6 @@ async def test_several_headers_are_400_over_sockets():
 
 @pytest.mark.covers("BEAR-08")
 @pytest.mark.parametrize("http", ["h11", "httptools"])
-@scenario
 async def test_a_token_of_a_megabyte_does_no_harm_over_sockets(http):
     office = Office()
     async with running(office.serve(), http=http) as port:
@@ -208,7 +203,6 @@ async def test_a_token_of_a_megabyte_does_no_harm_over_sockets(http):
 
 @pytest.mark.covers("BEAR-09", "BEY-21")
 @pytest.mark.parametrize("version", [STATELESS, NEWEST])
-@scenario
 async def test_who_lacks_a_scope_that_everything_takes_is_403(version):
     office = Office()
     visitor = Visitor(office.serve(door(required_scopes=["files:write", "files:read"])), "reader", version)
@@ -222,7 +216,6 @@ async def test_who_lacks_a_scope_that_everything_takes_is_403(version):
 
 
 @pytest.mark.covers("BEAR-04")
-@scenario
 async def test_when_tokens_cannot_be_verified_it_is_500_and_is_reported(caplog):
     office = Office()
     async with issuing() as issuer:
@@ -256,7 +249,6 @@ async def test_when_tokens_cannot_be_verified_it_is_500_and_is_reported(caplog):
         "/.well-known/oauth-protected-resource/files/mcp",
     ],
 )
-@scenario
 async def test_the_metadata_are_for_everybody(place, root_path):
     bearer = door(required_scopes=["files:read"], resource="https://api.example.com/files/mcp")
     visitor = Visitor(Office().serve(bearer), None)
@@ -273,7 +265,6 @@ async def test_the_metadata_are_for_everybody(place, root_path):
 
 
 @pytest.mark.covers("BEAR-11")
-@scenario
 async def test_the_metadata_are_read_and_nothing_else():
     visitor = Visitor(Office().serve(), None)
     place = "/.well-known/oauth-protected-resource/mcp"
@@ -293,7 +284,6 @@ async def test_the_metadata_are_read_and_nothing_else():
 
 
 @pytest.mark.covers("BEAR-11")
-@scenario
 async def test_without_a_bearer_there_are_no_metadata():
     visitor = Visitor(Office().serve(lambda request: "ann"), None)
     assert (await visitor.send("GET", path="/.well-known/oauth-protected-resource").end()).status == 404
@@ -301,7 +291,6 @@ async def test_without_a_bearer_there_are_no_metadata():
 
 @pytest.mark.covers("BEAR-11")
 @pytest.mark.parametrize("mount", ["alone", "/mcp", "/api", "/{tenant}", "root_path"])
-@scenario
 async def test_the_challenge_leads_to_the_metadata_wherever_the_server_is_mounted(mount):
     bearer = door()
     served = Office().serve(bearer)
@@ -325,7 +314,6 @@ async def test_the_challenge_leads_to_the_metadata_wherever_the_server_is_mounte
 
 
 @pytest.mark.covers("BEAR-11")
-@scenario
 async def test_nothing_that_a_client_sends_gets_into_challenge_or_metadata():
     office = Office()
     forwarded = {
@@ -359,7 +347,6 @@ async def listed(visitor: Visitor) -> list[str]:
 @pytest.mark.covers("BEAR-13")
 @pytest.mark.parametrize("page_size", [None, 1, 2])
 @pytest.mark.parametrize("version", [STATELESS, NEWEST, BATCHING])
-@scenario
 async def test_tools_are_listed_to_those_who_may_call_them(version, page_size):
     app = Office(page_size=page_size).serve()
     for token, names in (
@@ -379,7 +366,6 @@ async def test_tools_are_listed_to_those_who_may_call_them(version, page_size):
 
 @pytest.mark.covers("BEAR-13")
 @pytest.mark.parametrize("cache_scope", [None, "public"])
-@scenario
 async def test_a_list_that_is_for_one_alone_says_so(cache_scope):
     app = Office(ttl_ms=1000, cache_scope=cache_scope).serve()
     assert (await Visitor(app, "writer").request("tools/list")).json["result"]["cacheScope"] == "private"
@@ -399,7 +385,6 @@ def refused_for(scopes: str) -> str:
 @pytest.mark.parametrize("accept", ["application/json, text/event-stream", "text/event-stream"])
 @pytest.mark.parametrize("keeps_sessions", [True, False])
 @pytest.mark.parametrize("version", [STATELESS, NEWEST])
-@scenario
 async def test_calling_a_tool_that_takes_more_is_403_and_names_all_scopes(version, keeps_sessions, accept):
     office = Office()
     app = office.serve(stateless=not keeps_sessions)
@@ -417,7 +402,6 @@ async def test_calling_a_tool_that_takes_more_is_403_and_names_all_scopes(versio
 
 
 @pytest.mark.covers("BEAR-13")
-@scenario
 async def test_in_a_batch_it_is_an_error_among_answers():
     office = Office()
     app = office.serve()
@@ -438,7 +422,6 @@ async def test_in_a_batch_it_is_an_error_among_answers():
 @pytest.mark.covers("BEAR-13")
 @pytest.mark.parametrize("keeps_sessions", [True, False])
 @pytest.mark.parametrize("version", [STATELESS, NEWEST])
-@scenario
 async def test_a_handler_may_find_out_that_a_call_takes_more(version, keeps_sessions):
     office = Office()
     app = office.serve(stateless=not keeps_sessions)
@@ -452,7 +435,6 @@ async def test_a_handler_may_find_out_that_a_call_takes_more(version, keeps_sess
 
 
 @pytest.mark.covers("BEAR-13")
-@scenario
 async def test_handlers_know_who_calls_and_what_they_may_do():
     office = Office()
     app = office.serve(door(implied_scopes={"files:write": ["files:delete"]}))
@@ -463,7 +445,6 @@ async def test_handlers_know_who_calls_and_what_they_may_do():
 
 
 @pytest.mark.covers("BEAR-13")
-@scenario
 async def test_where_nobody_is_verified_scopes_say_nothing():
     office = Office()
     app = office.server.asgi(store=Memory())
@@ -493,7 +474,6 @@ def by_header(request: HttpRequest) -> Identity | str | None:
 
 @pytest.mark.covers("BEAR-14")
 @pytest.mark.parametrize("version", [STATELESS, NEWEST])
-@scenario
 async def test_a_function_of_the_request_may_return_an_identity(version):
     office = Office()
     app = office.serve(by_header)
@@ -515,7 +495,6 @@ async def test_a_function_of_the_request_may_return_an_identity(version):
 
 
 @pytest.mark.covers("BEAR-14")
-@scenario
 async def test_a_function_that_returns_neither_lets_nobody_in(caplog):
     exchange = await Visitor(Office().serve(lambda request: True), None).call("whoami").end()
     assert (exchange.status, exchange.json) == (500, INTERNAL)
@@ -526,7 +505,6 @@ async def test_a_function_that_returns_neither_lets_nobody_in(caplog):
 
 
 @pytest.mark.covers("BEAR-15", "SHT-46")
-@scenario
 async def test_a_session_belongs_to_a_principal_and_not_to_a_token():
     office = Office()
     app = office.serve()
@@ -548,7 +526,6 @@ async def test_a_session_belongs_to_a_principal_and_not_to_a_token():
 
 
 @pytest.mark.covers("BEAR-15")
-@scenario
 async def test_what_was_asked_of_one_principal_is_not_answered_by_another_nor_with_fewer_scopes():
     office = Office()
     app = office.serve()
@@ -574,7 +551,6 @@ async def test_what_was_asked_of_one_principal_is_not_answered_by_another_nor_wi
 
 @pytest.mark.covers("BEAR-16")
 @pytest.mark.parametrize("version", [None, NEWEST])
-@scenario
 async def test_a_client_with_a_token_is_served_and_without_one_is_told_what_it_lacks(version):
     office = Office()
     async with issuing() as issuer, running(office.serve(door(Jwt(issuer.url)))) as port:
@@ -596,7 +572,6 @@ async def test_a_client_with_a_token_is_served_and_without_one_is_told_what_it_l
 
 @pytest.mark.covers("BEAR-16")
 @pytest.mark.parametrize("version", [STATELESS, NEWEST])
-@scenario
 async def test_a_client_gets_its_token_by_what_challenge_and_metadata_say_and_more_when_a_tool_takes_more(version):
     office, served = Office(), []
 

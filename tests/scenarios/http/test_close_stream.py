@@ -9,7 +9,7 @@ from dragoman.protocol.sse import EventId
 from dragoman.stores import Memory
 from dragoman.stores.memory import MemoryLog
 from dragoman.testing import WirePeer
-from scenarios.http_peer import BATCHING, DEADLINE, NEWEST, OLDER, SECRET, STATELESS, HttpPeer, scenario, serve
+from scenarios.http_peer import BATCHING, DEADLINE, NEWEST, OLDER, SECRET, STATELESS, HttpPeer, serve
 from scenarios.http_travels import Gate, text
 
 
@@ -50,7 +50,6 @@ async def session(server: Server, version: str = NEWEST, **options) -> HttpPeer:
 
 
 @pytest.mark.covers("SHT-48")
-@scenario
 async def test_a_client_that_is_let_go_comes_back_for_the_rest():
     gate = Gate()
     peer = await session(patient(gate))
@@ -67,7 +66,6 @@ async def test_a_client_that_is_let_go_comes_back_for_the_rest():
 
 
 @pytest.mark.covers("SHT-48")
-@scenario
 async def test_one_who_comes_back_when_all_is_done_gets_the_response():
     gate = Gate()
     peer = await session(patient(gate))
@@ -80,7 +78,6 @@ async def test_one_who_comes_back_when_all_is_done_gets_the_response():
 
 
 @pytest.mark.covers("SHT-48")
-@scenario
 async def test_one_who_came_back_may_be_let_go_again():
     gates = [Gate(), Gate()]
     server = Server(secret=SECRET)
@@ -104,7 +101,6 @@ async def test_one_who_came_back_may_be_let_go_again():
 
 
 @pytest.mark.covers("SHT-48")
-@scenario
 async def test_a_blocking_handler_lets_its_client_go_too():
     peer = await session(patient())
     exchange = await peer.call("wait_in_thread", token="t").end()
@@ -117,7 +113,6 @@ async def test_a_blocking_handler_lets_its_client_go_too():
 @pytest.mark.covers("SHT-48")
 @pytest.mark.parametrize("tool", ["wait", "wait_in_silence", "wait_in_thread"])
 @pytest.mark.parametrize("version", [STATELESS, OLDER, BATCHING])
-@scenario
 async def test_clients_of_other_versions_stay(version, tool):
     peer = HttpPeer(serve(patient()), version)
     if version != STATELESS:
@@ -129,7 +124,6 @@ async def test_clients_of_other_versions_stay(version, tool):
 
 @pytest.mark.covers("SHT-48")
 @pytest.mark.parametrize("options", [{"json_response": True}, {"sessions": False}])
-@scenario
 async def test_clients_that_get_json_or_have_no_session_stay(options):
     peer = HttpPeer(serve(patient(), **options))
     await peer.initialize()
@@ -140,7 +134,6 @@ async def test_clients_that_get_json_or_have_no_session_stay(options):
 
 
 @pytest.mark.covers("SHT-48")
-@scenario
 async def test_a_client_that_takes_only_json_stays():
     peer = await session(patient())
     exchange = await peer.call("wait", token="t", headers={"accept": "application/json"}).end()
@@ -148,7 +141,6 @@ async def test_a_client_that_takes_only_json_stays():
 
 
 @pytest.mark.covers("SHT-48")
-@scenario
 async def test_without_http_nothing_happens():
     async with WirePeer(patient()) as peer:
         answer = await peer.request("tools/call", {"name": "wait_in_silence", "arguments": {}})
@@ -163,7 +155,6 @@ class Small(Memory):
 
 
 @pytest.mark.covers("SHT-49")
-@scenario
 async def test_what_is_kept_for_one_who_comes_back_is_bounded_in_bytes():
     go_on, is_done = asyncio.Event(), asyncio.Event()
     server = Server(secret=SECRET)

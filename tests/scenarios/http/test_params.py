@@ -3,7 +3,7 @@
 import pytest
 
 from dragoman import DefinitionError, Server
-from scenarios.http_peer import SECRET, STATELESS, HttpPeer, scenario, serve
+from scenarios.http_peer import SECRET, STATELESS, HttpPeer, serve
 
 MIRRORED = {
     "type": "object",
@@ -39,7 +39,6 @@ def client() -> HttpPeer:
         ({"region": "eu"}, {"mcp-param-region": " eu ", "mcp-param-unknown": "x"}),
     ],
 )
-@scenario
 async def test_a_call_whose_headers_mirror_its_arguments_is_served(arguments, headers):
     exchange = await client().call("route", arguments, headers=headers).end()
     assert exchange.status == 200
@@ -56,7 +55,6 @@ async def test_a_call_whose_headers_mirror_its_arguments_is_served(arguments, he
         ({"region": "eu"}, {"mcp-param-region": "=?base64?!?="}),
     ],
 )
-@scenario
 async def test_a_call_whose_headers_say_something_else_is_refused(arguments, headers):
     exchange = await client().call("route", arguments, headers=headers, id=7).end()
     assert exchange.status == 400

@@ -10,7 +10,7 @@ import pytest
 from dragoman import Context, Server, configure, tool
 from dragoman.config import PROCESS
 from dragoman.server import HttpRequest, asgi
-from scenarios.http_peer import DEADLINE, NEWEST, SECRET, STATELESS, HttpPeer, live, scenario
+from scenarios.http_peer import DEADLINE, NEWEST, SECRET, STATELESS, HttpPeer, live
 
 VERSIONS = [STATELESS, NEWEST]
 LISTEN = {"notifications": {"toolsListChanged": True}}
@@ -46,7 +46,6 @@ class Builder:
 @pytest.mark.covers("SHT-03")
 @pytest.mark.parametrize("factory", [of_user, of_user_later, Builder(), lambda request: of_user_later(request)])
 @pytest.mark.parametrize("version", VERSIONS)
-@scenario
 async def test_each_request_is_served_by_its_own_server_in_both_eras(factory, version):
     peer = HttpPeer(asgi(factory), version)
     for user in ("Ada", "Grace"):
@@ -56,7 +55,6 @@ async def test_each_request_is_served_by_its_own_server_in_both_eras(factory, ve
 
 
 @pytest.mark.covers("SHT-03", "SHT-24")
-@scenario
 async def test_an_earlier_client_is_given_no_session():
     peer = HttpPeer(asgi(of_user), NEWEST)
     assert (await peer.initialize()).status == 200
@@ -66,7 +64,6 @@ async def test_an_earlier_client_is_given_no_session():
 
 
 @pytest.mark.covers("SHT-03")
-@scenario
 async def test_the_function_is_given_what_the_request_says():
     requests: list[HttpRequest] = []
     threads: list[threading.Thread] = []
@@ -87,7 +84,6 @@ async def test_the_function_is_given_what_the_request_says():
 
 
 @pytest.mark.covers("SHT-03")
-@scenario
 async def test_nothing_is_built_for_a_request_that_is_not_served():
     built: list[HttpRequest] = []
 
@@ -122,7 +118,6 @@ def returning_no_server(request: HttpRequest) -> Any:
 @pytest.mark.covers("SHT-03")
 @pytest.mark.parametrize("factory", [failing, failing_later, returning_no_server])
 @pytest.mark.parametrize("version", VERSIONS)
-@scenario
 async def test_a_function_that_fails_is_logged_and_answered_with_500_and_the_next_request_is_served(
     factory, version, caplog
 ):
@@ -139,7 +134,6 @@ async def test_a_function_that_fails_is_logged_and_answered_with_500_and_the_nex
 
 
 @pytest.mark.covers("SHT-03")
-@scenario
 async def test_a_function_that_fails_is_told_to_the_reporter_of_the_process():
     reports: list[Any] = []
     before = PROCESS.configuration
@@ -152,7 +146,6 @@ async def test_a_function_that_fails_is_told_to_the_reporter_of_the_process():
 
 
 @pytest.mark.covers("SHT-03")
-@scenario
 async def test_what_is_said_on_the_way_is_streamed():
     exchange = await HttpPeer(asgi(of_user), STATELESS).call("steps", token="t").end()
     assert exchange.headers["content-type"] == "text/event-stream"
@@ -161,7 +154,6 @@ async def test_what_is_said_on_the_way_is_streamed():
 
 
 @pytest.mark.covers("SHT-03")
-@scenario
 async def test_subscriptions_of_many_servers_are_told_of_changes_and_end_with_the_application():
     servers: list[Server] = []
 
@@ -185,7 +177,6 @@ async def test_subscriptions_of_many_servers_are_told_of_changes_and_end_with_th
     assert all("result" in exchange.said[-1] for exchange in exchanges)
 
 
-@scenario
 async def test_a_client_that_leaves_cancels_its_request():
     began, cancelled = asyncio.Event(), asyncio.Event()
 

@@ -10,7 +10,6 @@ import pytest
 from dragoman import AsyncClient
 from dragoman.errors import InternalError
 from scenarios.http_crew import DEADLINE, RUN, SERVER, Client, Crew, Stream, crew, until
-from scenarios.http_peer import scenario
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes by /proc")
 ROUNDS = 12
@@ -29,7 +28,6 @@ async def pids(client: Client, count: int = 2) -> set[int]:
 
 
 @pytest.mark.covers("WRK-01", "WRK-02")
-@scenario
 async def test_one_session_is_served_by_several_workers_and_each_question_is_answered():
     async with crew() as processes:
         await processes.ready()
@@ -51,7 +49,6 @@ async def test_one_session_is_served_by_several_workers_and_each_question_is_ans
 
 
 @pytest.mark.covers("WRK-02", "WRK-03", "WRK-04", "WRK-05")
-@scenario
 async def test_levels_subscriptions_changes_cancellations_and_the_end_reach_every_worker():
     async with crew() as processes:
         await processes.ready()
@@ -85,7 +82,6 @@ async def test_levels_subscriptions_changes_cancellations_and_the_end_reach_ever
 
 
 @pytest.mark.covers("WRK-08")
-@scenario
 async def test_a_worker_that_is_killed_is_replaced_and_the_session_goes_on():
     async with crew() as processes:
         await processes.ready()
@@ -108,7 +104,6 @@ async def test_a_worker_that_is_killed_is_replaced_and_the_session_goes_on():
 
 @pytest.mark.covers("WRK-11")
 @pytest.mark.parametrize("workers", [1, 3])
-@scenario
 async def test_a_session_that_was_ended_stays_ended_when_the_server_was_killed_and_started_again(workers):
     async with crew(workers) as processes:
         await processes.ready()
@@ -131,7 +126,6 @@ async def test_a_session_that_was_ended_stays_ended_when_the_server_was_killed_a
 
 
 @pytest.mark.covers("WRK-06")
-@scenario
 async def test_a_worker_that_hangs_holds_nobody_up_for_long():
     async with crew() as processes:
         await processes.ready()
@@ -152,7 +146,6 @@ async def test_a_worker_that_hangs_holds_nobody_up_for_long():
 
 @pytest.mark.covers("WRK-08")
 @pytest.mark.parametrize("workers", [1, 2])
-@scenario
 async def test_a_port_that_is_in_use_ends_the_run_with_its_reason(workers):
     async with crew(workers) as first:
         await first.ready()
@@ -164,7 +157,6 @@ async def test_a_port_that_is_in_use_ends_the_run_with_its_reason(workers):
 
 
 @pytest.mark.covers("WRK-08")
-@scenario
 async def test_workers_that_die_at_once_end_the_run_with_an_error():
     dying = SERVER + "\n    os.register_at_fork(after_in_child=lambda: os._exit(3))\n" + RUN
     async with crew(source=dying) as processes:
@@ -176,7 +168,6 @@ async def test_workers_that_die_at_once_end_the_run_with_an_error():
 @pytest.mark.covers("WRK-09")
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("how", ["Ctrl-C", "SIGINT", "SIGTERM"])
-@scenario
 async def test_a_signal_ends_everything_quietly_though_streams_are_open(how, workers):
     async with crew(workers) as processes:
         await processes.ready()
@@ -202,7 +193,6 @@ async def test_a_signal_ends_everything_quietly_though_streams_are_open(how, wor
 @pytest.mark.covers("WRK-09")
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("mode", ["handshake", "stateless"])
-@scenario
 async def test_calls_that_run_when_the_signal_comes_run_once_and_are_answered(mode, workers):
     slow = """
     @server.tool
@@ -227,7 +217,6 @@ async def test_calls_that_run_when_the_signal_comes_run_once_and_are_answered(mo
 
 @pytest.mark.covers("WRK-09")
 @pytest.mark.parametrize("mode", ["handshake", "stateless"])
-@scenario
 async def test_calls_that_never_end_are_told_that_they_may_have_run_before_the_process_ends(mode):
     async with crew(1) as processes:
         await processes.ready()
@@ -244,7 +233,6 @@ async def test_calls_that_never_end_are_told_that_they_may_have_run_before_the_p
 
 @pytest.mark.covers("WRK-09")
 @pytest.mark.parametrize("workers", [1, 3])
-@scenario
 async def test_a_signal_that_comes_before_the_workers_serve_is_not_lost(workers):
     async with crew(workers) as processes:
         await processes.ready()
@@ -255,7 +243,6 @@ async def test_a_signal_that_comes_before_the_workers_serve_is_not_lost(workers)
 
 
 @pytest.mark.covers("WRK-09")
-@scenario
 async def test_a_second_signal_ends_workers_that_do_not_listen():
     stuck = (
         SERVER
@@ -283,7 +270,6 @@ async def test_a_second_signal_ends_workers_that_do_not_listen():
 
 
 @pytest.mark.covers("WRK-09")
-@scenario
 async def test_workers_whose_first_process_is_killed_end_by_themselves():
     async with crew() as processes:
         await processes.ready()
@@ -296,7 +282,6 @@ async def test_workers_whose_first_process_is_killed_end_by_themselves():
 
 
 @pytest.mark.covers("WRK-01")
-@scenario
 async def test_where_no_key_file_can_be_kept_the_workers_still_share_their_key():
     async with crew(XDG_STATE_HOME="/dev/null") as processes:
         await processes.ready()

@@ -11,7 +11,7 @@ from dragoman.server.http.head import MAX_HEADER_BYTES, Guard
 from dragoman.server.http.post import PostService
 from dragoman.server.http.sessions import Sessions
 from dragoman.transports.http.exchange import Pace
-from scenarios.http_peer import BATCHING, NEWEST, STATELESS, Exchange, HttpPeer, live, scenario, serve
+from scenarios.http_peer import BATCHING, NEWEST, STATELESS, Exchange, HttpPeer, live, serve
 from scenarios.http_travels import session, text, travels
 
 PAGE = "https://app.example"
@@ -91,7 +91,6 @@ TRUNCATED = error(-32700, "The message is not JSON: Input data was truncated")
         pytest.param(PING, {"mcp-session-id": ""}, 404, NO_SESSION, id="empty session id"),
     ],
 )
-@scenario
 async def test_bad_input_is_refused_clearly_and_the_next_request_is_served(body, headers, status, answer):
     peer = await session(travels(), limits=Limits(message_bytes=2000))
     exchange = await peer.send("POST", body, headers).end()
@@ -102,7 +101,6 @@ async def test_bad_input_is_refused_clearly_and_the_next_request_is_served(body,
 
 @pytest.mark.covers("SHT-47", "SHT-09", "SHT-39")
 @pytest.mark.parametrize("kind", ["forged", "of another server", "replayed after its end"])
-@scenario
 async def test_a_session_id_that_is_not_to_be_trusted_is_404(kind):
     peer = await session(travels())
     if kind == "forged":
@@ -130,7 +128,6 @@ async def session_again(peer: HttpPeer) -> Exchange:
 @pytest.mark.covers("SHT-47")
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
 @pytest.mark.parametrize("header", ["mcp-session-id", "mcp-protocol-version"])
-@scenario
 async def test_a_repeated_header_is_400_in_a_session(method, header):
     peer = await session(travels())
     sent = {"mcp-session-id": peer.session, "mcp-protocol-version": NEWEST}
@@ -144,7 +141,6 @@ async def test_a_repeated_header_is_400_in_a_session(method, header):
 
 
 @pytest.mark.covers("SHT-28", "SHT-47")
-@scenario
 async def test_a_thousand_sessions_of_one_client_are_bounded():
     server = travels()
     app = serve(server, sessions=Sessions(server, max_sessions=100))
@@ -156,7 +152,6 @@ async def test_a_thousand_sessions_of_one_client_are_bounded():
 
 
 @pytest.mark.covers("SHT-18", "SHT-47")
-@scenario
 async def test_a_batch_with_too_many_messages_or_none_is_400():
     peer = await session(travels(), BATCHING)
     for batch in ([json.loads(PING)] * 1001, []):
@@ -167,7 +162,6 @@ async def test_a_batch_with_too_many_messages_or_none_is_400():
 
 
 @pytest.mark.covers("SHT-45")
-@scenario
 async def test_headers_of_more_than_64_kilobytes_are_431():
     peer = await session(travels())
     exchange = await peer.send("POST", PING, {"x-much": "a" * MAX_HEADER_BYTES}).end()
@@ -189,7 +183,6 @@ class Slow(Exchange):
 
 
 @pytest.mark.covers("SHT-45")
-@scenario
 async def test_a_body_that_does_not_come_is_408_and_the_next_request_is_served():
     peer = await session(travels(), pace=Pace(tick=0.001, read=0.01))
     lines = [(b"host", b"localhost"), (b"content-type", b"application/json")]
@@ -204,7 +197,6 @@ async def test_a_body_that_does_not_come_is_408_and_the_next_request_is_served()
 @pytest.mark.covers("SHT-35", "SHT-47")
 @pytest.mark.parametrize("version", [STATELESS, NEWEST])
 @pytest.mark.parametrize("turns", range(0, 24, 2))
-@scenario
 async def test_a_client_that_goes_away_at_any_point_leaves_the_next_one_served(version, turns, caplog):
     peer = await session(travels()) if version == NEWEST else HttpPeer(serve(travels()), version)
     exchange = peer.call("add", {"a": 1, "b": 2})
@@ -218,7 +210,6 @@ async def test_a_client_that_goes_away_at_any_point_leaves_the_next_one_served(v
 
 
 @pytest.mark.covers("LSN-05")
-@scenario
 async def test_too_many_subscriptions_are_503_until_one_ends():
     app = serve(travels(), max_subscriptions=1)
     peer = HttpPeer(app, STATELESS)
@@ -240,7 +231,6 @@ async def test_too_many_subscriptions_are_503_until_one_ends():
 
 @pytest.mark.covers("SHT-23")
 @pytest.mark.parametrize("began", [False, True])
-@scenario
 async def test_an_unexpected_failure_is_reported_and_500_and_the_next_request_is_served(began, monkeypatch, caplog):
     peer = HttpPeer(serve(travels()), STATELESS)
 
@@ -267,7 +257,6 @@ def pages(*origins: str, server: Server | None = None, **options) -> HttpPeer:
 
 @pytest.mark.covers("SHT-37")
 @pytest.mark.parametrize("allowed", [PAGE, "*"])
-@scenario
 async def test_a_browser_may_ask_first_for_a_page_of_an_allowed_origin(allowed):
     asked = {"access-control-request-method": "POST", "access-control-request-headers": "mcp-method, x-own"}
     peer = pages(allowed, auth=lambda request: None)
@@ -282,7 +271,6 @@ async def test_a_browser_may_ask_first_for_a_page_of_an_allowed_origin(allowed):
 
 @pytest.mark.covers("SHT-37")
 @pytest.mark.parametrize("kind", ["json", "stream", "error", "401", "session"])
-@scenario
 async def test_a_page_of_an_allowed_origin_may_read_every_answer(kind):
     headers = {"origin": PAGE}
     peer = pages(PAGE, auth=(lambda request: None) if kind == "401" else None)
@@ -305,7 +293,6 @@ async def test_a_page_of_an_allowed_origin_may_read_every_answer(kind):
 
 @pytest.mark.covers("SHT-37")
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "https://app.example.evil", "http://app.example"])
-@scenario
 async def test_a_page_of_another_origin_is_granted_nothing(origin):
     for method in ("OPTIONS", "POST"):
         exchange = await pages(PAGE).send(method, PING, {"origin": origin}).end()
@@ -314,7 +301,6 @@ async def test_a_page_of_another_origin_is_granted_nothing(origin):
 
 
 @pytest.mark.covers("SHT-37")
-@scenario
 async def test_who_is_no_page_is_granted_nothing():
     for peer in (pages(PAGE), pages()):
         exchange = await peer.request("tools/list")
@@ -336,7 +322,6 @@ async def test_who_is_no_page_is_granted_nothing():
         (PAGE, OTHER_PAGE, 403),
     ],
 )
-@scenario
 async def test_a_session_belongs_to_the_origin_that_it_began_with(process, began, comes, expected):
     server = travels()
     peer = pages(PAGE, OTHER_PAGE, server=server)

@@ -14,13 +14,11 @@ from scenarios.http_peer import (
     OLDER,
     HttpPeer,
     live,
-    scenario,
 )
 from scenarios.http_travels import City, Gate, session, text, travels
 
 
 @pytest.mark.covers("SHT-11", "SHT-33")
-@scenario
 async def test_what_is_asked_goes_on_the_stream_of_its_request_and_is_answered_by_a_post():
     peer = await session(travels())
     exchange = peer.call("ask_twice", id="call")
@@ -35,7 +33,6 @@ async def test_what_is_asked_goes_on_the_stream_of_its_request_and_is_answered_b
 
 
 @pytest.mark.covers("SHT-34")
-@scenario
 async def test_only_the_session_that_was_asked_can_answer():
     server = travels()
     peer = await session(server)
@@ -49,7 +46,6 @@ async def test_only_the_session_that_was_asked_can_answer():
 
 
 @pytest.mark.covers("SHT-33")
-@scenario
 async def test_a_question_that_is_not_answered_in_time_is_taken_back():
     server = travels()
 
@@ -66,7 +62,6 @@ async def test_a_question_that_is_not_answered_in_time_is_taken_back():
 
 @pytest.mark.covers("SHT-40")
 @pytest.mark.parametrize(("version", "primes"), [(NEWEST, True), (OLDER, False), (BATCHING, False)])
-@scenario
 async def test_a_stream_begins_with_an_event_to_resume_from_where_the_version_has_that(version, primes):
     gate = Gate()
     gate.opened.set()
@@ -79,7 +74,6 @@ async def test_a_stream_begins_with_an_event_to_resume_from_where_the_version_ha
 
 
 @pytest.mark.covers("SHT-40")
-@scenario
 async def test_what_takes_long_begins_its_stream_with_an_event_to_resume_from():
     gate = Gate()
     peer = await session(travels(gate), pace=Pace(tick=0.001, stream_after=0))
@@ -94,7 +88,6 @@ async def test_what_takes_long_begins_its_stream_with_an_event_to_resume_from():
 
 
 @pytest.mark.covers("SHT-41")
-@scenario
 async def test_a_broken_connection_cancels_nothing_and_the_client_gets_exactly_what_it_missed():
     gate = Gate()
     peer = await session(travels(gate))
@@ -114,7 +107,6 @@ async def test_a_broken_connection_cancels_nothing_and_the_client_gets_exactly_w
 
 
 @pytest.mark.covers("SHT-41")
-@scenario
 async def test_a_stream_that_is_resumed_while_its_post_is_open_is_read_by_the_newer():
     gate = Gate()
     peer = await session(travels(gate))
@@ -130,7 +122,6 @@ async def test_a_stream_that_is_resumed_while_its_post_is_open_is_read_by_the_ne
 
 @pytest.mark.covers("SHT-41")
 @pytest.mark.parametrize("id", ["nonsense", "", "other-7", "0000-1-3"])
-@scenario
 async def test_an_event_id_that_is_not_kept_is_400_and_the_session_lives_on(id):
     peer = await session(travels())
     exchange = await peer.send("GET", headers={"last-event-id": id}).end()
@@ -140,7 +131,6 @@ async def test_an_event_id_that_is_not_kept_is_400_and_the_session_lives_on(id):
 
 
 @pytest.mark.covers("SHT-12", "SHT-42")
-@scenario
 async def test_a_stream_by_get_tells_what_belongs_to_no_request():
     server = travels()
     peer = await session(server)
@@ -170,7 +160,6 @@ async def test_a_stream_by_get_tells_what_belongs_to_no_request():
 
 
 @pytest.mark.covers("SHT-12")
-@scenario
 async def test_the_newest_stream_by_get_wins():
     server = travels()
     peer = await session(server)
@@ -185,7 +174,6 @@ async def test_the_newest_stream_by_get_wins():
 
 
 @pytest.mark.covers("SHT-12")
-@scenario
 async def test_an_older_reader_that_leaves_late_takes_nothing_from_the_newer():
     server = travels()
     peer = await session(server)
@@ -200,7 +188,6 @@ async def test_an_older_reader_that_leaves_late_takes_nothing_from_the_newer():
 
 
 @pytest.mark.covers("SHT-16")
-@scenario
 async def test_a_stream_by_get_needs_a_client_that_takes_one():
     peer = await session(travels())
     exchange = await peer.send("GET", headers={"accept": "application/json"}).end()
@@ -208,7 +195,6 @@ async def test_a_stream_by_get_needs_a_client_that_takes_one():
 
 
 @pytest.mark.covers("SHT-13")
-@scenario
 async def test_a_stream_by_get_is_kept_alive_by_comments():
     peer = await session(travels(), pace=Pace(tick=0.001, keep_alive=0))
     stream = await peer.listen()
@@ -219,7 +205,6 @@ async def test_a_stream_by_get_is_kept_alive_by_comments():
 
 @pytest.mark.covers("SHT-43", "BEY-11")
 @pytest.mark.parametrize("tool", ["silent", "steps"])
-@scenario
 async def test_a_request_that_its_client_cancels_ends_without_an_answer(tool):
     gate = Gate()
     peer = await session(travels(gate))
@@ -234,7 +219,6 @@ async def test_a_request_that_its_client_cancels_ends_without_an_answer(tool):
 
 
 @pytest.mark.covers("SHT-44")
-@scenario
 async def test_an_id_that_is_in_use_is_409_and_the_first_request_goes_on():
     gate = Gate()
     peer = await session(travels(gate))
@@ -247,7 +231,6 @@ async def test_an_id_that_is_in_use_is_409_and_the_first_request_goes_on():
 
 
 @pytest.mark.covers("SHT-43")
-@scenario
 async def test_a_request_of_a_batch_can_be_cancelled():
     gate = Gate()
     peer = await session(travels(gate), BATCHING)
@@ -260,7 +243,6 @@ async def test_a_request_of_a_batch_can_be_cancelled():
 
 
 @pytest.mark.covers("SHT-43")
-@scenario
 async def test_a_request_may_be_cancelled_by_the_batch_that_it_is_part_of():
     gate = Gate()
     peer = await session(travels(gate), BATCHING)
@@ -272,7 +254,6 @@ async def test_a_request_may_be_cancelled_by_the_batch_that_it_is_part_of():
 
 @pytest.mark.covers("SHT-35")
 @pytest.mark.by_asgi
-@scenario
 async def test_a_reader_who_does_not_read_holds_up_nobody_else():
     server = travels()
     peer = await session(server)
@@ -287,7 +268,6 @@ async def test_a_reader_who_does_not_read_holds_up_nobody_else():
 
 
 @pytest.mark.covers("SHT-35")
-@scenario
 async def test_a_request_whose_client_does_not_read_is_finished_all_the_same():
     gate = Gate()
     gate.opened.set()
@@ -298,7 +278,6 @@ async def test_a_request_whose_client_does_not_read_is_finished_all_the_same():
 
 
 @pytest.mark.covers("SHT-33")
-@scenario
 async def test_a_question_of_a_request_that_is_cancelled_is_taken_back():
     peer = await session(travels())
     exchange = peer.call("where", id="call")
@@ -308,7 +287,6 @@ async def test_a_question_of_a_request_that_is_cancelled_is_taken_back():
     assert [message["params"].get("requestId") for message in exchange.said] == [None, asked["id"]]
 
 
-@scenario
 async def test_a_client_may_answer_a_question_with_an_error():
     peer = await session(travels())
     exchange = peer.call("where")
@@ -324,7 +302,6 @@ async def test_a_client_may_answer_a_question_with_an_error():
 
 
 @pytest.mark.covers("SHT-14", "SHT-33")
-@scenario
 async def test_a_session_that_ends_while_something_is_asked_takes_it_back_and_ends_the_request():
     peer = await session(travels())
     exchange = peer.call("where", id="call")

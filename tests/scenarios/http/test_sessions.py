@@ -6,13 +6,12 @@ import pytest
 
 from dragoman.server.http import service as http
 from dragoman.server.http.sessions import Sessions
-from scenarios.http_peer import BATCHING, NEWEST, OLDER, SECRET, STATELESS, HttpPeer, live, scenario, serve
+from scenarios.http_peer import BATCHING, NEWEST, OLDER, SECRET, STATELESS, HttpPeer, live, serve
 from scenarios.http_travels import Gate, session, text, travels
 
 
 @pytest.mark.covers("SHT-05", "SHT-39")
 @pytest.mark.parametrize("version", [NEWEST, OLDER, BATCHING])
-@scenario
 async def test_initialize_begins_a_session_whose_id_is_short_and_visible(version):
     peer = HttpPeer(serve(travels()), version)
     exchange = await peer.initialize()
@@ -22,7 +21,6 @@ async def test_initialize_begins_a_session_whose_id_is_short_and_visible(version
 
 
 @pytest.mark.covers("SHT-05")
-@scenario
 async def test_a_client_that_takes_only_event_streams_gets_its_session_by_one():
     peer = HttpPeer(serve(travels()))
     introduction = {"protocolVersion": NEWEST, "capabilities": {}, "clientInfo": {"name": "p", "version": "1"}}
@@ -32,7 +30,6 @@ async def test_a_client_that_takes_only_event_streams_gets_its_session_by_one():
 
 
 @pytest.mark.covers("SHT-06")
-@scenario
 async def test_an_introduction_that_fails_begins_no_session():
     server = travels()
     exchange = await HttpPeer(serve(server)).request("initialize", {"protocolVersion": 7})
@@ -42,7 +39,6 @@ async def test_an_introduction_that_fails_begins_no_session():
 
 
 @pytest.mark.covers("SHT-07")
-@scenario
 async def test_a_second_introduction_in_a_session_is_refused():
     peer = await session(travels())
     again = await peer.request("initialize", {}, id=9)
@@ -52,7 +48,6 @@ async def test_a_second_introduction_in_a_session_is_refused():
 
 
 @pytest.mark.covers("SHT-08")
-@scenario
 async def test_without_a_session_id_everything_is_400():
     peer = HttpPeer(serve(travels()))
     request = await peer.request("tools/list", id="r")
@@ -66,7 +61,6 @@ async def test_without_a_session_id_everything_is_400():
 
 @pytest.mark.covers("SHT-09", "SHT-39")
 @pytest.mark.parametrize("kind", ["unknown", "changed", "other server", "other path", "other key", "é"])
-@scenario
 async def test_an_id_that_is_not_of_this_server_is_404(kind):
     peer = await session(travels())
     server = travels(
@@ -83,7 +77,6 @@ async def test_an_id_that_is_not_of_this_server_is_404(kind):
 
 
 @pytest.mark.covers("SHT-39")
-@scenario
 async def test_another_process_with_the_same_key_takes_a_session_up():
     peer = await session(travels())
     peer.app = serve(travels())
@@ -94,7 +87,6 @@ async def test_another_process_with_the_same_key_takes_a_session_up():
 
 
 @pytest.mark.covers("SHT-14")
-@scenario
 async def test_delete_ends_a_session_and_what_runs_in_it():
     gate = Gate()
     server = travels(gate)
@@ -116,7 +108,6 @@ async def test_delete_ends_a_session_and_what_runs_in_it():
 @pytest.mark.covers("SHT-21")
 @pytest.mark.parametrize("method", ["GET", "DELETE", "POST"])
 @pytest.mark.parametrize("version", ["1999-01-01", "", "nonsense"])
-@scenario
 async def test_a_version_header_that_is_not_served_is_400(method, version):
     peer = await session(travels())
     headers = {"mcp-protocol-version": version}
@@ -128,14 +119,12 @@ async def test_a_version_header_that_is_not_served_is_400(method, version):
 
 
 @pytest.mark.covers("SHT-21")
-@scenario
 async def test_a_session_knows_its_version_without_the_header():
     peer = await session(travels())
     assert (await peer.request("tools/list", None, {"mcp-protocol-version": None})).status == 200
 
 
 @pytest.mark.covers("SHT-10")
-@scenario
 async def test_notifications_and_responses_are_202_with_nothing():
     peer = await session(travels())
     for exchange in (await peer.notify("notifications/initialized"), await peer.respond("nobody asked", {})):
@@ -144,7 +133,6 @@ async def test_notifications_and_responses_are_202_with_nothing():
 
 @pytest.mark.covers("SHT-18", "BEY-09")
 @pytest.mark.parametrize(("version", "status"), [(BATCHING, 200), (OLDER, 400), (NEWEST, 400)])
-@scenario
 async def test_a_batch_is_served_at_2025_03_26_only(version, status):
     peer = await session(travels(), version)
     batch = [
@@ -163,7 +151,6 @@ async def test_a_batch_is_served_at_2025_03_26_only(version, status):
 
 
 @pytest.mark.covers("SHT-26", "SHT-27")
-@scenario
 async def test_a_session_that_is_idle_too_long_ends_and_one_that_works_does_not():
     now = 0.0
     gate = Gate()
@@ -191,7 +178,6 @@ async def test_a_session_that_is_idle_too_long_ends_and_one_that_works_does_not(
 
 
 @pytest.mark.covers("SHT-50")
-@scenario
 async def test_a_session_that_is_a_day_old_is_404_where_it_is_known_too():
     today = 1_000_000.0
     gate = Gate()
@@ -215,7 +201,6 @@ async def test_a_session_that_is_a_day_old_is_404_where_it_is_known_too():
 
 @pytest.mark.covers("SHT-50")
 @pytest.mark.parametrize("idle_timeout", [1800, None])
-@scenario
 async def test_a_stream_by_get_ends_when_its_session_is_too_old(idle_timeout):
     now = today = 0.0
     server = travels()
@@ -232,7 +217,6 @@ async def test_a_stream_by_get_ends_when_its_session_is_too_old(idle_timeout):
 
 
 @pytest.mark.covers("SHT-28")
-@scenario
 async def test_too_many_sessions_are_503_while_all_are_in_use():
     now = 0.0
     gate = Gate()
@@ -260,7 +244,6 @@ async def test_too_many_sessions_are_503_while_all_are_in_use():
 
 
 @pytest.mark.covers("SHT-28")
-@scenario
 async def test_a_session_that_gave_way_goes_on_with_its_level_and_its_subscriptions():
     server = travels()
     first = await session(server, sessions=Sessions(server, max_sessions=1))
@@ -281,7 +264,6 @@ async def test_a_session_that_gave_way_goes_on_with_its_level_and_its_subscripti
 
 
 @pytest.mark.covers("SHT-24")
-@scenario
 async def test_without_sessions_each_request_of_the_older_era_stands_alone():
     peer = HttpPeer(serve(travels(), sessions=False))
     first, second = await peer.initialize(), await peer.initialize()
@@ -298,7 +280,6 @@ async def test_without_sessions_each_request_of_the_older_era_stands_alone():
 
 
 @pytest.mark.covers("SHT-25")
-@scenario
 async def test_json_responses_are_json_alone_and_the_stream_by_get_goes_on():
     gate = Gate()
     gate.opened.set()
@@ -314,7 +295,6 @@ async def test_json_responses_are_json_alone_and_the_stream_by_get_goes_on():
 
 
 @pytest.mark.covers("SHT-36")
-@scenario
 async def test_the_end_of_the_application_ends_every_session_and_leaves_no_task(monkeypatch):
     monkeypatch.setattr(http, "CLOSE_SECONDS", 0.01)
     gate = Gate()
@@ -333,7 +313,6 @@ async def test_the_end_of_the_application_ends_every_session_and_leaves_no_task(
 
 
 @pytest.mark.covers("SHT-36")
-@scenario
 async def test_a_batch_that_is_served_when_the_application_ends_is_answered(monkeypatch):
     monkeypatch.setattr(http, "CLOSE_SECONDS", 0.01)
     gate = Gate()
@@ -352,7 +331,6 @@ async def test_a_batch_that_is_served_when_the_application_ends_is_answered(monk
 
 
 @pytest.mark.covers("SHM-01")
-@scenario
 async def test_both_eras_are_served_side_by_side():
     peer = await session(travels())
     modern = HttpPeer(peer.app, STATELESS)
@@ -360,7 +338,6 @@ async def test_both_eras_are_served_side_by_side():
     assert text(await peer.call("add", {"a": 3, "b": 2}).end()) == "5"
 
 
-@scenario
 async def test_a_method_that_is_not_there_is_an_error_with_200_in_a_session():
     exchange = await (await session(travels())).request("no/such", id=4)
     assert (exchange.status, exchange.json["error"]["code"], exchange.json["id"]) == (200, -32601, 4)

@@ -10,7 +10,7 @@ from dragoman import BlockingContext, Context, Server, Tool, types
 from dragoman.protocol.jsonrpc import Limits
 from dragoman.server.http.channels import MAX_WAITING
 from dragoman.transports.http.exchange import Pace
-from scenarios.http_peer import DEADLINE, NEWEST, SECRET, STATELESS, HttpPeer, live, scenario, serve
+from scenarios.http_peer import DEADLINE, NEWEST, SECRET, STATELESS, HttpPeer, live, serve
 
 
 class Waiting:
@@ -62,7 +62,6 @@ def peer(server: Server | None = None, **options) -> HttpPeer:
 
 
 @pytest.mark.covers("SHM-10", "SHM-13")
-@scenario
 async def test_a_result_alone_is_one_json_body():
     exchange = await peer().call("add", {"a": 1, "b": 2}, id=7).end()
     assert exchange.status == 200
@@ -75,7 +74,6 @@ async def test_a_result_alone_is_one_json_body():
 
 @pytest.mark.covers("SHM-10", "SHT-15")
 @pytest.mark.parametrize("tool", ["count", "count_in_thread"])
-@scenario
 async def test_progress_makes_it_an_event_stream_that_ends_with_the_response(tool):
     exchange = await peer().call(tool, {"to": 3}, token="t").end()
     assert exchange.headers == {
@@ -90,7 +88,6 @@ async def test_progress_makes_it_an_event_stream_that_ends_with_the_response(too
 
 
 @pytest.mark.covers("SHM-11")
-@scenario
 async def test_what_is_told_faster_than_it_is_sent_is_bounded_and_the_response_comes_last():
     server = Server()
 
@@ -106,7 +103,6 @@ async def test_what_is_told_faster_than_it_is_sent_is_bounded_and_the_response_c
     assert response["result"]["content"][0]["text"] == "over"
 
 
-@scenario
 async def test_what_is_told_without_waiting_is_sent_while_the_handler_goes_on():
     server = Server()
     go_on = asyncio.Event()
@@ -124,7 +120,6 @@ async def test_what_is_told_without_waiting_is_sent_while_the_handler_goes_on():
     assert len(exchange.said) == 2
 
 
-@scenario
 async def test_what_takes_long_becomes_an_event_stream_with_comments_to_keep_it_alive():
     server = Server()
     waiting = Waiting(server)
@@ -136,7 +131,6 @@ async def test_what_takes_long_becomes_an_event_stream_with_comments_to_keep_it_
     assert [message["result"]["content"][0]["text"] for message in exchange.said] == ["waited"]
 
 
-@scenario
 async def test_a_client_that_takes_only_json_gets_json_however_long_it_takes():
     server = sums()
     client = peer(server, pace=Pace(tick=0.001, stream_after=0))
@@ -145,7 +139,6 @@ async def test_a_client_that_takes_only_json_gets_json_however_long_it_takes():
     assert exchange.json["result"]["content"][0]["text"] == "counted"
 
 
-@scenario
 async def test_a_client_that_takes_only_event_streams_gets_one():
     exchange = await peer().call("add", {"a": 1, "b": 2}, headers={"accept": "text/event-stream"}).end()
     assert exchange.headers["content-type"] == "text/event-stream"
@@ -153,7 +146,6 @@ async def test_a_client_that_takes_only_event_streams_gets_one():
 
 
 @pytest.mark.covers("SHM-12")
-@scenario
 async def test_json_responses_are_a_setting_of_the_other_era():
     exchange = await peer(json_response=True).call("count", {"to": 1}, token="t").end()
     assert exchange.headers["content-type"] == "text/event-stream"
@@ -177,7 +169,6 @@ async def test_json_responses_are_a_setting_of_the_other_era():
         ({"name": None}, {"mcp-name": None}, 400, -32602),
     ],
 )
-@scenario
 async def test_what_is_refused_on_the_ladder_has_its_status_and_its_id(changes, headers, status, code):
     client = peer()
     meta = client.meta()
@@ -194,7 +185,6 @@ async def test_what_is_refused_on_the_ladder_has_its_status_and_its_id(changes, 
 
 
 @pytest.mark.covers("SHM-03")
-@scenario
 async def test_an_unsupported_version_is_answered_with_those_that_are_served():
     client = peer()
     key = "io.modelcontextprotocol/protocolVersion"
@@ -205,7 +195,6 @@ async def test_an_unsupported_version_is_answered_with_those_that_are_served():
 
 
 @pytest.mark.covers("SHM-09")
-@scenario
 async def test_an_error_of_a_handler_is_200_but_for_a_missing_capability():
     server = Server(secret=SECRET)
 
@@ -233,7 +222,6 @@ async def test_an_error_of_a_handler_is_200_but_for_a_missing_capability():
         (b"[" * 200 + b"]" * 200, -32700),
     ],
 )
-@scenario
 async def test_what_is_no_message_is_400(body, code):
     exchange = await peer().send("POST", body, {"mcp-protocol-version": STATELESS}).end()
     assert (exchange.status, exchange.json["error"]["code"]) == (400, code)
@@ -253,7 +241,6 @@ async def test_what_is_no_message_is_400(body, code):
         ({"accept": "APPLICATION/JSON"}, 200),
     ],
 )
-@scenario
 async def test_other_media_types_are_refused(headers, status):
     exchange = await peer().request("tools/list", None, headers)
     assert exchange.status == status
@@ -262,7 +249,6 @@ async def test_other_media_types_are_refused(headers, status):
 
 @pytest.mark.covers("SHT-19")
 @pytest.mark.by_asgi
-@scenario
 async def test_a_body_that_is_too_large_is_413_and_not_read_to_its_end():
     client = peer(limits=Limits(message_bytes=10))
     chunks = [b"x" * 6] * 100
@@ -274,7 +260,6 @@ async def test_a_body_that_is_too_large_is_413_and_not_read_to_its_end():
 
 
 @pytest.mark.covers("SHT-10")
-@scenario
 async def test_a_notification_is_202_with_nothing():
     client = peer()
     message = {"jsonrpc": "2.0", "method": "notifications/whatever", "params": {"_meta": client.meta()}}
@@ -285,7 +270,6 @@ async def test_a_notification_is_202_with_nothing():
 @pytest.mark.covers("SHM-02", "SHT-12")
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "OPTIONS", "HEAD"])
 @pytest.mark.by_asgi
-@scenario
 async def test_without_sessions_there_is_only_post(method):
     exchange = await peer(sessions=False).send(method).end()
     assert exchange.status == 405
@@ -296,7 +280,6 @@ async def test_without_sessions_there_is_only_post(method):
 @pytest.mark.covers("SHT-01")
 @pytest.mark.parametrize("method", ["PUT", "OPTIONS", "HEAD", "PATCH"])
 @pytest.mark.by_asgi
-@scenario
 async def test_with_sessions_there_are_three_methods(method):
     exchange = await peer().send(method).end()
     assert (exchange.status, exchange.headers["allow"]) == (405, "GET, POST, DELETE")
@@ -318,21 +301,18 @@ async def test_with_sessions_there_are_three_methods(method):
         ("/api/other", "/api", 404),
     ],
 )
-@scenario
 async def test_the_application_serves_its_path_alone_or_mounted(path, root_path, status):
     exchange = await peer().request("tools/list", path=path, root_path=root_path)
     assert exchange.status == status
 
 
 @pytest.mark.covers("SHM-04")
-@scenario
 async def test_a_session_id_on_a_stateless_request_is_ignored():
     exchange = await peer().request("tools/list", None, {"mcp-session-id": "whatever"})
     assert exchange.status == 200
 
 
 @pytest.mark.covers("SHM-14", "BEY-11")
-@scenario
 async def test_a_client_that_leaves_cancels_its_request_and_nothing_is_logged(caplog):
     server = Server()
     waiting = Waiting(server)
@@ -347,7 +327,6 @@ async def test_a_client_that_leaves_cancels_its_request_and_nothing_is_logged(ca
 
 
 @pytest.mark.covers("SHM-14")
-@scenario
 async def test_a_handler_that_ends_well_though_its_client_left_ends_into_the_void():
     server = Server()
     began = asyncio.Event()
@@ -366,7 +345,6 @@ async def test_a_handler_that_ends_well_though_its_client_left_ends_into_the_voi
     assert exchange.task.exception() is None
 
 
-@scenario
 async def test_a_client_that_leaves_while_it_sends_is_nobody():
     exchange = peer().send("POST", [])
     exchange.leave()
@@ -375,7 +353,6 @@ async def test_a_client_that_leaves_while_it_sends_is_nobody():
 
 
 @pytest.mark.covers("SHT-35")
-@scenario
 async def test_a_client_that_does_not_read_is_given_up_after_a_while():
     server = Server()
     waiting = Waiting(server)
@@ -386,7 +363,6 @@ async def test_a_client_that_does_not_read_is_given_up_after_a_while():
 
 
 @pytest.mark.covers("LSN-01", "LSN-02", "LSN-03", "LSN-06", "SHT-36", "BEY-19")
-@scenario
 async def test_a_subscription_is_a_stream_that_ends_with_its_result_when_the_application_ends():
     server = sums()
     client = peer(server)
@@ -406,7 +382,6 @@ async def test_a_subscription_is_a_stream_that_ends_with_its_result_when_the_app
 
 
 @pytest.mark.covers("LSN-06")
-@scenario
 async def test_a_subscriber_who_leaves_is_forgotten():
     server = sums()
     exchange = peer(server).start("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
@@ -417,7 +392,6 @@ async def test_a_subscriber_who_leaves_is_forgotten():
     assert not server.audience.members()
 
 
-@scenario
 async def test_a_subscription_needs_a_client_that_takes_event_streams():
     headers = {"accept": "application/json"}
     exchange = await peer().request("subscriptions/listen", {"notifications": {}}, headers, id=3)

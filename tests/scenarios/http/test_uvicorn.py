@@ -15,7 +15,7 @@ from dragoman import Context, Server
 from dragoman.transports.http.asgi import AsgiApp
 from dragoman.transports.http.exchange import Pace
 from dragoman.transports.http.http1 import Http1Connection
-from scenarios.http_peer import DEADLINE, NEWEST, SECRET, STATELESS, scenario, serve
+from scenarios.http_peer import DEADLINE, NEWEST, SECRET, STATELESS, serve
 
 PREFIX = "io.modelcontextprotocol/"
 META = {f"{PREFIX}protocolVersion": STATELESS, f"{PREFIX}clientCapabilities": {}}
@@ -65,7 +65,6 @@ def waiting() -> Server:
 
 @pytest.mark.covers("SHM-10", "SHM-14")
 @pytest.mark.parametrize("http", ["h11", "httptools"])
-@scenario
 async def test_a_client_that_hangs_up_cancels_its_request_and_nothing_is_logged(waiting, http, caplog):
     began, cancelled = asyncio.Event(), asyncio.Event()
 
@@ -96,7 +95,6 @@ async def test_a_client_that_hangs_up_cancels_its_request_and_nothing_is_logged(
 
 
 @pytest.mark.covers("SHT-11", "SHT-13")
-@scenario
 async def test_a_stream_arrives_piece_by_piece(waiting):
     go_on = asyncio.Event()
 
@@ -122,7 +120,6 @@ async def test_a_stream_arrives_piece_by_piece(waiting):
 
 
 @pytest.mark.covers("SHT-05", "SHT-41")
-@scenario
 async def test_a_session_lives_through_a_broken_connection(waiting):
     go_on = asyncio.Event()
 
@@ -157,7 +154,6 @@ async def test_a_session_lives_through_a_broken_connection(waiting):
 
 
 @pytest.mark.covers("SHT-31")
-@scenario
 async def test_a_page_of_elsewhere_reaches_nothing(waiting):
     async with running(serve(waiting)) as port, aiohttp.ClientSession() as client:
         url = f"http://127.0.0.1:{port}/mcp"
@@ -182,7 +178,6 @@ async def test_a_page_of_elsewhere_reaches_nothing(waiting):
         ("Host: localhost\r\nOrigin: http://evil.example\r\nOrigin: http://localhost\r\n", 403),
     ],
 )
-@scenario
 async def test_a_host_or_an_origin_that_can_be_read_in_two_ways_is_refused_by_every_server(
     waiting, http, lines, status
 ):
@@ -196,7 +191,6 @@ async def test_a_host_or_an_origin_that_can_be_read_in_two_ways_is_refused_by_ev
 
 
 @pytest.mark.covers("SHT-19")
-@scenario
 async def test_a_body_without_an_end_is_refused(waiting):
     async with running(serve(waiting)) as port:
         _, headers = stateless("tools/list")

@@ -17,7 +17,7 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 from dragoman import BlockingContext, Configuration, Context, DragomanError, Server
 from dragoman.server import HttpReply
-from scenarios.http_peer import BOTH, DEADLINE, NEWEST, SECRET, STATELESS, scenario
+from scenarios.http_peer import BOTH, DEADLINE, NEWEST, SECRET, STATELESS
 
 PREFIX = "io.modelcontextprotocol/"
 HEADERS = {"Content-Type": "application/json", "Accept": BOTH, "Host": "localhost"}
@@ -87,7 +87,6 @@ def test_a_view_answers_a_call_in_both_eras(server, era):
 
 
 @pytest.mark.covers("SHT-02")
-@scenario
 async def test_an_asynchronous_view_awaits_the_twin(server):
     reply = await server.handle_http_async("POST", *stateless("tools/call", calling("add", {"a": 2, "b": 3})))
     assert text(reply) == "5"
@@ -299,7 +298,6 @@ def test_views_are_answered_at_once_from_many_threads(server):
         assert list(pool.map(ask, range(8), timeout=2 * DEADLINE)) == [str(number) for number in range(8)]
 
 
-@scenario
 async def test_a_view_that_is_cancelled_cancels_its_handler(server):
     began, cancelled = asyncio.Event(), asyncio.Event()
 

@@ -12,7 +12,7 @@ from dragoman.server.http.workers import Workers
 from dragoman.stores import Local, Memory
 from dragoman.stores.memory import MemoryBus
 from dragoman.transports.http.asgi import AsgiApp
-from scenarios.http_peer import BRISK, STATELESS, Exchange, HttpPeer, live, scenario
+from scenarios.http_peer import BRISK, STATELESS, Exchange, HttpPeer, live
 from scenarios.http_travels import Gate, text, travels
 
 EVERYTHING = {"elicitation": {}, "roots": {}, "sampling": {}}
@@ -66,7 +66,6 @@ async def parted(*exchanges: Exchange) -> None:
 
 
 @pytest.mark.covers("WRK-01", "SHT-39")
-@scenario
 async def test_every_request_of_a_session_may_come_to_another_worker(tmp_path):
     workshop = Workshop(tmp_path)
     peer = await workshop.begin()
@@ -76,7 +75,6 @@ async def test_every_request_of_a_session_may_come_to_another_worker(tmp_path):
 
 
 @pytest.mark.covers("WRK-02")
-@scenario
 async def test_a_question_is_answered_on_another_worker(tmp_path):
     workshop = Workshop(tmp_path)
     peer = await workshop.begin()
@@ -89,7 +87,6 @@ async def test_a_question_is_answered_on_another_worker(tmp_path):
 
 
 @pytest.mark.covers("WRK-02")
-@scenario
 async def test_an_error_answers_a_question_on_another_worker(tmp_path):
     workshop = Workshop(tmp_path)
     peer = await workshop.begin()
@@ -107,7 +104,6 @@ async def test_an_error_answers_a_question_on_another_worker(tmp_path):
 
 
 @pytest.mark.covers("WRK-02", "SHT-34")
-@scenario
 async def test_a_question_is_not_answered_by_another_session_on_another_worker(tmp_path):
     workshop = Workshop(tmp_path)
     peer, stranger = await workshop.begin(), await workshop.begin()
@@ -121,7 +117,6 @@ async def test_a_question_is_not_answered_by_another_session_on_another_worker(t
 
 @pytest.mark.covers("WRK-02")
 @pytest.mark.parametrize("id", ["nobody-1", "1", 7, "-", "é"])
-@scenario
 async def test_an_answer_to_nothing_is_202_and_concerns_nobody(id, tmp_path):
     workshop = Workshop(tmp_path, 2)
     peer = await workshop.begin()
@@ -131,7 +126,6 @@ async def test_an_answer_to_nothing_is_202_and_concerns_nobody(id, tmp_path):
 
 
 @pytest.mark.covers("WRK-02", "SHT-43")
-@scenario
 async def test_a_request_is_cancelled_on_another_worker(tmp_path):
     gate = Gate()
     workshop = Workshop(tmp_path, gate=gate)
@@ -146,7 +140,6 @@ async def test_a_request_is_cancelled_on_another_worker(tmp_path):
 
 
 @pytest.mark.covers("WRK-03", "SHT-42")
-@scenario
 async def test_a_level_and_a_subscription_hold_on_every_worker(tmp_path):
     workshop = Workshop(tmp_path)
     peer = await workshop.begin()
@@ -170,7 +163,6 @@ async def test_a_level_and_a_subscription_hold_on_every_worker(tmp_path):
 
 
 @pytest.mark.covers("WRK-03")
-@scenario
 async def test_a_worker_that_takes_a_session_up_later_knows_what_the_others_remember(tmp_path):
     workshop = Workshop(tmp_path)
     peer = await workshop.begin()
@@ -187,7 +179,6 @@ async def test_a_worker_that_takes_a_session_up_later_knows_what_the_others_reme
 
 
 @pytest.mark.covers("WRK-03")
-@scenario
 async def test_what_is_set_in_a_batch_holds_on_every_worker(tmp_path):
     workshop = Workshop(tmp_path, 2)
     peer = HttpPeer(workshop.apps[0], "2025-03-26")
@@ -205,7 +196,6 @@ async def test_what_is_set_in_a_batch_holds_on_every_worker(tmp_path):
 
 
 @pytest.mark.covers("WRK-05", "LSN-07")
-@scenario
 async def test_a_change_in_one_worker_is_told_in_both_eras_by_all(tmp_path):
     workshop = Workshop(tmp_path)
     peer = await workshop.begin()
@@ -222,7 +212,6 @@ async def test_a_change_in_one_worker_is_told_in_both_eras_by_all(tmp_path):
 
 
 @pytest.mark.covers("WRK-05", "NOT-02")
-@scenario
 async def test_an_update_that_a_request_tells_reaches_its_own_client_wherever_that_reads(tmp_path):
     workshop = Workshop(tmp_path)
     peer, other = await workshop.begin(), await workshop.begin()
@@ -236,7 +225,6 @@ async def test_an_update_that_a_request_tells_reaches_its_own_client_wherever_th
 
 
 @pytest.mark.covers("WRK-04", "SHT-12")
-@scenario
 async def test_the_newest_stream_by_get_wins_on_whichever_worker(tmp_path):
     workshop = Workshop(tmp_path)
     peer = await workshop.begin()
@@ -257,7 +245,6 @@ async def test_the_newest_stream_by_get_wins_on_whichever_worker(tmp_path):
 
 
 @pytest.mark.covers("WRK-04", "SHT-14")
-@scenario
 async def test_delete_on_one_worker_ends_the_session_on_all(tmp_path):
     gate = Gate()
     workshop = Workshop(tmp_path, gate=gate)
@@ -277,7 +264,6 @@ async def test_delete_on_one_worker_ends_the_session_on_all(tmp_path):
 
 
 @pytest.mark.covers("WRK-04")
-@scenario
 async def test_an_ended_session_is_404_for_a_worker_that_comes_later(tmp_path):
     workshop, later = Workshop(tmp_path, 2), Workshop(tmp_path, 1)
     peer = await workshop.begin()
@@ -288,7 +274,6 @@ async def test_an_ended_session_is_404_for_a_worker_that_comes_later(tmp_path):
 
 
 @pytest.mark.covers("WRK-06", "SHT-26")
-@scenario
 async def test_a_session_lapses_only_when_no_worker_uses_it(tmp_path):
     workshop = Workshop(tmp_path, 2, idle_timeout=100)
     peer = await workshop.begin()
@@ -302,7 +287,6 @@ async def test_a_session_lapses_only_when_no_worker_uses_it(tmp_path):
 
 
 @pytest.mark.covers("WRK-07", "SHT-41")
-@scenario
 async def test_a_stream_is_resumed_on_its_own_worker_alone_and_elsewhere_it_is_400(tmp_path):
     gate = Gate()
     workshop = Workshop(tmp_path, gate=gate)
@@ -323,7 +307,6 @@ async def test_a_stream_is_resumed_on_its_own_worker_alone_and_elsewhere_it_is_4
 
 
 @pytest.mark.covers("WRK-06")
-@scenario
 async def test_the_session_goes_on_when_a_worker_leaves(tmp_path):
     workshop = Workshop(tmp_path)
     peer = await workshop.begin()
@@ -359,7 +342,6 @@ class Broken(Memory):
 
 
 @pytest.mark.covers("SHT-23")
-@scenario
 async def test_a_bus_that_cannot_be_opened_is_reported_and_500(caplog):
     app = travels().asgi(store=Broken(opens=False))
     exchange = await HttpPeer(app, STATELESS).call("add", {"a": 1, "b": 2}).end()
@@ -371,7 +353,6 @@ async def test_a_bus_that_cannot_be_opened_is_reported_and_500(caplog):
 
 
 @pytest.mark.covers("SHT-23")
-@scenario
 async def test_a_bus_that_breaks_is_reported_and_holds_no_request_up(caplog):
     app = travels().asgi(store=Broken(opens=True))
     peer = HttpPeer(app)

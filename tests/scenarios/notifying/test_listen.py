@@ -1,9 +1,7 @@
 """Changes told to stateless clients that listen."""
 
 import asyncio
-import functools
 import json
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -12,22 +10,14 @@ from dragoman import Context, Server, types
 from dragoman.protocol.subscriptions import MAX_WAITING
 from dragoman.testing import WirePeer
 from dragoman.transports.contract import FunctionSink
+from scenarios.wire import DEADLINE
 
-DEADLINE = 30
 LISTEN = "subscriptions/listen"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 UPDATED = "notifications/resources/updated"
 LISTS = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
 EVERYTHING = dict.fromkeys(LISTS, True)
 FOLLOWED = {kind: {"listChanged": True, "subscribe": True} for kind in ["resources"]}
-
-
-def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 2 * DEADLINE))
-
-    return run
 
 
 async def listen(peer: WirePeer, wanted: types.Json, id: Any = None) -> tuple[Any, types.Json]:
@@ -59,7 +49,6 @@ def notify_everything(server: Server) -> None:
 
 @pytest.mark.covers("LSN-01", "LSN-02", "LSN-03", "NOT-08")
 @pytest.mark.parametrize("id", [7, 0, -3, "seven", "7", ""], ids=repr)
-@scenario
 async def test_a_subscription_is_acknowledged_first_and_its_messages_carry_its_id_as_it_was(id):
     server = Server()
     async with WirePeer(server, "stateless") as peer:
@@ -74,7 +63,6 @@ async def test_a_subscription_is_acknowledged_first_and_its_messages_carry_its_i
 
 @pytest.mark.covers("LSN-03", "BEY-19")
 @pytest.mark.parametrize("wanted", LISTS)
-@scenario
 async def test_only_what_was_asked_for_is_told(wanted):
     server = Server(capabilities={kind: {"listChanged": True} for kind in LISTS.values()})
     async with WirePeer(server, "stateless") as peer:
@@ -97,7 +85,6 @@ async def test_only_what_was_asked_for_is_told(wanted):
     ],
     ids=repr,
 )
-@scenario
 async def test_the_acknowledgement_says_what_the_server_honours_and_only_that_is_told(capabilities, honoured):
     server = Server(capabilities=capabilities)
     async with WirePeer(server, "stateless") as peer:
@@ -109,7 +96,6 @@ async def test_the_acknowledgement_says_what_the_server_honours_and_only_that_is
 
 @pytest.mark.covers("LSN-02", "LSN-03")
 @pytest.mark.parametrize("wanted", [{}, {"toolsListChanged": False}, {"somethingNew": True}], ids=repr)
-@scenario
 async def test_who_asks_for_nothing_is_acknowledged_and_told_nothing(wanted):
     server = Server()
     async with WirePeer(server, "stateless") as peer:
@@ -119,7 +105,6 @@ async def test_who_asks_for_nothing_is_acknowledged_and_told_nothing(wanted):
 
 
 @pytest.mark.covers("LSN-03", "SUB-06", "BEY-18", "BEY-19")
-@scenario
 async def test_resources_are_told_by_their_uri_and_by_what_lies_below_it():
     server = Server(capabilities=FOLLOWED)
     async with WirePeer(server, "stateless") as peer:
@@ -132,7 +117,6 @@ async def test_resources_are_told_by_their_uri_and_by_what_lies_below_it():
 
 
 @pytest.mark.covers("LSN-03", "NOT-08")
-@scenario
 async def test_several_subscriptions_of_several_connections_are_told_each_for_itself():
     server = Server()
     async with WirePeer(server, "stateless") as peer, WirePeer(server, "stateless") as other:
@@ -147,7 +131,6 @@ async def test_several_subscriptions_of_several_connections_are_told_each_for_it
 
 
 @pytest.mark.covers("LSN-03")
-@scenario
 async def test_a_session_that_also_listens_is_told_as_a_session_and_as_a_subscription():
     server = Server()
     envelope = {types.PROTOCOL_VERSION: "2026-07-28", types.CLIENT_CAPABILITIES: {}}
@@ -162,7 +145,6 @@ async def test_a_session_that_also_listens_is_told_as_a_session_and_as_a_subscri
 @pytest.mark.parametrize(
     "params", [{}, {"notifications": None}, {"notifications": [1]}, {"notifications": {"toolsListChanged": "yes"}}]
 )
-@scenario
 async def test_a_malformed_filter_is_refused(params):
     async with WirePeer(Server(), "stateless") as peer:
         assert (await peer.request(LISTEN, params))["error"]["code"] == -32602
@@ -170,7 +152,6 @@ async def test_a_malformed_filter_is_refused(params):
 
 
 @pytest.mark.covers("LSN-04")
-@scenario
 async def test_a_subscription_needs_an_id_that_is_free():
     server = Server()
     async with WirePeer(server, "stateless") as peer:
@@ -186,7 +167,6 @@ async def test_a_subscription_needs_an_id_that_is_free():
 
 @pytest.mark.covers("LSN-04")
 @pytest.mark.parametrize("era", ["none", "2024-11-05", "handshake"])
-@scenario
 async def test_listening_does_not_exist_before_the_stateless_era(era):
     async with WirePeer(Server(), era) as peer:
         assert (await peer.request(LISTEN, {"notifications": EVERYTHING}))["error"]["code"] == -32601
@@ -194,7 +174,6 @@ async def test_listening_does_not_exist_before_the_stateless_era(era):
 
 @pytest.mark.covers("LSN-06")
 @pytest.mark.parametrize("id", [5, "five"])
-@scenario
 async def test_a_cancelled_subscription_is_told_nothing_more_from_that_moment_on(id):
     server = Server()
     async with WirePeer(server, "stateless") as peer:
@@ -212,7 +191,6 @@ async def test_a_cancelled_subscription_is_told_nothing_more_from_that_moment_on
 
 
 @pytest.mark.covers("LSN-06")
-@scenario
 async def test_a_subscription_that_is_cancelled_in_the_chunk_that_brings_it_leaves_nothing_behind():
     server = Server()
     sent: list[types.Json] = []
@@ -228,7 +206,6 @@ async def test_a_subscription_that_is_cancelled_in_the_chunk_that_brings_it_leav
 
 
 @pytest.mark.covers("LSN-06", "BEY-19")
-@scenario
 async def test_the_end_of_the_input_ends_subscriptions_in_good_order():
     server = Server("listened")
     sent: list[types.Json] = []
@@ -255,7 +232,6 @@ async def test_the_end_of_the_input_ends_subscriptions_in_good_order():
 
 
 @pytest.mark.covers("LSN-06")
-@scenario
 async def test_a_subscription_that_comes_just_before_the_end_of_the_input_is_acknowledged_and_ended():
     sent: list[types.Json] = []
     connection = Server().connect(lambda data: sent.append(json.loads(data)))
@@ -271,7 +247,6 @@ async def test_a_subscription_that_comes_just_before_the_end_of_the_input_is_ack
 
 
 @pytest.mark.covers("LSN-06")
-@scenario
 async def test_an_abrupt_end_sends_nothing():
     server = Server()
     async with WirePeer(server, "stateless") as peer:
@@ -283,7 +258,6 @@ async def test_an_abrupt_end_sends_nothing():
 
 
 @pytest.mark.covers("LSN-03", "NOT-02")
-@scenario
 async def test_progress_and_log_messages_never_travel_on_a_subscription():
     server = Server(capabilities={**FOLLOWED, "tools": {}, "logging": {}})
 
@@ -327,7 +301,6 @@ class Congested(FunctionSink):
 
 @pytest.mark.covers("NOT-08")
 @pytest.mark.parametrize("uris", [1, 10_000])
-@scenario
 async def test_ten_thousand_changes_are_few_messages_for_a_client_that_does_not_read(uris):
     server = Server(capabilities={**FOLLOWED, "tools": {"listChanged": True}})
     way_out = Congested()

@@ -1,10 +1,8 @@
 """What a server tells while it serves: log messages and progress; and what it makes of a client's notifications."""
 
 import asyncio
-import functools
 import logging
 import threading
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -14,20 +12,12 @@ from dragoman.config import Configuration
 from dragoman.errors import MethodNotFound
 from dragoman.server import LogHandler
 from dragoman.testing import WirePeer
+from scenarios.wire import DEADLINE
 
-DEADLINE = 30
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 MESSAGE = "notifications/message"
 PROGRESS = "notifications/progress"
 HANDSHAKE_VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
-
-
-def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 2 * DEADLINE))
-
-    return run
 
 
 def params_of(peer: WirePeer, method: str) -> list[types.Json]:
@@ -70,7 +60,6 @@ WORK = pytest.mark.parametrize("name", ["work", "blocking_work", "inline_work", 
 @pytest.mark.covers("LOG-01", "LOG-02", "LOG-05")
 @WORK
 @pytest.mark.parametrize("threshold", LEVELS)
-@scenario
 async def test_a_session_is_sent_what_is_at_least_as_severe_as_the_level_that_it_set(threshold, name):
     server = Server()
     log_all(server)
@@ -85,7 +74,6 @@ async def test_a_session_is_sent_what_is_at_least_as_severe_as_the_level_that_it
 @pytest.mark.covers("LOG-10")
 @WORK
 @pytest.mark.parametrize("threshold", LEVELS)
-@scenario
 async def test_a_stateless_request_is_sent_what_is_at_least_as_severe_as_its_own_level(threshold, name):
     server = Server()
     log_all(server)
@@ -101,7 +89,6 @@ async def test_a_stateless_request_is_sent_what_is_at_least_as_severe_as_its_own
 @pytest.mark.covers("LOG-03")
 @WORK
 @pytest.mark.parametrize("era", ["none", "2024-11-05", "handshake", "stateless"])
-@scenario
 async def test_without_a_level_nothing_is_sent(era, name):
     server = Server()
     log_all(server)
@@ -112,7 +99,6 @@ async def test_without_a_level_nothing_is_sent(era, name):
 
 
 @pytest.mark.covers("LOG-10")
-@scenario
 async def test_the_level_of_a_session_means_nothing_to_stateless_requests_and_the_other_way_round():
     server = Server()
     log_all(server)
@@ -133,7 +119,6 @@ async def test_the_level_of_a_session_means_nothing_to_stateless_requests_and_th
 
 @pytest.mark.covers("LOG-02")
 @pytest.mark.parametrize("level", ["loud", "", "Debug", 3, None, {}], ids=repr)
-@scenario
 async def test_an_unknown_level_is_refused_and_changes_nothing(level):
     server = Server()
     log_all(server)
@@ -147,7 +132,6 @@ async def test_an_unknown_level_is_refused_and_changes_nothing(level):
 
 
 @pytest.mark.covers("LOG-10")
-@scenario
 async def test_a_stateless_request_with_an_unknown_level_is_refused():
     server = Server()
     log_all(server)
@@ -158,7 +142,6 @@ async def test_a_stateless_request_with_an_unknown_level_is_refused():
 
 
 @pytest.mark.covers("LOG-03")
-@scenario
 async def test_a_server_that_does_not_declare_logging_sends_no_messages_and_has_no_level():
     server = Server(capabilities={"logging": False})
     log_all(server)
@@ -173,7 +156,6 @@ async def test_a_server_that_does_not_declare_logging_sends_no_messages_and_has_
 @pytest.mark.covers("LOG-04")
 @pytest.mark.parametrize("data", ["text", 1, 2.5, True, None, [1, "two"], {"deep": [{"er": None}]}, ""], ids=repr)
 @pytest.mark.parametrize("logger", [None, "weather.station"])
-@scenario
 async def test_the_data_of_a_message_is_any_json_and_its_logger_is_named_if_given(data, logger):
     server = Server()
 
@@ -193,7 +175,6 @@ async def test_the_data_of_a_message_is_any_json_and_its_logger_is_named_if_give
 
 
 @pytest.mark.covers("LOG-04")
-@scenario
 async def test_what_cannot_be_logged_fails_where_it_is_logged():
     server = Server()
     failures: list[Exception] = []
@@ -217,7 +198,6 @@ async def test_what_cannot_be_logged_fails_where_it_is_logged():
 
 
 @pytest.mark.covers("LOG-06", "LOG-07", "NOT-02")
-@scenario
 async def test_each_session_has_its_own_level_and_a_request_logs_to_its_own_client_only():
     server = Server()
     log_all(server)
@@ -234,7 +214,6 @@ async def test_each_session_has_its_own_level_and_a_request_logs_to_its_own_clie
 
 
 @pytest.mark.covers("LOG-06", "LOG-07")
-@scenario
 async def test_what_the_server_logs_goes_to_every_session_whose_own_level_wants_it():
     server = Server()
     async with (
@@ -255,7 +234,6 @@ async def test_what_the_server_logs_goes_to_every_session_whose_own_level_wants_
 
 
 @pytest.mark.covers("LOG-04")
-@scenario
 async def test_what_changes_after_it_was_logged_is_sent_as_it_was():
     server = Server()
     async with WirePeer(server) as peer:
@@ -271,7 +249,6 @@ async def test_what_changes_after_it_was_logged_is_sent_as_it_was():
 
 
 @pytest.mark.covers("LOG-04")
-@scenario
 async def test_pythons_own_logging_is_sent_to_the_clients_of_a_server():
     server = Server()
     logger = logging.getLogger("scenario.weather")
@@ -297,7 +274,6 @@ async def test_pythons_own_logging_is_sent_to_the_clients_of_a_server():
 
 @pytest.mark.covers("LOG-04", "LOG-06")
 @pytest.mark.parametrize("kind", ["async", "thread", "inline"])
-@scenario
 async def test_pythons_own_logging_is_sent_to_the_client_of_a_request(kind):
     server = Server()
     logger = logging.getLogger("scenario.request")
@@ -326,7 +302,6 @@ async def test_pythons_own_logging_is_sent_to_the_client_of_a_request(kind):
 
 
 @pytest.mark.covers("LOG-04")
-@scenario
 async def test_logging_from_a_thread_does_not_wait_for_a_loop_that_logs_as_well():
     server = Server()
     logger = logging.getLogger("scenario.both")
@@ -367,7 +342,6 @@ async def test_logging_from_a_thread_does_not_wait_for_a_loop_that_logs_as_well(
 @pytest.mark.parametrize("era", [*HANDSHAKE_VERSIONS, "stateless", "none"])
 @pytest.mark.parametrize("token", ["token", "", 0, 7, -1, "7"], ids=repr)
 @pytest.mark.parametrize("kind", ["async", "thread", "inline"])
-@scenario
 async def test_progress_is_told_before_the_response_with_the_token_as_the_client_chose_it(kind, token, era):
     server = Server()
 
@@ -396,7 +370,6 @@ async def test_progress_is_told_before_the_response_with_the_token_as_the_client
 
 @pytest.mark.covers("PRG-02")
 @pytest.mark.parametrize("era", ["none", "handshake", "stateless"])
-@scenario
 async def test_without_a_token_no_progress_is_told(era):
     server = Server()
 
@@ -421,7 +394,6 @@ async def test_without_a_token_no_progress_is_told(era):
 
 
 @pytest.mark.covers("PRG-01")
-@scenario
 async def test_progress_that_does_not_increase_or_is_no_number_of_json_is_dropped():
     server = Server()
 
@@ -437,7 +409,6 @@ async def test_progress_that_does_not_increase_or_is_no_number_of_json_is_droppe
 
 @pytest.mark.covers("PRG-01")
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
-@scenario
 async def test_nothing_is_told_of_a_request_after_its_response(era):
     server = Server()
     kept: list[Context] = []
@@ -459,7 +430,6 @@ async def test_nothing_is_told_of_a_request_after_its_response(era):
 
 
 @pytest.mark.covers("PRG-03", "NOT-02")
-@scenario
 async def test_progress_goes_to_the_client_that_asked_only():
     server = Server()
 
@@ -492,7 +462,6 @@ async def test_progress_goes_to_the_client_that_asked_only():
         ("acme/work", {}),
     ],
 )
-@scenario
 async def test_every_handler_may_tell_progress_and_log(method, params, era):
     server = Server()
 
@@ -557,7 +526,6 @@ async def test_every_handler_may_tell_progress_and_log(method, params, era):
     ids=lambda message: message["method"],
 )
 @pytest.mark.parametrize("era", ["none", "handshake", "stateless"])
-@scenario
 async def test_a_notification_that_means_nothing_to_us_is_ignored(message, era, caplog):
     server = Server()
     async with WirePeer(server, era) as peer:
@@ -568,7 +536,6 @@ async def test_a_notification_that_means_nothing_to_us_is_ignored(message, era, 
 
 
 @pytest.mark.covers("NOT-03", "BEY-17")
-@scenario
 async def test_a_change_of_the_clients_roots_calls_every_function_that_wants_to_know():
     server = Server()
     called: list[str] = []
@@ -596,7 +563,6 @@ async def test_a_change_of_the_clients_roots_calls_every_function_that_wants_to_
 
 @pytest.mark.covers("NOT-03")
 @pytest.mark.parametrize("kind", ["plain", "asynchronous"])
-@scenario
 async def test_a_function_that_fails_at_a_change_of_roots_is_reported_and_hinders_nobody(kind):
     reported: asyncio.Queue[BaseException] = asyncio.Queue()
     server = Server(configuration=Configuration(exception_reporter=lambda error, _: reported.put_nowait(error)))
@@ -628,14 +594,12 @@ async def test_a_function_that_fails_at_a_change_of_roots_is_reported_and_hinder
 
 @pytest.mark.covers("PNG-01", "PNG-05")
 @pytest.mark.parametrize(("era", "answer"), [("none", {}), *((version, {}) for version in HANDSHAKE_VERSIONS)])
-@scenario
 async def test_a_ping_is_answered_with_nothing(era, answer):
     async with WirePeer(Server(capabilities={}), era) as peer:
         assert (await peer.request("ping"))["result"] == answer
 
 
 @pytest.mark.covers("PNG-05")
-@scenario
 async def test_the_stateless_era_has_no_ping_in_either_direction():
     server = Server()
     raised: list[Exception] = []
@@ -657,7 +621,6 @@ async def test_the_stateless_era_has_no_ping_in_either_direction():
 @pytest.mark.covers("PNG-02")
 @pytest.mark.parametrize("kind", ["async", "thread"])
 @pytest.mark.parametrize("error", [None, {"code": -32001, "message": "not now"}])
-@scenario
 async def test_a_server_pings_its_client_and_hears_its_refusal(error, kind):
     server = Server()
 
@@ -685,7 +648,6 @@ async def test_a_server_pings_its_client_and_hears_its_refusal(error, kind):
 
 
 @pytest.mark.covers("PNG-02")
-@scenario
 async def test_a_client_whose_input_ended_is_not_asked_any_more():
     server = Server()
     started, released = asyncio.Event(), asyncio.Event()

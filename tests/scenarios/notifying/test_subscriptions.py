@@ -1,9 +1,7 @@
 """Changes told to sessions of the handshake era: lists that changed, and resources that they follow."""
 
 import asyncio
-import functools
 import threading
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -14,20 +12,12 @@ from dragoman.config import Configuration
 from dragoman.protocol.subscriptions import MAX_WAITING
 from dragoman.testing import WirePeer
 from dragoman.transports.contract import FunctionSink
+from scenarios.wire import DEADLINE
 
-DEADLINE = 30
 UPDATED = "notifications/resources/updated"
 KINDS = pytest.mark.parametrize("kind", ["tools", "prompts", "resources"])
 FOLLOWED = {"resources": {"subscribe": True}}
 VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
-
-
-def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 2 * DEADLINE))
-
-    return run
 
 
 def changed(kind: str) -> types.Json:
@@ -48,7 +38,6 @@ def notify(server: Server, kind: str) -> None:
 @pytest.mark.covers("NOT-01", "NOT-03")
 @KINDS
 @pytest.mark.parametrize("version", VERSIONS)
-@scenario
 async def test_every_session_is_told_that_a_list_changed(version, kind):
     server = Server()
     async with WirePeer(server, version) as one, WirePeer(server, version) as other:
@@ -58,7 +47,6 @@ async def test_every_session_is_told_that_a_list_changed(version, kind):
 
 @pytest.mark.covers("NOT-01")
 @KINDS
-@scenario
 async def test_a_change_may_be_told_from_another_thread(kind):
     server = Server()
     async with WirePeer(server) as one, WirePeer(server) as other:
@@ -90,7 +78,6 @@ def test_connections_of_several_loops_are_told_of_a_change(kind):
 
 @pytest.mark.covers("NOT-01")
 @KINDS
-@scenario
 async def test_a_change_is_told_only_where_it_is_declared(kind):
     every = {"tools", "prompts", "resources"}
     undeclared = Server(capabilities={name: {"listChanged": name != kind} for name in every})
@@ -104,7 +91,6 @@ async def test_a_change_is_told_only_where_it_is_declared(kind):
 @pytest.mark.covers("NOT-01")
 @KINDS
 @pytest.mark.parametrize("era", ["none", "stateless"])
-@scenario
 async def test_who_neither_shook_hands_nor_listens_is_told_of_no_change(era, kind):
     server = Server()
     async with WirePeer(server, era) as peer:
@@ -125,7 +111,6 @@ def test_without_clients_nothing_happens(kind):
 
 @pytest.mark.covers("NOT-01")
 @KINDS
-@scenario
 async def test_who_is_gone_is_told_nothing(kind):
     server = Server()
     async with WirePeer(server) as gone:
@@ -139,7 +124,6 @@ async def test_who_is_gone_is_told_nothing(kind):
 
 @pytest.mark.covers("NOT-01")
 @pytest.mark.parametrize("where", ["loop", "thread"])
-@scenario
 async def test_a_change_that_cannot_be_told_is_reported_with_its_name_and_hinders_nothing(where):
     reports: list[tuple[BaseException, types.Json]] = []
     configuration = Configuration(exception_reporter=lambda error, info: reports.append((error, info)))
@@ -154,7 +138,6 @@ async def test_a_change_that_cannot_be_told_is_reported_with_its_name_and_hinder
 
 
 @pytest.mark.covers("NOT-01")
-@scenario
 async def test_a_change_told_in_a_handler_comes_before_its_response():
     server = Server()
 
@@ -175,7 +158,6 @@ async def test_a_change_told_in_a_handler_comes_before_its_response():
 
 @pytest.mark.covers("SUB-01", "SUB-05", "BEY-18")
 @pytest.mark.parametrize("version", VERSIONS)
-@scenario
 async def test_who_follows_a_resource_is_told_that_it_changed_and_nobody_else(version):
     server = Server(capabilities=FOLLOWED)
     async with WirePeer(server, version) as subscriber, WirePeer(server, version) as other:
@@ -190,7 +172,6 @@ async def test_who_follows_a_resource_is_told_that_it_changed_and_nobody_else(ve
 
 
 @pytest.mark.covers("SUB-01", "SUB-05", "BEY-18")
-@scenario
 async def test_who_does_not_follow_a_resource_any_more_is_not_told():
     server = Server(capabilities=FOLLOWED)
     async with WirePeer(server) as peer:
@@ -207,7 +188,6 @@ async def test_who_does_not_follow_a_resource_any_more_is_not_told():
 @pytest.mark.covers("SUB-02")
 @pytest.mark.parametrize("capabilities", [None, {"resources": {}}, {"resources": {"subscribe": False}}, {}])
 @pytest.mark.parametrize("method", ["resources/subscribe", "resources/unsubscribe"])
-@scenario
 async def test_following_does_not_exist_where_it_is_not_declared(method, capabilities):
     async with WirePeer(Server(capabilities=capabilities)) as peer:
         assert (await peer.request(method, {"uri": "file:///a"}))["error"]["code"] == -32601
@@ -215,14 +195,12 @@ async def test_following_does_not_exist_where_it_is_not_declared(method, capabil
 
 @pytest.mark.covers("SUB-07")
 @pytest.mark.parametrize("method", ["resources/subscribe", "resources/unsubscribe"])
-@scenario
 async def test_following_does_not_exist_in_the_stateless_era(method):
     async with WirePeer(Server(capabilities=FOLLOWED), "stateless") as peer:
         assert (await peer.request(method, {"uri": "file:///a"}))["error"]["code"] == -32601
 
 
 @pytest.mark.covers("SUB-01", "SUB-02")
-@scenario
 async def test_a_function_for_followers_makes_the_capability_declared():
     server = Server()
     server.on_subscribe(lambda uri: None)
@@ -255,7 +233,6 @@ def hooked(kind: str) -> tuple[Server, list[tuple[str, str]]]:
 
 @pytest.mark.covers("SUB-01")
 @pytest.mark.parametrize("kind", ["async", "thread"])
-@scenario
 async def test_the_functions_for_followers_are_given_the_uri_and_the_context(kind):
     server, called = hooked(kind)
     async with WirePeer(server) as peer:
@@ -269,7 +246,6 @@ async def test_the_functions_for_followers_are_given_the_uri_and_the_context(kin
 @pytest.mark.covers("SUB-03")
 @pytest.mark.parametrize("params", [{}, {"uri": 3}, {"uri": None}, {"uri": ["file:///a"]}], ids=repr)
 @pytest.mark.parametrize("method", ["resources/subscribe", "resources/unsubscribe"])
-@scenario
 async def test_a_uri_that_is_no_text_is_refused_before_anything_is_called(method, params):
     server, called = hooked("async")
     async with WirePeer(server) as peer:
@@ -292,7 +268,6 @@ async def test_a_uri_that_is_no_text_is_refused_before_anything_is_called(method
     ids=repr,
 )
 @pytest.mark.parametrize("method", ["resources/subscribe", "resources/unsubscribe"])
-@scenario
 async def test_of_what_a_function_for_followers_gives_only_its_meta_is_answered(method, returned, result):
     server = Server()
     server.on_subscribe(lambda: returned)
@@ -302,7 +277,6 @@ async def test_of_what_a_function_for_followers_gives_only_its_meta_is_answered(
 
 
 @pytest.mark.covers("SUB-01")
-@scenario
 async def test_a_function_that_fails_refuses_and_nothing_is_followed(caplog):
     server = Server()
 
@@ -319,7 +293,6 @@ async def test_a_function_that_fails_refuses_and_nothing_is_followed(caplog):
 
 @pytest.mark.covers("SUB-06", "NOT-02")
 @pytest.mark.parametrize("kind", ["async", "thread", "inline"])
-@scenario
 async def test_a_request_tells_its_own_client_only_that_a_resource_changed(kind):
     server = Server()
 
@@ -377,7 +350,6 @@ def connect(server: Server) -> tuple[Any, Congested]:
 
 
 @pytest.mark.covers("NOT-08")
-@scenario
 async def test_while_a_session_does_not_read_equal_changes_are_one_and_the_oldest_messages_give_way():
     server = Server()
     connection, way_out = connect(server)
@@ -399,7 +371,6 @@ async def test_while_a_session_does_not_read_equal_changes_are_one_and_the_oldes
 
 
 @pytest.mark.covers("NOT-01")
-@scenario
 async def test_what_still_waits_when_a_connection_closes_is_not_sent():
     server = Server()
     connection, way_out = connect(server)

@@ -10,7 +10,7 @@ from dragoman import Context, Server, UrlElicitationRequired
 from dragoman.server.request import call as calls
 from dragoman.testing import WirePeer
 from scenarios.http_crew import Client, Stream, crew
-from scenarios.http_peer import NEWEST, OLDER, SECRET, HttpPeer, scenario, serve
+from scenarios.http_peer import NEWEST, OLDER, SECRET, HttpPeer, serve
 
 COMPLETE = "notifications/elicitation/complete"
 VISITING = {"elicitation": {"url": {}}}
@@ -49,7 +49,6 @@ def told(stream):
 @pytest.mark.covers("ELI-04")
 @pytest.mark.parametrize("json_response", [False, True])
 @pytest.mark.parametrize("way", ["context", "server", "thread"])
-@scenario
 async def test_after_the_response_it_is_told_on_the_stream_of_the_one_session_that_was_sent_there(json_response, way):
     site = pages()
     app = serve(site.server, json_response=json_response)
@@ -74,7 +73,6 @@ async def test_after_the_response_it_is_told_on_the_stream_of_the_one_session_th
         await reading.end()
 
 
-@scenario
 async def test_during_the_request_it_is_told_on_its_own_stream():
     site = pages()
     app = serve(site.server)
@@ -88,7 +86,6 @@ async def test_during_the_request_it_is_told_on_its_own_stream():
     await stream.end()
 
 
-@scenario
 async def test_a_version_that_does_not_know_it_is_told_nothing():
     site = pages()
     peer, stream = await visitor(serve(site.server), OLDER)
@@ -102,7 +99,6 @@ async def test_a_version_that_does_not_know_it_is_told_nothing():
     await stream.end()
 
 
-@scenario
 async def test_over_a_connection_the_server_tells_the_client_that_was_sent_there():
     site = pages()
     async with (
@@ -119,7 +115,6 @@ async def test_over_a_connection_the_server_tells_the_client_that_was_sent_there
         assert not [one for one in other.received if one.get("method") == COMPLETE]
 
 
-@scenario
 async def test_the_oldest_visit_is_forgotten_when_a_client_was_sent_to_too_many_pages(monkeypatch):
     monkeypatch.setattr(calls, "MAX_ELICITATIONS", 2)
     site = pages()
@@ -151,7 +146,6 @@ WORKERS = """
 """
 
 
-@scenario
 async def test_it_is_told_whichever_process_hears_of_it():
     async with crew(2, WORKERS) as processes:
         await processes.ready()

@@ -1,10 +1,8 @@
 """Requests that the client gives up: every kind of handler is told, and nothing more is sent for them."""
 
 import asyncio
-import functools
 import json
 import threading
-from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -12,8 +10,8 @@ import pytest
 
 from dragoman import BlockingContext, Cancelled, Context, Server, types
 from dragoman.testing import WirePeer
+from scenarios.wire import DEADLINE, encoded, introduction, request, text
 
-DEADLINE = 30
 ERAS = pytest.mark.parametrize("era", ["none", "2024-11-05", "handshake", "stateless"])
 COMPLETE = {"ref": {"type": "ref/prompt", "name": "prompt"}, "argument": {"name": "a", "value": ""}}
 FILL = {"ref": {"type": "ref/resource", "uri": "template://{name}"}, "argument": {"name": "name", "value": ""}}
@@ -38,14 +36,6 @@ HANDLERS = pytest.mark.parametrize(
         *(("stateless", handler) for handler in REQUESTS if handler not in HANDSHAKE_ONLY),
     ],
 )
-
-
-def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 2 * DEADLINE))
-
-    return run
 
 
 def handlers(work: Any, kind: str) -> tuple[Any, Any]:
@@ -101,7 +91,6 @@ async def nothing_was_answered(peer: WirePeer, id: Any) -> None:
 @pytest.mark.covers("CAN-01", "CAN-03", "CAN-04", "BEY-11")
 @HANDLERS
 @pytest.mark.parametrize("end", ["is cancelled", "returns", "raises", "raises Cancelled"])
-@scenario
 async def test_an_asynchronous_handler_is_cancelled_and_nothing_is_answered_however_it_ends(era, end, handler, caplog):
     started, ended = asyncio.Event(), asyncio.Event()
     seen: list[bool] = []
@@ -135,7 +124,6 @@ async def test_an_asynchronous_handler_is_cancelled_and_nothing_is_answered_howe
 
 @pytest.mark.covers("CAN-03")
 @ERAS
-@scenario
 async def test_a_cancelled_handler_whose_inner_wait_is_shielded_ends_and_the_inner_work_goes_on(era):
     server = Server()
     started, release, finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -170,7 +158,6 @@ async def test_a_cancelled_handler_whose_inner_wait_is_shielded_ends_and_the_inn
 @pytest.mark.covers("CAN-01", "CAN-02", "CAN-03", "CAN-04", "BEY-11")
 @HANDLERS
 @pytest.mark.parametrize("end", ["returns", "raises Cancelled", "raises"])
-@scenario
 async def test_a_blocking_handler_is_told_and_nothing_is_answered_however_it_ends(era, end, handler, caplog):
     started, go_on, ended = threading.Event(), threading.Event(), threading.Event()
     seen: list[Any] = []
@@ -205,7 +192,6 @@ async def test_a_blocking_handler_is_told_and_nothing_is_answered_however_it_end
 
 @pytest.mark.covers("CAN-02")
 @ERAS
-@scenario
 async def test_who_is_not_cancelled_is_not_told_so(era):
     server = Server()
 
@@ -225,7 +211,6 @@ async def test_who_is_not_cancelled_is_not_told_so(era):
 @pytest.mark.covers("CAN-03")
 @pytest.mark.parametrize("kind", ["async", "thread"])
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
-@scenario
 async def test_progress_and_log_messages_after_the_cancellation_are_not_sent(era, kind):
     server = Server()
     started, go_on, ended = threading.Event(), threading.Event(), threading.Event()
@@ -265,7 +250,6 @@ async def test_progress_and_log_messages_after_the_cancellation_are_not_sent(era
 
 @pytest.mark.covers("CAN-08", "CAN-09", "CAN-11")
 @pytest.mark.parametrize("kind", ["async", "thread"])
-@scenario
 async def test_a_question_is_given_up_with_the_request_that_asked_it_and_its_late_answer_is_ignored(kind):
     server = Server()
     ended = threading.Event()
@@ -303,7 +287,6 @@ async def test_a_question_is_given_up_with_the_request_that_asked_it_and_its_lat
 
 @pytest.mark.covers("CAN-03")
 @ERAS
-@scenario
 async def test_only_the_request_that_is_named_is_cancelled(era):
     server = Server()
     started: asyncio.Queue[None] = asyncio.Queue()
@@ -321,8 +304,8 @@ async def test_only_the_request_that_is_named_is_cancelled(era):
             await asyncio.wait_for(started.get(), DEADLINE)
         peer.notify("notifications/cancelled", {"requestId": "100"})
         released.set()
-        assert (await peer.response(100))["result"]["content"][0]["text"] == "100"
-        assert (await peer.response(101))["result"]["content"][0]["text"] == "101"
+        assert text(await peer.response(100)) == "100"
+        assert text(await peer.response(101)) == "101"
         await nothing_was_answered(peer, "100")
 
 
@@ -349,7 +332,6 @@ async def test_only_the_request_that_is_named_is_cancelled(era):
     ids=repr,
 )
 @ERAS
-@scenario
 async def test_cancelling_what_is_unknown_completed_or_malformed_is_ignored(era, params, caplog):
     server = Server()
     started, released = asyncio.Event(), asyncio.Event()
@@ -367,14 +349,13 @@ async def test_cancelling_what_is_unknown_completed_or_malformed_is_ignored(era,
         peer.notify("notifications/cancelled", params)
         peer.notify("notifications/cancelled", {"requestId": "completed"})
         released.set()
-        assert (await peer.response("held"))["result"]["content"][0]["text"] == "done"
+        assert text(await peer.response("held")) == "done"
         assert peer.received == []
     assert caplog.records == []
 
 
 @pytest.mark.covers("CAN-06")
 @ERAS
-@scenario
 async def test_a_second_cancellation_is_ignored(era):
     server = Server()
     started = asyncio.Event()
@@ -403,7 +384,6 @@ async def test_a_second_cancellation_is_ignored(era):
 
 @pytest.mark.covers("CAN-05")
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25"])
-@scenario
 async def test_initialize_is_never_cancelled(version):
     server = Server()
 
@@ -414,16 +394,13 @@ async def test_initialize_is_never_cancelled(version):
         return await call_next()
 
     async with WirePeer(server, "none") as peer:
-        client = {"name": "client", "version": "1"}
-        introduction = {"protocolVersion": version, "capabilities": {}, "clientInfo": client}
-        id = peer.start("initialize", introduction)
+        id = peer.start("initialize", introduction(protocolVersion=version))
         peer.notify("notifications/cancelled", {"requestId": id})
         assert (await peer.response(id))["result"]["protocolVersion"] == version
 
 
 @pytest.mark.covers("CAN-01")
 @pytest.mark.parametrize("cancel", ["in one go", "when it has ended"])
-@scenario
 async def test_a_cancelled_call_that_never_waits_does_not_cancel_the_one_after_it(cancel):
     server = Server()
     released = asyncio.Event()
@@ -439,9 +416,9 @@ async def test_a_cancelled_call_that_never_waits_does_not_cancel_the_one_after_i
         return "patient"
 
     def call(id: int, tool: str) -> bytes:
-        return encoded({"id": id, "method": "tools/call", "params": {"name": tool}})
+        return encoded(request("tools/call", {"name": tool}, id))
 
-    cancelled = encoded({"method": "notifications/cancelled", "params": {"requestId": 1}})
+    cancelled = encoded({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
     connection = server.connect(lambda data: sent.append(json.loads(data)))
     if cancel == "in one go":
         connection.receive(call(1, "quick") + cancelled + call(2, "patient"))
@@ -458,7 +435,6 @@ async def test_a_cancelled_call_that_never_waits_does_not_cancel_the_one_after_i
     connection.close()
 
 
-@scenario
 async def test_an_answer_that_comes_with_the_end_of_the_input_is_still_taken():
     server = Server()
     sent: list[types.Json] = []
@@ -473,27 +449,17 @@ async def test_an_answer_that_comes_with_the_end_of_the_input_is_still_taken():
         return "answered"
 
     connection = server.connect(lambda data: sent.append(json.loads(data)))
-    introduction = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-    connection.receive(encoded({"id": 0, "method": "initialize", "params": introduction}))
-    connection.receive(encoded({"id": 1, "method": "tools/call", "params": {"name": "asks"}}))
+    connection.receive(encoded(request("initialize", introduction(), 0)))
+    connection.receive(encoded(request("tools/call", {"name": "asks"}, 1)))
     for _ in range(3):
         await asyncio.sleep(0)
-    connection.receive(encoded({"id": 2, "method": "tools/call", "params": {"name": "quick"}}))
+    connection.receive(encoded(request("tools/call", {"name": "quick"}, 2)))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    connection.receive(
-        encoded({"id": 3, "method": "tools/call", "params": {"name": "quick"}}) + encoded({"id": 1, "result": {}})
-    )
+    answer = {"jsonrpc": "2.0", "id": 1, "result": {}}
+    connection.receive(encoded(request("tools/call", {"name": "quick"}, 3), answer))
     connection.receive_end()
     await asyncio.wait_for(connection.drain(), DEADLINE)
-    answers = {
-        message["id"]: message["result"]["content"][0]["text"]
-        for message in sent
-        if message["id"] in (1, 2, 3) and "method" not in message
-    }
+    answers = {one["id"]: text(one) for one in sent if one["id"] in (1, 2, 3) and "method" not in one}
     assert answers == {1: "answered", 2: "quick", 3: "quick"}
     connection.close()
-
-
-def encoded(message: types.Json) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"

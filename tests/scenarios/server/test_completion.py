@@ -1,27 +1,12 @@
 """Completion of the arguments of prompts and of the variables of templates, on the wire."""
 
-import asyncio
-
 import pytest
 
 from dragoman import BlockingContext, Context, DefinitionError, Prompt, Resource, Server, prompt, resource, types
-from dragoman.testing import WirePeer
+from scenarios.wire import EVERY_ERA, ask
 
-ERAS = pytest.mark.parametrize("era", ["handshake", "stateless", "none"])
 TONES = ("terse", "kind", "keen")
 NOTHING = {"values": [], "hasMore": False}
-
-
-def ask(server, method, params=None, era="handshake"):
-    """Return the response to one request, and see that nothing else was sent."""
-
-    async def talk():
-        async with WirePeer(server, era) as peer:
-            response = await peer.request(method, params)
-            assert peer.received == []
-            return response
-
-    return asyncio.run(talk())
 
 
 def complete(server, ref, argument, value="", era="handshake", **more):
@@ -61,7 +46,7 @@ USERS = {"type": "ref/resource", "uri": "users://{team}/{user}"}
 
 
 @pytest.mark.covers("CMP-02", "CMP-03")
-@ERAS
+@EVERY_ERA
 def test_an_argument_of_a_prompt_is_completed_by_its_own_function(era):
     found = completion(reviewing(), REVIEW, "tone", "k", era)
     assert found == {"values": ["kind", "keen"], "hasMore": False}
@@ -211,7 +196,7 @@ def test_incomplete_parameters_are_refused(params):
 
 
 @pytest.mark.covers("CMP-01", "SRV-18")
-@ERAS
+@EVERY_ERA
 def test_completions_are_declared_and_served_only_where_something_completes(era):
     server = Server()
 

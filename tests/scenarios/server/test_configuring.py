@@ -24,38 +24,14 @@ from dragoman.config import PROCESS
 from dragoman.protocol.jsonrpc import encode
 from dragoman.testing import WirePeer
 from scenarios.http_peer import BATCHING, NEWEST, STATELESS, HttpPeer, serve
+from scenarios.wire import ask, call, text
 
-DEADLINE = 30
 ERAS = pytest.mark.parametrize("era", ["handshake", "stateless"])
 
 
 @pytest.fixture(autouse=True)
 def _restored(monkeypatch):
     monkeypatch.setattr(PROCESS, "configuration", Configuration())
-
-
-def run(conversation):
-    async def within_the_deadline():
-        async with asyncio.timeout(DEADLINE):
-            return await conversation
-
-    return asyncio.run(within_the_deadline())
-
-
-def ask(server, method, params=None, era="handshake"):
-    async def talk():
-        async with WirePeer(server, era) as peer:
-            return await peer.request(method, params)
-
-    return run(talk())
-
-
-def call(server, name, era="handshake", **arguments):
-    return ask(server, "tools/call", {"name": name, "arguments": arguments}, era)
-
-
-def text_of(response):
-    return response["result"]["content"][0]["text"]
 
 
 class Reports(list):
@@ -167,8 +143,8 @@ def test_a_reporter_that_raises_breaks_nothing_and_is_logged(raised, caplog):
         raise raised
 
     server = serving(exception_reporter=report)
-    assert text_of(call(server, "crash")) == "Internal error occurred"
-    assert text_of(call(server, "add", a=1)) == "2"
+    assert text(call(server, "crash")) == "Internal error occurred"
+    assert text(call(server, "add", a=1)) == "2"
     [record] = caplog.records
     assert record.exc_info[1] is raised
 
@@ -186,7 +162,7 @@ def test_a_request_that_holds_what_python_cannot_is_reported_all_the_same():
 
 
 @pytest.mark.covers("CFG-02", "CFG-17")
-def test_a_notification_that_cannot_be_sent_is_reported_and_others_are_told():
+async def test_a_notification_that_cannot_be_sent_is_reported_and_others_are_told():
     reports, introduced = Reports(), []
     broken = OSError("no one there")
 
@@ -195,23 +171,20 @@ def test_a_notification_that_cannot_be_sent_is_reported_and_others_are_told():
             raise broken
         introduced.append(data)
 
-    async def talk():
-        server = Server(configuration=Configuration(exception_reporter=reports))
-        async with WirePeer(server) as peer:
-            connection = server.connect(send)
-            connection.receive(
-                b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
-                b'"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}\n'
-            )
-            server.notify_tools_list_changed()
-            await peer.receive("notifications/tools/list_changed")
-
-    run(talk())
+    server = Server(configuration=Configuration(exception_reporter=reports))
+    async with WirePeer(server) as peer:
+        connection = server.connect(send)
+        connection.receive(
+            b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
+            b'"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}\n'
+        )
+        server.notify_tools_list_changed()
+        await peer.receive("notifications/tools/list_changed")
     assert reports == [(broken, {"notification": "notifications/tools/list_changed"})]
 
 
 @pytest.mark.covers("CFG-02")
-def test_what_fails_on_a_notification_of_the_client_is_reported_with_its_name():
+async def test_what_fails_on_a_notification_of_the_client_is_reported_with_its_name():
     reported = asyncio.Event()
     reports = []
 
@@ -219,14 +192,11 @@ def test_what_fails_on_a_notification_of_the_client_is_reported_with_its_name():
         reports.append((error, info))
         reported.set()
 
-    async def talk():
-        server = Server(configuration=Configuration(exception_reporter=report))
-        server.on_roots_changed(crash)
-        async with WirePeer(server) as peer:
-            peer.notify("notifications/roots/list_changed")
-            await reported.wait()
-
-    run(talk())
+    server = Server(configuration=Configuration(exception_reporter=report))
+    server.on_roots_changed(crash)
+    async with WirePeer(server) as peer:
+        peer.notify("notifications/roots/list_changed")
+        await reported.wait()
     assert reports == [(CRASH, {"notification": "notifications/roots/list_changed"})]
 
 
@@ -387,7 +357,7 @@ def test_a_request_that_no_handler_is_found_for_is_observed_too(method, params, 
 
 @pytest.mark.covers("CFG-19")
 @pytest.mark.parametrize("carrier", ["handle", "asgi", "session", "alone", "batch", "view"])
-def test_a_refusal_is_observed_once_on_every_carrier(carrier):
+async def test_a_refusal_is_observed_once_on_every_carrier(carrier):
     ended = []
     server, _ = observing(instrumentation_callback=ended.append)
     message = {"jsonrpc": "2.0", "id": 1, "method": "acme/unknown", "params": {}}
@@ -409,13 +379,13 @@ def test_a_refusal_is_observed_once_on_every_carrier(carrier):
             return msgspec.json.decode((await server.handle_http_async("POST", headers, body)).body)
         return (await peer.request("acme/unknown")).json
 
-    assert run(talk())["error"]["code"] == -32601
+    assert (await talk())["error"]["code"] == -32601
     assert [(one["method"], one["error"]) for one in ended] == [("unsupported_method", "method_not_found")]
 
 
 @pytest.mark.covers("CFG-19")
 @pytest.mark.parametrize("kind", ["session", "scope", "header"])
-def test_what_http_refuses_is_observed_with_its_label(kind):
+async def test_what_http_refuses_is_observed_with_its_label(kind):
     ended = []
     server, _ = observing(instrumentation_callback=ended.append)
 
@@ -435,7 +405,7 @@ def test_what_http_refuses_is_observed_with_its_label(kind):
         "scope": (403, "tools/call", "insufficient_scope"),
         "header": (400, "tools/call", "header_mismatch"),
     }[kind]
-    assert run(talk()) == status
+    assert await talk() == status
     assert [(one["method"], one["error"]) for one in ended] == [(method, label)]
 
 
@@ -452,21 +422,18 @@ def test_a_hook_that_fails_on_a_refusal_is_reported_and_the_refusal_answered():
 
 
 @pytest.mark.covers("CFG-19")
-def test_a_refusal_whose_hook_waits_is_answered_at_the_end_of_the_input():
+async def test_a_refusal_whose_hook_waits_is_answered_at_the_end_of_the_input():
     async def around(data, call_next):
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         await call_next()
 
-    async def talk():
-        written = []
-        connection = serving(around_request=around).connect(written.append)
-        connection.receive(b'{"jsonrpc": "2.0", "id": 1, "method": "acme/unknown"}\n')
-        connection.receive_end()
-        await connection.drain()
-        connection.close()
-        return written
-
-    assert b"-32601" in run(talk())[0]
+    written = []
+    connection = serving(around_request=around).connect(written.append)
+    connection.receive(b'{"jsonrpc": "2.0", "id": 1, "method": "acme/unknown"}\n')
+    connection.receive_end()
+    await connection.drain()
+    connection.close()
+    assert b"-32601" in written[0]
 
 
 @pytest.mark.covers("CFG-11")
@@ -520,8 +487,8 @@ def test_whatever_around_request_does_the_request_is_served_once(around, era):
     reports, calls = Reports(), []
     server = serving(around_request=around, exception_reporter=reports)
     server.tool(name="count")(lambda: calls.append(1) or "counted")
-    assert text_of(call(server, "count", era)) == "counted"
-    assert text_of(call(server, "crash", era)) == "Internal error occurred"
+    assert text(call(server, "count", era)) == "counted"
+    assert text(call(server, "crash", era)) == "Internal error occurred"
     assert ask(server, *CRASHES[1], era)["error"]["message"] == "Internal error"
     assert ask(server, *DELIBERATE[0], era)["error"]["message"] == "Not today"
     assert len(calls) == 1
@@ -546,7 +513,7 @@ def test_what_around_request_raises_is_reported_and_the_request_is_served(when, 
     server = serving(
         around_request=around, exception_reporter=reports, instrumentation_callback=lambda data: data_after.append(data)
     )
-    assert text_of(call(server, "add", era, a=1)) == "2"
+    assert text(call(server, "add", era, a=1)) == "2"
     [(error, info)] = reports
     assert error is raised
     assert info["request"]["method"] == "tools/call"
@@ -555,7 +522,7 @@ def test_what_around_request_raises_is_reported_and_the_request_is_served(when, 
 
 
 @pytest.mark.covers("CFG-06")
-def test_a_request_that_is_given_up_while_around_request_waits_is_no_failure():
+async def test_a_request_that_is_given_up_while_around_request_waits_is_no_failure():
     reports, waiting = Reports(), asyncio.Event()
 
     async def around(data, call_next):
@@ -564,15 +531,12 @@ def test_a_request_that_is_given_up_while_around_request_waits_is_no_failure():
             await asyncio.Event().wait()
         await call_next()
 
-    async def talk():
-        async with WirePeer(serving(around_request=around, exception_reporter=reports)) as peer:
-            id = peer.start(*CALL)
-            await waiting.wait()
-            peer.notify("notifications/cancelled", {"requestId": id})
-            assert (await peer.request("ping"))["result"] == {}
-            assert peer.received == []
-
-    run(talk())
+    async with WirePeer(serving(around_request=around, exception_reporter=reports)) as peer:
+        id = peer.start(*CALL)
+        await waiting.wait()
+        peer.notify("notifications/cancelled", {"requestId": id})
+        assert (await peer.request("ping"))["result"] == {}
+        assert peer.received == []
     assert reports == []
 
 
@@ -602,7 +566,7 @@ def test_a_callback_that_raises_is_reported_and_changes_nothing():
             crash()
 
     server = serving(instrumentation_callback=callback, exception_reporter=reports)
-    assert text_of(call(server, "add", a=1)) == "2"
+    assert text(call(server, "add", a=1)) == "2"
     assert [error for error, _ in reports] == [CRASH]
 
 
@@ -627,7 +591,7 @@ def test_the_server_context_is_in_the_data_if_it_is_wanted():
 
 @ERAS
 @pytest.mark.covers("CFG-16")
-def test_the_data_of_a_hundred_requests_at_once_is_not_shared(era):
+async def test_the_data_of_a_hundred_requests_at_once_is_not_shared(era):
     pairs, all_began = [], asyncio.Event()
 
     async def around(data, call_next):
@@ -649,9 +613,9 @@ def test_the_data_of_a_hundred_requests_at_once_is_not_shared(era):
 
         async with WirePeer(server, era) as peer:
             ids = [peer.start("tools/call", {"name": "wait", "arguments": {"number": n}}) for n in range(100)]
-            return [text_of(await peer.response(id)) for id in ids]
+            return [text(await peer.response(id)) for id in ids]
 
-    assert run(talk()) == [str(number) for number in range(100)]
+    assert await talk() == [str(number) for number in range(100)]
     assert sorted(number for number, _ in pairs) == list(range(100))
     assert len({id(data) for _, data in pairs}) == 100
 
@@ -675,7 +639,7 @@ def test_middleware_stands_around_every_request_in_the_order_of_its_registration
 
     for name in ("outer", "inner"):
         server.middleware(step(name))
-    assert text_of(call(server, "add", era, a=1)) == "2"
+    assert text(call(server, "add", era, a=1)) == "2"
     assert [name for name in steps if name.endswith("tools/call")] == [
         "outer before tools/call",
         "inner before tools/call",
@@ -716,7 +680,7 @@ def test_middleware_may_change_a_result_that_it_was_given(era):
             result.content[0].text += "!"
         return result
 
-    assert text_of(call(server, "add", era, a=1)) == "2!"
+    assert text(call(server, "add", era, a=1)) == "2!"
 
 
 @ERAS
@@ -780,4 +744,4 @@ def test_meta_and_trace_are_readable_in_every_kind_of_handler_while_requests_are
         return f"{dict(ctx.trace) == trace} {ctx.meta['example.com/x']}"
 
     for name in ("async_reader", "blocking_reader"):
-        assert text_of(ask(server, "tools/call", {"name": name, "_meta": meta}, era)) == "True [1]"
+        assert text(ask(server, "tools/call", {"name": name, "_meta": meta}, era)) == "True [1]"

@@ -1,6 +1,6 @@
 """A server that serves one version alone."""
 
-import asyncio
+from functools import partial
 
 import pytest
 
@@ -19,15 +19,11 @@ from dragoman import (
     types,
 )
 from dragoman.config import PROCESS
-from dragoman.testing import WirePeer
+from scenarios import wire
+from scenarios.wire import ENVELOPE, HANDSHAKE_VERSIONS, introduction
 
-DEADLINE = 30
-HANDSHAKE_VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
+ask = partial(wire.ask, era="none")
 ICON = {"src": "https://example.com/icon.png"}
-ENVELOPE = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
 
 
 @pytest.fixture(autouse=True)
@@ -39,18 +35,6 @@ def pinned(version, **options):
     return Server("pinned", configuration=Configuration(protocol_version=version), **options)
 
 
-def ask(server, method, params=None, era="none"):
-    async def talk():
-        async with asyncio.timeout(DEADLINE), WirePeer(server, era) as peer:
-            return await peer.request(method, params)
-
-    return asyncio.run(talk())
-
-
-def introduction(version):
-    return {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-
-
 def nothing() -> str:
     return ""
 
@@ -59,7 +43,9 @@ def nothing() -> str:
 @pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
 @pytest.mark.parametrize("asked", [*HANDSHAKE_VERSIONS, "2026-07-28", "1999-01-01"])
 def test_a_handshake_agrees_on_the_pinned_version_whatever_was_asked_for(version, asked):
-    assert ask(pinned(version), "initialize", introduction(asked))["result"]["protocolVersion"] == version
+    assert (
+        ask(pinned(version), "initialize", introduction(protocolVersion=asked))["result"]["protocolVersion"] == version
+    )
 
 
 @pytest.mark.covers("VER-02")
@@ -78,7 +64,7 @@ def test_a_pinned_stateless_version_refuses_the_handshake_era():
     assert ask(server, "tools/list", {"_meta": ENVELOPE})["result"]["tools"] == []
     discovered = ask(server, "server/discover", {"_meta": ENVELOPE})["result"]
     assert discovered["supportedVersions"] == ["2026-07-28"]
-    for method, params in (("initialize", introduction("2025-11-25")), ("tools/list", None)):
+    for method, params in (("initialize", introduction(protocolVersion="2025-11-25")), ("tools/list", None)):
         assert ask(server, method, params)["error"]["code"] == -32602
 
 

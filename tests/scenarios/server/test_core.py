@@ -20,41 +20,19 @@ from dragoman import (
 )
 from dragoman.errors import MethodAlreadyDefined
 from dragoman.testing import WirePeer
-
-DEADLINE = 30
-HANDSHAKE_VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
-VERSIONS = [*HANDSHAKE_VERSIONS, "2026-07-28"]
-ERAS = pytest.mark.parametrize("era", ["handshake", "stateless", "none"])
-EVERY_VERSION = pytest.mark.parametrize("version", VERSIONS)
-ENVELOPE = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
-
-
-def run(conversation):
-    async def within_the_deadline():
-        async with asyncio.timeout(DEADLINE):
-            return await conversation
-
-    return asyncio.run(within_the_deadline())
-
-
-def ask(server, method, params=None, era="handshake"):
-    """Return the response to one request, and see that nothing else was sent."""
-
-    async def talk():
-        async with WirePeer(server, era) as peer:
-            response = await peer.request(method, params)
-            assert peer.received == []
-            return response
-
-    return run(talk())
-
-
-def introduction(**changes):
-    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-    return {name: value for name, value in {**params, **changes}.items() if value is not ...}
+from scenarios.wire import (
+    DEADLINE,
+    ENVELOPE,
+    EVERY_ERA,
+    EVERY_VERSION,
+    HANDSHAKE_VERSIONS,
+    VERSIONS,
+    ask,
+    encoded,
+    introduction,
+    request,
+    text,
+)
 
 
 class Wire:
@@ -71,12 +49,10 @@ class Wire:
 
     def send(self, *messages):
         """Send messages, or bytes as they are, in one chunk."""
-        self.connection.receive(
-            b"".join((m if isinstance(m, bytes) else json.dumps(m).encode()) + b"\n" for m in messages)
-        )
+        self.connection.receive(encoded(*messages))
 
     def request(self, id, method, params=None):
-        self.send({"jsonrpc": "2.0", "id": id, "method": method, **({} if params is None else {"params": params})})
+        self.send(request(method, params, id))
 
     async def until(self, count):
         """Wait until so many messages were sent, and return them decoded."""
@@ -215,21 +191,17 @@ def returning_its_context(ctx: BlockingContext) -> str:
 
 
 @pytest.mark.covers("SRV-14")
-def test_a_second_initialize_is_refused_and_changes_nothing():
+async def test_a_second_initialize_is_refused_and_changes_nothing():
     server = Server()
 
     @server.tool
     async def who(ctx: Context) -> str:
         return f"{ctx.client.info.name} {ctx.client.version.name}"
 
-    async def talk():
-        async with WirePeer(server, "2025-06-18") as peer:
-            again = introduction(clientInfo={"name": "impostor", "version": "1"})
-            assert (await peer.request("initialize", again))["error"]["code"] == -32600
-            response = await peer.request("tools/call", {"name": "who"})
-            assert response["result"]["content"][0]["text"] == "wire peer 2025-06-18"
-
-    run(talk())
+    async with WirePeer(server, "2025-06-18") as peer:
+        again = introduction(clientInfo={"name": "impostor", "version": "1"})
+        assert (await peer.request("initialize", again))["error"]["code"] == -32600
+        assert text(await peer.request("tools/call", {"name": "who"})) == "wire peer 2025-06-18"
 
 
 @pytest.mark.covers("SRV-11")
@@ -249,13 +221,10 @@ def test_a_second_initialize_is_refused_and_changes_nothing():
         introduction(clientInfo={"name": None, "version": "1"}),
     ],
 )
-def test_a_malformed_introduction_is_refused_and_a_good_one_may_follow(params):
-    async def talk():
-        async with WirePeer(Server(), "none") as peer:
-            assert (await peer.request("initialize", params))["error"]["code"] == -32602
-            assert (await peer.request("initialize", introduction()))["result"]["protocolVersion"] == "2025-11-25"
-
-    run(talk())
+async def test_a_malformed_introduction_is_refused_and_a_good_one_may_follow(params):
+    async with WirePeer(Server(), "none") as peer:
+        assert (await peer.request("initialize", params))["error"]["code"] == -32602
+        assert (await peer.request("initialize", introduction()))["result"]["protocolVersion"] == "2025-11-25"
 
 
 @pytest.mark.covers("SRV-29", "SIO-03")
@@ -272,48 +241,38 @@ def test_whoever_does_not_introduce_itself_is_served_as_2025_11_25_without_capab
 
 
 @pytest.mark.covers("SIO-09", "SIO-10", "DSC-02")
-def test_the_era_is_decided_by_each_message_and_never_locked():
+async def test_the_era_is_decided_by_each_message_and_never_locked():
     server = Server()
 
     @server.tool
     async def version(ctx: Context) -> str:
         return ctx.client.version.name
 
-    def said(response):
-        return response["result"]["content"][0]["text"]
-
-    async def talk():
-        async with WirePeer(server, "none") as peer:
-            call = {"name": "version"}
-            assert said(await peer.request("tools/call", call)) == "2025-11-25"
-            assert "result" in await peer.request("server/discover", {"_meta": ENVELOPE})
-            assert said(await peer.request("tools/call", {**call, "_meta": ENVELOPE})) == "2026-07-28"
-            introduced = await peer.request("initialize", introduction(protocolVersion="2024-11-05"))
-            assert introduced["result"]["protocolVersion"] == "2024-11-05"
-            assert said(await peer.request("tools/call", call)) == "2024-11-05"
-            assert said(await peer.request("tools/call", {**call, "_meta": ENVELOPE})) == "2026-07-28"
-            assert said(await peer.request("tools/call", call)) == "2024-11-05"
-            for removed in ("initialize", "ping", "logging/setLevel"):
-                assert (await peer.request(removed, {"_meta": ENVELOPE}))["error"]["code"] == -32601
-
-    run(talk())
+    async with WirePeer(server, "none") as peer:
+        call = {"name": "version"}
+        assert text(await peer.request("tools/call", call)) == "2025-11-25"
+        assert "result" in await peer.request("server/discover", {"_meta": ENVELOPE})
+        assert text(await peer.request("tools/call", {**call, "_meta": ENVELOPE})) == "2026-07-28"
+        introduced = await peer.request("initialize", introduction(protocolVersion="2024-11-05"))
+        assert introduced["result"]["protocolVersion"] == "2024-11-05"
+        assert text(await peer.request("tools/call", call)) == "2024-11-05"
+        assert text(await peer.request("tools/call", {**call, "_meta": ENVELOPE})) == "2026-07-28"
+        assert text(await peer.request("tools/call", call)) == "2024-11-05"
+        for removed in ("initialize", "ping", "logging/setLevel"):
+            assert (await peer.request(removed, {"_meta": ENVELOPE}))["error"]["code"] == -32601
 
 
 @pytest.mark.covers("SRV-27")
-def test_each_connection_has_its_own_client():
+async def test_each_connection_has_its_own_client():
     server = Server()
 
     @server.tool
     async def who(ctx: Context) -> str:
         return ctx.client.version.name
 
-    async def talk():
-        async with WirePeer(server, "2025-06-18") as one, WirePeer(server, "2024-11-05") as other:
-            for peer, version in ((one, "2025-06-18"), (other, "2024-11-05"), (one, "2025-06-18")):
-                response = await peer.request("tools/call", {"name": "who"})
-                assert response["result"]["content"][0]["text"] == version
-
-    run(talk())
+    async with WirePeer(server, "2025-06-18") as one, WirePeer(server, "2024-11-05") as other:
+        for peer, version in ((one, "2025-06-18"), (other, "2024-11-05"), (one, "2025-06-18")):
+            assert text(await peer.request("tools/call", {"name": "who"})) == version
 
 
 @pytest.mark.covers("DSC-01", "DSC-05", "SRV-07")
@@ -337,13 +296,10 @@ def test_discovery_says_what_is_spoken_and_offered_with_and_without_an_envelope(
 
 
 @pytest.mark.covers("DSC-02")
-def test_discovery_needs_no_capability_and_leaves_no_trace():
-    async def talk():
-        async with WirePeer(Server(capabilities=types.ServerCapabilities()), "none") as peer:
-            assert (await peer.request("server/discover"))["result"]["capabilities"] == {}
-            assert "result" in await peer.request("initialize", introduction())
-
-    run(talk())
+async def test_discovery_needs_no_capability_and_leaves_no_trace():
+    async with WirePeer(Server(capabilities=types.ServerCapabilities()), "none") as peer:
+        assert (await peer.request("server/discover"))["result"]["capabilities"] == {}
+        assert "result" in await peer.request("initialize", introduction())
 
 
 @pytest.mark.covers("RPC-02")
@@ -391,7 +347,7 @@ def test_by_default_lists_and_logging_are_declared(version):
 
 
 @pytest.mark.covers("SRV-19", "SRV-20", "SRV-21")
-@ERAS
+@EVERY_ERA
 @pytest.mark.parametrize("declared", CALLS)
 def test_a_capabilities_object_replaces_what_is_derived_and_what_it_lacks_is_not_found(declared, era):
     server = Server(capabilities=types.ServerCapabilities(**{declared: server_capability(declared)}))
@@ -485,23 +441,20 @@ def test_a_notification_with_an_id_is_no_method(method, version):
 
 
 @pytest.mark.covers("RPC-08", "SRV-22")
-@ERAS
-def test_notifications_are_never_answered(era):
-    async def talk():
-        async with WirePeer(Server(), era) as peer:
-            peer.notify("notifications/unheard-of", {"a": 1})
-            peer.notify("notifications/initialized")
-            peer.notify("notifications/roots/list_changed")
-            peer.notify("notifications/progress", {"progressToken": 1, "progress": 2})
-            peer.notify("notifications/cancelled", {"requestId": "never"})
-            peer.notify("notifications/cancelled", {"requestId": [1]})
-            peer.notify("notifications/cancelled")
-            peer.notify("tools/call", {"name": "nobody"})
-            peer.notify("nope")
-            assert "result" in await peer.request("tools/list")
-            assert peer.received == []
-
-    run(talk())
+@EVERY_ERA
+async def test_notifications_are_never_answered(era):
+    async with WirePeer(Server(), era) as peer:
+        peer.notify("notifications/unheard-of", {"a": 1})
+        peer.notify("notifications/initialized")
+        peer.notify("notifications/roots/list_changed")
+        peer.notify("notifications/progress", {"progressToken": 1, "progress": 2})
+        peer.notify("notifications/cancelled", {"requestId": "never"})
+        peer.notify("notifications/cancelled", {"requestId": [1]})
+        peer.notify("notifications/cancelled")
+        peer.notify("tools/call", {"name": "nobody"})
+        peer.notify("nope")
+        assert "result" in await peer.request("tools/list")
+        assert peer.received == []
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
@@ -540,46 +493,38 @@ def test_a_method_of_ones_own_is_served_in_both_eras(era):
 
 
 @pytest.mark.covers("SRV-16")
-def test_an_id_in_flight_is_refused_and_free_again_afterwards():
+async def test_an_id_in_flight_is_refused_and_free_again_afterwards():
     server = Server()
-    released = None
+    released = asyncio.Event()
 
     @server.tool
     async def hold() -> str:
         await released.wait()
         return "held"
 
-    async def talk():
-        nonlocal released
-        released = asyncio.Event()
-        wire = Wire(server)
-        wire.request("x", "tools/call", {"name": "hold"})
-        wire.request("x", "ping")
-        (refused,) = await wire.until(1)
-        assert refused["id"] == "x"
-        assert refused["error"]["code"] == -32600
-        released.set()
-        assert (await wire.until(2))[1]["result"]["content"][0]["text"] == "held"
-        wire.request("x", "ping")
-        assert (await wire.until(3))[2] == {"jsonrpc": "2.0", "id": "x", "result": {}}
-        await wire.end()
-
-    run(talk())
+    wire = Wire(server)
+    wire.request("x", "tools/call", {"name": "hold"})
+    wire.request("x", "ping")
+    (refused,) = await wire.until(1)
+    assert refused["id"] == "x"
+    assert refused["error"]["code"] == -32600
+    released.set()
+    assert (await wire.until(2))[1]["result"]["content"][0]["text"] == "held"
+    wire.request("x", "ping")
+    assert (await wire.until(3))[2] == {"jsonrpc": "2.0", "id": "x", "result": {}}
+    await wire.end()
 
 
 @pytest.mark.covers("RPC-04", "RPC-07")
 @pytest.mark.parametrize("id", [0, -1, 2**53, 2**63, "", "a b", "ä", "<script>", "1"])
-def test_any_text_and_any_integer_is_an_id(id):
-    async def talk():
-        wire = Wire(Server())
-        wire.request(id, "ping")
-        assert await wire.until(1) == [{"jsonrpc": "2.0", "id": id, "result": {}}]
-
-    run(talk())
+async def test_any_text_and_any_integer_is_an_id(id):
+    wire = Wire(Server())
+    wire.request(id, "ping")
+    assert await wire.until(1) == [{"jsonrpc": "2.0", "id": id, "result": {}}]
 
 
 @pytest.mark.covers("RPC-09", "BEY-09")
-def test_a_batch_is_answered_as_a_batch_where_the_version_has_batches():
+async def test_a_batch_is_answered_as_a_batch_where_the_version_has_batches():
     server = Server()
 
     @server.tool
@@ -587,59 +532,50 @@ def test_a_batch_is_answered_as_a_batch_where_the_version_has_batches():
         await asyncio.sleep(0)
         return "later"
 
-    async def talk():
-        wire = Wire(server)
-        wire.request(0, "initialize", introduction(protocolVersion="2025-03-26"))
-        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-        call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "later"}}
-        note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        wire.send([call, note, ping, 3])
-        _, batch = await wire.until(2)
-        assert [(part.get("id"), "result" in part) for part in batch] == [(2, True), (1, True), (None, False)]
-        wire.send([note])
-        wire.send([])
-        assert (await wire.until(3))[2]["error"]["code"] == -32600
-        wire.send([{"jsonrpc": "2.0", "id": 5, "method": "initialize", "params": introduction()}])
-        assert (await wire.until(4))[3][0]["error"]["code"] == -32600
-        await wire.end()
-        assert len(wire.sent) == 4
-
-    run(talk())
+    wire = Wire(server)
+    wire.request(0, "initialize", introduction(protocolVersion="2025-03-26"))
+    ping = request("ping")
+    call = request("tools/call", {"name": "later"}, 2)
+    note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    wire.send([call, note, ping, 3])
+    _, batch = await wire.until(2)
+    assert [(part.get("id"), "result" in part) for part in batch] == [(2, True), (1, True), (None, False)]
+    wire.send([note])
+    wire.send([])
+    assert (await wire.until(3))[2]["error"]["code"] == -32600
+    wire.send([{"jsonrpc": "2.0", "id": 5, "method": "initialize", "params": introduction()}])
+    assert (await wire.until(4))[3][0]["error"]["code"] == -32600
+    await wire.end()
+    assert len(wire.sent) == 4
 
 
 @pytest.mark.covers("RPC-09", "RPC-11")
 @pytest.mark.parametrize("in_one_chunk", [True, False])
-def test_a_batch_is_complete_without_the_requests_that_were_given_up(in_one_chunk):
+async def test_a_batch_is_complete_without_the_requests_that_were_given_up(in_one_chunk):
     server = Server()
 
     @server.tool
     async def forever() -> str:
         await asyncio.Event().wait()
 
-    async def talk():
-        wire = Wire(server)
-        wire.request(0, "initialize", introduction(protocolVersion="2025-03-26"))
-        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "forever"}}
-        batch = [call, {"jsonrpc": "2.0", "id": 2, "method": "ping"}]
-        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
-        if in_one_chunk:
-            wire.send(batch, cancel)
-        else:
-            wire.send(batch)
-            wire.send(cancel)
-        assert (await wire.until(2))[1] == [{"jsonrpc": "2.0", "id": 2, "result": {}}]
-        await wire.end()
-
-    run(talk())
+    wire = Wire(server)
+    wire.request(0, "initialize", introduction(protocolVersion="2025-03-26"))
+    call = request("tools/call", {"name": "forever"})
+    batch = [call, request("ping", id=2)]
+    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+    if in_one_chunk:
+        wire.send(batch, cancel)
+    else:
+        wire.send(batch)
+        wire.send(cancel)
+    assert (await wire.until(2))[1] == [{"jsonrpc": "2.0", "id": 2, "result": {}}]
+    await wire.end()
 
 
 @pytest.mark.covers("RPC-09", "BEY-09")
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25"])
-def test_other_versions_have_no_batches(version):
-    async def talk():
-        wire = Wire(Server())
-        wire.request(0, "initialize", introduction(protocolVersion=version))
-        wire.send([{"jsonrpc": "2.0", "id": 1, "method": "ping"}])
-        assert (await wire.until(2))[1]["error"]["code"] == -32600
-
-    run(talk())
+async def test_other_versions_have_no_batches(version):
+    wire = Wire(Server())
+    wire.request(0, "initialize", introduction(protocolVersion=version))
+    wire.send([request("ping")])
+    assert (await wire.until(2))[1]["error"]["code"] == -32600

@@ -12,9 +12,9 @@ import pytest
 
 from dragoman import BlockingContext, Context, DragomanError, Server, ToolResult, ValidationError
 from dragoman.server.request.call import Session
+from scenarios.wire import DEADLINE, introduction, request
 
-DEADLINE = 30
-INTRODUCTION = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+INTRODUCTION = introduction(protocolVersion="2025-06-18")
 
 
 def as_parsed(server, message, *context):
@@ -41,10 +41,6 @@ def as_bytes_async(server, message, *context):
 
 
 DOORS = pytest.mark.parametrize("handle", [as_parsed, as_parsed_async, as_text, as_bytes, as_bytes_async])
-
-
-def request(method, params=None, id=1):
-    return {"jsonrpc": "2.0", "id": id, "method": method, **({} if params is None else {"params": params})}
 
 
 def call(name, **arguments):
@@ -171,16 +167,13 @@ def test_sessions_do_not_pile_up():
     assert sum(isinstance(thing, Session) for thing in gc.get_objects()) <= before
 
 
-def test_a_blocking_door_inside_a_running_loop_says_what_to_do_instead():
+async def test_a_blocking_door_inside_a_running_loop_says_what_to_do_instead():
     server = adding()
 
-    async def blocked():
-        with pytest.raises(DragomanError, match="await its asynchronous twin"):
-            server.handle_json("{}")
-        with pytest.raises(DragomanError, match="await its asynchronous twin"):
-            server.handle(request("ping"))
-
-    asyncio.run(blocked())
+    with pytest.raises(DragomanError, match="await its asynchronous twin"):
+        server.handle_json("{}")
+    with pytest.raises(DragomanError, match="await its asynchronous twin"):
+        server.handle(request("ping"))
 
 
 def test_many_threads_may_ask_at_once():
@@ -263,7 +256,7 @@ def test_what_cannot_be_sent_is_answered_all_the_same(handle, caplog):
     assert len(caplog.records) == 2
 
 
-def test_cancelling_whoever_waits_for_the_answer_cancels_the_tool():
+async def test_cancelling_whoever_waits_for_the_answer_cancels_the_tool():
     server = Server()
     ended = []
 
@@ -274,12 +267,9 @@ def test_cancelling_whoever_waits_for_the_answer_cancels_the_tool():
         finally:
             ended.append(1)
 
-    async def talk():
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await server.handle_async(call("forever"))
-
-    asyncio.run(talk())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await server.handle_async(call("forever"))
     assert ended == [1]
 
 

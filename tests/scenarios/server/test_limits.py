@@ -9,11 +9,11 @@ import pytest
 
 from dragoman import Context, DefinitionError, Server
 from dragoman.testing import WirePeer
-from scenarios.http_peer import NEWEST, SECRET, STATELESS, HttpPeer, scenario, serve
+from scenarios.http_peer import NEWEST, SECRET, STATELESS, HttpPeer, serve
 from scenarios.http_travels import session
+from scenarios.wire import DEADLINE
 
 LIMIT = 2000
-DEADLINE = 30
 HEADERS = {"content-type": "application/json"}
 
 
@@ -34,7 +34,6 @@ def call(length: int, id: int = 1, **meta: object) -> bytes:
 
 @pytest.mark.covers("SHT-19")
 @pytest.mark.parametrize("limit", [LIMIT, 8 * 1024 * 1024])
-@scenario
 async def test_the_largest_message_can_be_set_over_a_connection_and_by_handle(limit):
     server = echoing(limit)
     async with WirePeer(server, NEWEST) as peer:
@@ -49,7 +48,6 @@ async def test_the_largest_message_can_be_set_over_a_connection_and_by_handle(li
 
 
 @pytest.mark.parametrize("limit", [LIMIT, 8 * 1024 * 1024])
-@scenario
 async def test_the_largest_message_can_be_set_over_http(limit):
     server = echoing(limit)
     peer = await session(server)
@@ -81,7 +79,6 @@ def test_the_largest_message_can_be_set_for_views_and_wsgi(length):
     assert statuses[0].startswith(str(expected))
 
 
-@scenario
 async def test_the_largest_line_can_be_set_for_a_process_that_serves_stdio():
     source = (
         "from dragoman import Server\n"
@@ -126,7 +123,6 @@ def declared(capabilities):
     return {name: capabilities[name] for name in UNTOLD}
 
 
-@scenario
 async def test_a_view_declares_nothing_that_it_could_not_tell():
     server = changing()
     headers, body = discover(HttpPeer(serve(server), STATELESS))
@@ -140,7 +136,6 @@ async def test_a_view_declares_nothing_that_it_could_not_tell():
     assert json.loads(reply.body)["error"]["code"] == -32601
 
 
-@scenario
 async def test_without_sessions_only_clients_that_can_listen_are_told_that_they_may():
     app = serve(changing(), sessions=False)
     earlier = await HttpPeer(app).initialize()
@@ -149,7 +144,6 @@ async def test_without_sessions_only_clients_that_can_listen_are_told_that_they_
     assert newest.json["result"]["capabilities"]["tools"] == {"listChanged": True}
 
 
-@scenario
 async def test_with_sessions_every_client_is_told_that_it_may_listen():
     app = serve(changing())
     earlier = await HttpPeer(app).initialize()
@@ -157,7 +151,6 @@ async def test_with_sessions_every_client_is_told_that_it_may_listen():
 
 
 @pytest.mark.parametrize(("answer", "said"), [({}, "there"), ({"_meta": {}}, "there"), ("pong", None), (None, None)])
-@scenario
 async def test_a_ping_is_answered_by_an_object(answer, said):
     server = Server("pings")
 

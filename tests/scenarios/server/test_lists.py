@@ -1,14 +1,11 @@
 """Lists in pages, and how long results may be kept, on the wire."""
 
-import asyncio
-
 import pytest
 
 from dragoman import DefinitionError, Prompt, Resource, ResourceTemplate, Server, Tool
 from dragoman.errors import ToolNotUnique
-from dragoman.testing import WirePeer
+from scenarios.wire import EVERY_ERA, ask
 
-ERAS = pytest.mark.parametrize("era", ["handshake", "stateless", "none"])
 LISTS = {
     "tools": ("tools/list", "tools"),
     "prompts": ("prompts/list", "prompts"),
@@ -16,18 +13,6 @@ LISTS = {
     "resource_templates": ("resources/templates/list", "resourceTemplates"),
 }
 EVERY_LIST = pytest.mark.parametrize("kind", LISTS)
-
-
-def ask(server, method, params=None, era="handshake"):
-    """Return the response to one request, and see that nothing else was sent."""
-
-    async def talk():
-        async with WirePeer(server, era) as peer:
-            response = await peer.request(method, params)
-            assert peer.received == []
-            return response
-
-    return asyncio.run(talk())
 
 
 def definitions(kind, names):
@@ -59,7 +44,7 @@ def refusal(server, kind, cursor, era="handshake"):
 
 
 @pytest.mark.covers("PAG-01")
-@ERAS
+@EVERY_ERA
 @EVERY_LIST
 def test_everything_is_one_page_unless_a_page_size_is_given(kind, era):
     assert page(holding(kind, "abcde"), kind, era=era) == ("abcde", None)
@@ -67,7 +52,7 @@ def test_everything_is_one_page_unless_a_page_size_is_given(kind, era):
 
 
 @pytest.mark.covers("PAG-01", "PAG-03", "PAG-04", "BEY-12")
-@ERAS
+@EVERY_ERA
 @EVERY_LIST
 def test_pages_follow_one_another_by_their_cursors(kind, era):
     server = holding(kind, "abcde", page_size=2)
@@ -118,7 +103,7 @@ def test_the_page_size_may_be_set_at_any_time():
 
 
 @pytest.mark.covers("PAG-05", "PAG-06")
-@ERAS
+@EVERY_ERA
 @EVERY_LIST
 @pytest.mark.parametrize("cursor", [None, "", "0"])
 def test_the_start_of_a_list_has_three_names_also_when_the_list_is_empty(kind, era, cursor):
@@ -129,7 +114,7 @@ def test_the_start_of_a_list_has_three_names_also_when_the_list_is_empty(kind, e
 
 
 @pytest.mark.covers("PAG-05", "PAG-06", "BEY-12")
-@ERAS
+@EVERY_ERA
 @EVERY_LIST
 @pytest.mark.parametrize("cursor", ["3", "4", "-1", "1.0", "abc", " 1", "1 ", "+1", "²", "१", "9" * 18, "9" * 5000])
 def test_a_cursor_that_leads_nowhere_is_refused(kind, era, cursor):

@@ -1,12 +1,9 @@
 """Methods of a server's own, seen from the wire."""
 
 import asyncio
-import functools
 import logging
 import threading
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
@@ -14,17 +11,9 @@ from dragoman import BlockingContext, Context, DefinitionError, RpcError, Server
 from dragoman.errors import MethodAlreadyDefined
 from dragoman.protocol.methods import METHODS
 from dragoman.testing.wire import WirePeer
+from scenarios.wire import DEADLINE
 
 ERAS = ["none", "2024-11-05", "handshake", "stateless"]
-DEADLINE = 30
-
-
-def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 2 * DEADLINE))
-
-    return run
 
 
 async def answered(server: Server, method: str, params: types.Json | None, era: str) -> types.Json:
@@ -45,7 +34,6 @@ class Point:
 @pytest.mark.covers("CUS-01", "CUS-02")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("value", [8, "eight", [1, 2], {"a": 1}, {}, None, True, Point(3)], ids=str)
-@scenario
 async def test_a_method_gives_any_json_value(value, era):
     server = Server("acme")
     server.method("acme/get")(lambda: value)
@@ -57,7 +45,6 @@ async def test_a_method_gives_any_json_value(value, era):
 
 @pytest.mark.covers("CUS-01")
 @pytest.mark.parametrize("era", ERAS)
-@scenario
 async def test_a_method_takes_its_parameters_by_name(era):
     server = Server("acme")
 
@@ -73,7 +60,6 @@ async def test_a_method_takes_its_parameters_by_name(era):
 @pytest.mark.covers("CUS-01")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("params", [None, {}, {"q": [1]}])
-@scenario
 async def test_a_method_with_params_takes_all_of_them(params, era):
     server = Server("acme")
 
@@ -94,7 +80,6 @@ def test_a_method_of_the_protocol_cannot_be_replaced(name):
 
 
 @pytest.mark.covers("CUS-03")
-@scenario
 async def test_a_method_cannot_be_defined_twice():
     server = Server("acme")
     server.method("acme/one")(lambda: 1)
@@ -113,7 +98,6 @@ def test_a_method_that_cannot_be_served_is_refused():
 
 @pytest.mark.covers("CUS-04")
 @pytest.mark.parametrize("era", ERAS)
-@scenario
 async def test_parameters_that_do_not_fit_are_refused_by_name(era):
     server = Server("acme")
 
@@ -145,7 +129,6 @@ def test_an_unexpected_exception_is_an_internal_error_that_is_logged_once(era, c
 
 
 @pytest.mark.covers("CUS-04")
-@scenario
 async def test_an_error_raised_on_purpose_is_the_answer():
     server = Server("acme")
 
@@ -158,7 +141,6 @@ async def test_an_error_raised_on_purpose_is_the_answer():
 
 
 @pytest.mark.covers("CUS-04")
-@scenario
 async def test_a_method_knows_its_request_and_blocks_nobody():
     server = Server("acme", server_context="application")
     gate = threading.Event()
@@ -175,7 +157,6 @@ async def test_a_method_knows_its_request_and_blocks_nobody():
 
 
 @pytest.mark.covers("CUS-04")
-@scenario
 async def test_a_method_is_cancelled_like_any_other():
     server = Server("acme")
     begun, ended = asyncio.Event(), asyncio.Event()
@@ -198,14 +179,12 @@ async def test_a_method_is_cancelled_like_any_other():
 
 
 @pytest.mark.covers("CUS-01")
-@scenario
 async def test_a_method_that_nobody_defined_is_not_found():
     response = await answered(Server("acme"), "acme/none", None, "handshake")
     assert response["error"]["code"] == -32601
 
 
 @pytest.mark.covers("CUS-01")
-@scenario
 async def test_a_method_may_name_the_type_of_its_result_itself():
     server = Server("acme")
     server.method("acme/get")(lambda: {"resultType": "acme", "a": 1})

@@ -23,7 +23,7 @@ from dragoman.auth import Identity
 from dragoman.config import PROCESS
 from dragoman.errors import InvalidRequest, MethodNotFound
 from dragoman.testing import WirePeer
-from scenarios.http_peer import BATCHING, BOTH, NEWEST, STATELESS, HttpPeer, scenario, serve
+from scenarios.http_peer import BATCHING, BOTH, NEWEST, STATELESS, HttpPeer, serve
 
 pytestmark = pytest.mark.covers("CFG-18")
 VERSIONS = {"handshake": NEWEST, "stateless": STATELESS}
@@ -176,7 +176,6 @@ ECHO = ("acme/echo", {"value": 3})
 
 
 @EVERYWHERE
-@scenario
 async def test_middleware_sees_each_request_once_with_a_context_and_a_typed_result(ask, era):
     server = serving()
     seen = watching(server)
@@ -204,7 +203,6 @@ async def test_middleware_sees_each_request_once_with_a_context_and_a_typed_resu
         ("resources/read", {"uri": "docs://none"}, RpcError, None),
     ],
 )
-@scenario
 async def test_middleware_sees_what_a_refused_request_is_answered_with(ask, era, method, params, kind, sent):
     server = serving()
     seen = watching(server)
@@ -219,7 +217,6 @@ async def test_middleware_sees_what_a_refused_request_is_answered_with(ask, era,
 
 
 @EVERYWHERE
-@scenario
 async def test_middleware_may_answer_a_refused_request_in_its_place(ask, era):
     server = serving()
 
@@ -236,7 +233,6 @@ async def test_middleware_may_answer_a_refused_request_in_its_place(ask, era):
 
 
 @EVERYWHERE
-@scenario
 async def test_middleware_may_change_what_a_tool_gives(ask, era):
     server = serving()
 
@@ -251,7 +247,6 @@ async def test_middleware_may_change_what_a_tool_gives(ask, era):
 
 
 @EVERYWHERE
-@scenario
 async def test_a_page_of_a_list_is_typed_and_may_be_filtered(ask, era):
     server = serving()
 
@@ -272,7 +267,6 @@ async def test_a_page_of_a_list_is_typed_and_may_be_filtered(ask, era):
 
 
 @EVERYWHERE
-@scenario
 async def test_what_middleware_notes_is_seen_by_later_middleware_and_by_the_handler(ask, era):
     server, noted = serving(), []
 
@@ -294,7 +288,6 @@ async def test_what_middleware_notes_is_seen_by_later_middleware_and_by_the_hand
 
 
 @EVERYWHERE
-@scenario
 async def test_what_middleware_raises_is_answered_as_what_handlers_raise(ask, era):
     reports = []
     server = serving(configuration=Configuration(exception_reporter=lambda error, info: reports.append(error)))
@@ -319,7 +312,6 @@ async def test_what_middleware_raises_is_answered_as_what_handlers_raise(ask, er
 
 
 @EVERYWHERE
-@scenario
 async def test_a_method_of_the_servers_own_has_a_mapping_for_parameters_and_its_own_result(ask, era):
     server = serving()
     seen = watching(server)
@@ -339,7 +331,6 @@ def authenticated(request):
 
 
 @pytest.mark.parametrize("era", VERSIONS)
-@scenario
 async def test_an_audit_knows_who_was_refused_and_why(era):
     server, log = serving(), []
 
@@ -389,7 +380,6 @@ async def test_an_audit_knows_who_was_refused_and_why(era):
 
 
 @pytest.mark.parametrize("era", VERSIONS)
-@scenario
 async def test_a_limit_per_principal_counts_what_is_refused_too(era):
     server, used = serving(), Counter()
 
@@ -414,7 +404,6 @@ async def test_a_limit_per_principal_counts_what_is_refused_too(era):
         assert codes == [(200, None), (missing, -32601), (200, -31029), (200, -31029)]
 
 
-@scenario
 async def test_a_result_in_place_of_a_missing_scope_carries_no_challenge():
     server = serving()
 
@@ -435,7 +424,6 @@ async def test_a_result_in_place_of_a_missing_scope_carries_no_challenge():
     assert "www-authenticate" not in answered.headers
 
 
-@scenario
 async def test_a_message_that_is_no_request_reaches_no_middleware():
     server = serving()
     seen = watching(server)
@@ -449,7 +437,6 @@ async def test_a_message_that_is_no_request_reaches_no_middleware():
     assert seen == []
 
 
-@scenario
 async def test_a_session_does_not_begin_if_middleware_refuses_its_introduction():
     server, refusals = serving(), []
 
@@ -495,7 +482,6 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("carrier", ["stdio", "memory"])
 @pytest.mark.parametrize("version", VERSIONS.values())
-@scenario
 async def test_a_client_meets_middleware_over_stdio_and_in_memory(version, carrier, tmp_path):
     (tmp_path / "shop.py").write_text(PROGRAM)
     named = {"__name__": "shop"}
@@ -512,7 +498,6 @@ async def test_a_client_meets_middleware_over_stdio_and_in_memory(version, carri
 
 
 @pytest.mark.parametrize("era", VERSIONS)
-@scenario
 async def test_the_first_is_outermost_and_sees_what_the_others_make_of_a_request(era):
     server, steps = serving(), []
 
@@ -546,7 +531,6 @@ async def test_the_first_is_outermost_and_sees_what_the_others_make_of_a_request
 
 
 @pytest.mark.parametrize("era", VERSIONS)
-@scenario
 async def test_a_failure_of_a_handler_is_what_it_is_answered_with_and_is_reported_once(era):
     reports = []
     server = serving(configuration=Configuration(exception_reporter=lambda error, info: reports.append(error)))
@@ -559,7 +543,6 @@ async def test_a_failure_of_a_handler_is_what_it_is_answered_with_and_is_reporte
 
 
 @pytest.mark.parametrize("era", VERSIONS)
-@scenario
 async def test_middleware_may_give_a_request_a_time_limit(era):
     server, ended = serving(), []
 
@@ -586,7 +569,6 @@ async def test_middleware_may_give_a_request_a_time_limit(era):
 
 @pytest.mark.parametrize("method", ["tools/call", "acme/unknown"])
 @pytest.mark.parametrize("era", VERSIONS)
-@scenario
 async def test_middleware_is_cancelled_with_its_request(era, method):
     server, begun, ended = serving(), asyncio.Event(), []
 
@@ -609,7 +591,6 @@ async def test_middleware_is_cancelled_with_its_request(era, method):
         assert not peer._waiting[id].done()
 
 
-@scenario
 async def test_a_notification_of_a_method_of_the_servers_own_passes_middleware_on_every_carrier():
     server = serving()
     seen = watching(server)
@@ -665,7 +646,6 @@ async def rounds(server):
         return first, await peer.request("tools/call", {"name": "book", **again})
 
 
-@scenario
 async def test_a_request_that_asks_passes_middleware_once_and_each_stateless_round_is_a_request():
     server = asking()
     seen = watching(server)
@@ -680,7 +660,6 @@ async def test_a_request_that_asks_passes_middleware_once_and_each_stateless_rou
 
 
 @pytest.mark.parametrize("era", VERSIONS)
-@scenario
 async def test_middleware_may_ask_the_client_before_the_handler_runs(era):
     server, ran = serving(), []
     seen = watching(server)
@@ -710,7 +689,6 @@ async def test_middleware_may_ask_the_client_before_the_handler_runs(era):
 
 
 @pytest.mark.parametrize("era", VERSIONS)
-@scenario
 async def test_a_page_that_comes_back_unchanged_is_sent_as_it_is_kept(era):
     bare, wrapped, sent = serving(), serving(), []
     seen = watching(wrapped)
@@ -726,7 +704,6 @@ async def test_a_page_that_comes_back_unchanged_is_sent_as_it_is_kept(era):
     assert [tool.name for tool in page.tools] == ["add", "whoami", "whoami_blocking"]
 
 
-@scenario
 async def test_what_middleware_does_to_a_result_or_to_parameters_stays_with_its_request():
     server = serving()
 
@@ -747,7 +724,6 @@ async def test_what_middleware_does_to_a_result_or_to_parameters_stays_with_its_
 
 
 @pytest.mark.parametrize("era", VERSIONS)
-@scenario
 async def test_what_the_server_declares_is_not_changed_by_changing_a_result(era):
     server, bare = serving(), serving()
     for each in (server, bare):
@@ -780,7 +756,6 @@ async def test_what_the_server_declares_is_not_changed_by_changing_a_result(era)
     assert await answers(server) == plain
 
 
-@scenario
 async def test_middleware_may_serve_a_request_again():
     server, runs = serving(), []
 
@@ -805,7 +780,6 @@ async def test_middleware_may_serve_a_request_again():
 
 @pytest.mark.covers("CFG-05", "CFG-07")
 @pytest.mark.parametrize("era", VERSIONS)
-@scenario
 async def test_the_hooks_of_the_configuration_stand_around_all_middleware(era):
     steps = []
 

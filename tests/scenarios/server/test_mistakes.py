@@ -1,11 +1,9 @@
 """What authors, clients and other servers get wrong, and who is told of it in which words."""
 
 import asyncio
-import functools
 import logging
 import sys
 import threading
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,36 +32,16 @@ from dragoman import (
 from dragoman.testing import WirePeer
 from scenarios.http_carriers import carrier
 from scenarios.http_peer import SECRET, HttpPeer, serve
+from scenarios.wire import DEADLINE, ask, text
 
-DEADLINE = 30
 ERAS = ["2025-11-25", "2026-07-28"]
 EVERY_ERA = pytest.mark.parametrize("era", ERAS)
 INTERNAL = {"content": [{"type": "text", "text": "Internal error occurred"}], "isError": True}
 
 
-def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 2 * DEADLINE))
-
-    return run
-
-
-def ask(server: Server, method: str, params: types.Json, era: str = "2025-11-25") -> types.Json:
-    async def talk() -> types.Json:
-        async with WirePeer(server, era) as peer:
-            return await peer.request(method, params)
-
-    return asyncio.run(asyncio.wait_for(talk(), DEADLINE))
-
-
 def call(server: Server, name: str = "get", era: str = "2025-11-25", **arguments: Any) -> types.Json:
     result = ask(server, "tools/call", {"name": name, "arguments": arguments}, era)["result"]
     return {key: value for key, value in result.items() if key in ("content", "isError", "structuredContent")}
-
-
-def text(result: types.Json) -> str:
-    return result["content"][0]["text"]
 
 
 # Errors of a tool's own client.
@@ -107,7 +85,6 @@ def test_a_crash_behind_a_tool_does_not_tell_the_caller_what_the_crashed_process
     assert len([record for record in caplog.records if "'get'" in record.getMessage()]) == 1
 
 
-@scenario
 async def test_a_client_that_does_not_answer_is_told_so_and_nobody_else(caplog):
     server = Server("asking")
 
@@ -321,7 +298,6 @@ def test_a_dataclass_that_comes_and_goes_keeps_its_defaults(era):
 
 
 @pytest.mark.covers("SMP-01")
-@scenario
 async def test_sampling_takes_messages_as_plain_dicts():
     server = Server("asking")
 
@@ -447,7 +423,6 @@ def test_before_2025_11_25_the_page_is_told_in_the_text():
 
 @pytest.mark.covers("ELI-05")
 @pytest.mark.parametrize("method", ["tools/call", "prompts/get"])
-@scenario
 async def test_a_page_that_is_demanded_again_after_consent_ends_the_request_with_its_url(method):
     asked = 0
     params: types.Json = {"name": "get"}
@@ -671,7 +646,6 @@ def test_names_that_a_client_makes_up_are_no_labels():
 
 
 @pytest.mark.covers("CAN-07", "CFG-09")
-@scenario
 async def test_a_cancelled_request_is_observed_as_cancelled_with_its_reason():
     data: list[types.Json] = []
     begun = asyncio.Event()
@@ -693,7 +667,6 @@ async def test_a_cancelled_request_is_observed_as_cancelled_with_its_reason():
 
 
 @pytest.mark.covers("CAN-07")
-@scenario
 async def test_a_blocking_handler_is_told_of_its_cancellation_and_why(caplog):
     begun, ended = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()

@@ -10,11 +10,11 @@ from dragoman.protocol.jsonrpc import encode
 from dragoman.server.http import post as http_post
 from dragoman.testing import WirePeer
 from scenarios.http_carriers import CARRIERS, carrier
-from scenarios.http_peer import BATCHING, NEWEST, SECRET, STATELESS, HttpPeer, scenario, serve
+from scenarios.http_peer import BATCHING, NEWEST, SECRET, STATELESS, HttpPeer, serve
 from scenarios.http_travels import Gate
+from scenarios.wire import DEADLINE
 
 ERAS = ["none", "2024-11-05", NEWEST, STATELESS]
-DEADLINE = 30
 
 
 class Acme:
@@ -63,7 +63,6 @@ def post(peer: HttpPeer, method: str, **params: object):
 
 @pytest.mark.covers("CUS-02")
 @pytest.mark.parametrize("era", ERAS)
-@scenario
 async def test_it_runs_over_a_connection_and_nothing_is_answered(era):
     acme = Acme()
     async with WirePeer(acme.server, era) as peer:
@@ -77,7 +76,6 @@ async def test_it_runs_over_a_connection_and_nothing_is_answered(era):
 
 
 @pytest.mark.parametrize("how", ["crash", "refused"])
-@scenario
 async def test_what_it_raises_is_reported_with_the_notification(how):
     acme = Acme()
     async with WirePeer(acme.server, NEWEST) as peer:
@@ -90,7 +88,6 @@ async def test_what_it_raises_is_reported_with_the_notification(how):
     assert "how" in str(acme.reports[1][0])
 
 
-@scenario
 async def test_one_that_is_served_at_the_end_of_the_input_is_waited_for():
     acme = Acme()
     connection = acme.server.connect(lambda _: None)
@@ -104,7 +101,6 @@ async def test_one_that_is_served_at_the_end_of_the_input_is_waited_for():
     connection.close()
 
 
-@scenario
 async def test_one_that_is_served_when_the_connection_closes_is_cancelled():
     acme = Acme()
     async with WirePeer(acme.server, NEWEST) as peer:
@@ -135,7 +131,6 @@ def test_it_runs_by_a_view_before_that_returns():
 @pytest.mark.parametrize("carried_by", CARRIERS)
 @pytest.mark.parametrize("version", [STATELESS, NEWEST, BATCHING])
 @pytest.mark.parametrize("keeps_sessions", [True, False])
-@scenario
 async def test_it_is_accepted_over_http_and_then_served(carried_by, version, keeps_sessions):
     carrier.set(carried_by)
     acme = Acme()
@@ -154,7 +149,6 @@ async def test_it_is_accepted_over_http_and_then_served(carried_by, version, kee
     assert [info for _, info in acme.reports] == [{"notification": "acme/fail"}]
 
 
-@scenario
 async def test_it_runs_in_a_batch_too():
     acme = Acme()
     peer = HttpPeer(serve(acme.server), BATCHING)
@@ -164,7 +158,6 @@ async def test_it_runs_in_a_batch_too():
     assert await acme.next() == ("a", "")
 
 
-@scenario
 async def test_a_client_that_sends_too_many_waits_until_they_are_served(monkeypatch):
     monkeypatch.setattr(http_post, "MAX_ACCEPTED_AHEAD", 1)
     acme = Acme()

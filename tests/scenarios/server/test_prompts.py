@@ -1,6 +1,5 @@
 """Prompts, as a client sees them on the wire."""
 
-import asyncio
 from typing import Literal
 
 import pytest
@@ -18,21 +17,7 @@ from dragoman import (
     prompt,
     types,
 )
-from dragoman.testing import WirePeer
-
-ERAS = pytest.mark.parametrize("era", ["handshake", "stateless", "none"])
-
-
-def ask(server, method, params=None, era="handshake"):
-    """Return the response to one request, and see that nothing else was sent."""
-
-    async def talk():
-        async with WirePeer(server, era) as peer:
-            response = await peer.request(method, params)
-            assert peer.received == []
-            return response
-
-    return asyncio.run(talk())
+from scenarios.wire import EVERY_ERA, ask
 
 
 def get(server, name, arguments=None, era="handshake"):
@@ -93,7 +78,7 @@ def defined_on_the_server():
 
 
 @pytest.mark.covers("PRM-01", "PRM-02", "SRV-28")
-@ERAS
+@EVERY_ERA
 @pytest.mark.parametrize(
     "make", [defined_as_a_class, defined_as_an_object, defined_by_the_free_decorator, defined_on_the_server]
 )
@@ -184,7 +169,7 @@ def test_a_function_of_any_arguments_takes_those_that_are_declared():
 
 
 @pytest.mark.covers("PRM-06")
-@ERAS
+@EVERY_ERA
 @pytest.mark.parametrize("arguments", [None, {}, {"middle": "m"}])
 def test_missing_arguments_are_all_named(era, arguments):
     server = Server()
@@ -240,7 +225,7 @@ def test_arguments_that_are_no_object_are_refused(arguments):
 
 
 @pytest.mark.covers("PRM-07")
-@ERAS
+@EVERY_ERA
 def test_an_unknown_prompt_is_named_in_the_refusal(era):
     assert get(Server(), "nobody", era=era)["error"] == {"code": -32602, "message": "Unknown prompt: nobody"}
 
@@ -345,7 +330,7 @@ def test_a_prompt_is_given_the_context_that_it_asks_for():
 
 
 @pytest.mark.covers("SRV-23")
-@ERAS
+@EVERY_ERA
 def test_a_prompt_that_fails_says_nothing_of_why_and_is_reported(era, caplog):
     server = Server()
 

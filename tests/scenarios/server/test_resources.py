@@ -1,6 +1,5 @@
 """Resources and templates, as a client sees them on the wire."""
 
-import asyncio
 import datetime as dt
 
 import pytest
@@ -16,22 +15,7 @@ from dragoman import (
     resource,
     types,
 )
-from dragoman.testing import WirePeer
-
-VERSIONS = pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"])
-ERAS = pytest.mark.parametrize("era", ["handshake", "stateless", "none"])
-
-
-def ask(server, method, params=None, era="handshake"):
-    """Return the response to one request, and see that nothing else was sent."""
-
-    async def talk():
-        async with WirePeer(server, era) as peer:
-            response = await peer.request(method, params)
-            assert peer.received == []
-            return response
-
-    return asyncio.run(talk())
+from scenarios.wire import EVERY_ERA, EVERY_VERSION, ask
 
 
 def read(server, uri, era="handshake"):
@@ -109,7 +93,7 @@ def fixed_on_the_server():
 
 
 @pytest.mark.covers("RES-05", "RES-06", "SRV-28")
-@ERAS
+@EVERY_ERA
 @pytest.mark.parametrize(
     "make", [fixed_as_a_class, fixed_as_an_object, fixed_by_the_free_decorator, fixed_on_the_server]
 )
@@ -163,7 +147,7 @@ def templated_on_the_server():
 
 
 @pytest.mark.covers("TPL-02", "TPL-05", "SRV-28")
-@ERAS
+@EVERY_ERA
 @pytest.mark.parametrize(
     "make", [templated_as_a_class, templated_as_an_object, templated_by_the_free_decorator, templated_on_the_server]
 )
@@ -179,7 +163,7 @@ def test_every_way_to_define_a_template_lists_and_reads_alike(make, era):
 
 
 @pytest.mark.covers("RES-01", "RES-03")
-@ERAS
+@EVERY_ERA
 def test_a_plain_resource_is_listed_as_it_is_and_reads_as_nothing(era):
     plain = Resource(
         uri="file:///readme.md",
@@ -311,7 +295,7 @@ def test_a_reader_may_return_the_whole_result_which_stays_as_it_was():
 
 
 @pytest.mark.covers("RES-04", "RES-08")
-@VERSIONS
+@EVERY_VERSION
 @pytest.mark.parametrize(
     "server", [Server(), Server(resources=[Resource(uri="a://b", name="b")])], ids=["empty", "plain only"]
 )
@@ -343,7 +327,7 @@ def test_a_read_without_a_uri_is_refused(params):
 
 
 @pytest.mark.covers("RES-09")
-@ERAS
+@EVERY_ERA
 def test_a_handler_of_all_reads_replaces_the_readers(era):
     server = fixed_as_a_class()
 
@@ -381,7 +365,7 @@ def test_readers_are_given_the_context_that_they_ask_for():
 
 
 @pytest.mark.covers("RES-10", "PAG-03")
-@ERAS
+@EVERY_ERA
 def test_an_authors_list_is_made_for_each_request_and_paginated(era):
     server = Server(page_size=2, server_context=["a", "b", "c"])
 
@@ -561,7 +545,7 @@ def test_one_uri_is_registered_once():
 
 
 @pytest.mark.covers("SRV-23")
-@ERAS
+@EVERY_ERA
 def test_a_reader_that_fails_says_nothing_of_why_and_is_reported(era, caplog):
     server = Server()
 

@@ -9,7 +9,6 @@ from dragoman import AsyncClient, DefinitionError, DragomanError, Server, Tool, 
 from dragoman.server import serving
 from dragoman.server.http.head import Guard
 from scenarios.http_crew import crew
-from scenarios.http_peer import scenario
 
 SERVER = """
     import sys
@@ -32,7 +31,6 @@ def test_the_names_that_others_give_to_http_serve_http(monkeypatch, name):
     assert served == [{"host": "127.0.0.1", "port": 0, "workers": 2}]
 
 
-@scenario
 async def test_a_server_that_is_run_as_streamable_http_answers_over_http():
     run = SERVER + '    server.run("streamable-http", port=int(sys.argv[1]), allowed_hosts="mcp.example.com")\n'
     async with crew(1, run) as served:

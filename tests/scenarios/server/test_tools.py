@@ -1,9 +1,7 @@
 """How tools are defined, listed and called, seen from the wire."""
 
-import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -13,37 +11,13 @@ from dragoman.config import Configuration
 from dragoman.errors import ToolNotUnique
 from dragoman.server import InputSchema
 from dragoman.testing.wire import WirePeer
+from scenarios.wire import VERSIONS, ask, call_result, text
 
-VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 ERAS = ["none", "handshake", "stateless"]
 
 
-def exchange(server: Server, method: str, params: types.Json | None = None, *, era: str = "none") -> types.Json:
-    async def scenario() -> types.Json:
-        async with WirePeer(server, era) as peer:
-            return await peer.request(method, params)
-
-    return asyncio.run(scenario())
-
-
-def called(server: Server, name: str, /, *, era: str = "none", **arguments: Any) -> types.Json:
-    return exchange(server, "tools/call", {"name": name, "arguments": arguments}, era=era)["result"]
-
-
 def listed(server: Server, *, era: str = "none") -> list[types.Json]:
-    return exchange(server, "tools/list", era=era)["result"]["tools"]
-
-
-def text(result: types.Json) -> str:
-    return result["content"][0]["text"]
-
-
-def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 20))
-
-    return run
+    return ask(server, "tools/list", era=era)["result"]["tools"]
 
 
 class Weather(Tool):
@@ -95,7 +69,7 @@ def test_a_class_with_a_call_method_is_a_tool(era):
         "description": "Weather for a city.\n\nIt never rains.",
         "inputSchema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
     }
-    assert text(called(server, "weather", era=era, city="Oslo")) == "Oslo: sunny"
+    assert text(call_result(server, "weather", era=era, city="Oslo")) == "Oslo: sunny"
 
 
 @pytest.mark.covers("TOOL-02", "TOOL-03")
@@ -110,7 +84,7 @@ def test_a_function_is_a_tool_whichever_way_it_is_registered(how, era):
     if how == "added":
         server.add_tool(add)
     assert listed(server, era="stateless") == [ADDITION]
-    assert text(called(server, "add", era=era, a=1)) == "3"
+    assert text(call_result(server, "add", era=era, a=1)) == "3"
 
 
 @pytest.mark.covers("TOOL-01")
@@ -124,8 +98,8 @@ def test_an_instance_of_a_tool_class_keeps_its_own_state():
             return f"{self.greeting} {name}"
 
     server = Server("greetings", tools=[Greet("Hello"), Greet("Moin")])
-    assert text(called(server, "moin", name="Ada")) == "Moin Ada"
-    assert text(called(server, "hello", name="Ada")) == "Hello Ada"
+    assert text(call_result(server, "moin", name="Ada")) == "Moin Ada"
+    assert text(call_result(server, "hello", name="Ada")) == "Hello Ada"
 
 
 @pytest.mark.covers("TOOL-01")
@@ -152,7 +126,7 @@ def test_a_subclass_of_a_tool_class_inherits_what_it_does_not_set():
 def test_one_tool_serves_any_number_of_servers():
     shared = tool(name="plus")(add)
     servers = [Server("one", tools=[shared]), Server("two", tools=[shared])]
-    assert [text(called(server, "plus", a=5)) for server in servers] == ["7", "7"]
+    assert [text(call_result(server, "plus", a=5)) for server in servers] == ["7", "7"]
     assert servers[0].registry.tools["plus"] is servers[1].registry.tools["plus"] is shared
 
 
@@ -170,7 +144,7 @@ def test_a_function_may_be_decorated_for_two_servers():
     first, second = Server("first"), Server("second")
     second.tool(first.tool(add))
     assert listed(second, era="stateless") == listed(first, era="stateless") == [ADDITION]
-    assert text(called(second, "add", a=1)) == "3"
+    assert text(call_result(second, "add", a=1)) == "3"
 
 
 @pytest.mark.covers("TOOL-03", "TOOL-04")
@@ -187,7 +161,9 @@ def test_bound_methods_partials_and_callable_objects_are_tools():
 
     server = Server("scales", tools=[Scale(3).times, Scale(4), functools.partial(add, b=10)])
     assert [entry["name"] for entry in listed(server)] == ["times", "scale", "add"]
-    assert [text(called(server, name, **{key: 2})) for name, key in [("times", "x"), ("scale", "x"), ("add", "a")]] == [
+    assert [
+        text(call_result(server, name, **{key: 2})) for name, key in [("times", "x"), ("scale", "x"), ("add", "a")]
+    ] == [
         "6",
         "8",
         "12",
@@ -218,7 +194,7 @@ def test_a_class_name_is_a_tool_name_in_snake_case(source, name):
 def test_a_name_that_is_given_stays_as_it_is(name):
     server = Server("names", tools=[Tool.define(add, name=name)])
     assert listed(server)[0]["name"] == name
-    assert text(called(server, name, a=1)) == "3"
+    assert text(call_result(server, name, a=1)) == "3"
 
 
 @pytest.mark.covers("TOOL-06")
@@ -236,11 +212,10 @@ def test_two_tools_of_one_name_are_refused():
     server = Server("sums", tools=[add])
     with pytest.raises(ToolNotUnique, match="'add'"):
         server.tool(name="add")(lambda: 1)
-    assert text(called(server, "add", a=1)) == "3"
+    assert text(call_result(server, "add", a=1)) == "3"
 
 
 @pytest.mark.covers("TOOL-24")
-@scenario
 async def test_tools_come_and_go_while_a_client_is_connected():
     server = Server("sums")
     async with WirePeer(server) as peer:
@@ -381,7 +356,7 @@ def test_an_input_schema_that_is_given_is_listed_verbatim(schema, era):
 )
 def test_arguments_are_compared_with_a_given_schema(arguments, answer):
     server = Server("weather", tools=[tool(input_schema=CITY)(forecast)])
-    result = called(server, "forecast", **arguments)
+    result = call_result(server, "forecast", **arguments)
     assert text(result).startswith(answer)
     assert result.get("isError", False) is not answer.startswith("[")
 
@@ -390,8 +365,8 @@ def test_arguments_are_compared_with_a_given_schema(arguments, answer):
 def test_without_validation_only_missing_arguments_are_refused():
     configuration = Configuration(validate_tool_call_arguments=False)
     server = Server("weather", tools=[tool(input_schema=CITY)(forecast)], configuration=configuration)
-    assert text(called(server, "forecast", city="O", days="x")) == "[('city', 'O'), ('days', 'x')]"
-    assert called(server, "forecast", days=1) == {
+    assert text(call_result(server, "forecast", city="O", days="x")) == "[('city', 'O'), ('days', 'x')]"
+    assert call_result(server, "forecast", days=1) == {
         "content": [{"type": "text", "text": "Missing required arguments: city"}],
         "isError": True,
     }
@@ -432,7 +407,7 @@ def test_everything_that_is_missing_or_wrong_is_named_at_once(era):
     def book(city: str, days: int, beds: list[int], name: str) -> str:
         return city
 
-    result = called(Server("hotel", tools=[book]), "book", era=era, days="many", beds=[1, "x", None])
+    result = call_result(Server("hotel", tools=[book]), "book", era=era, days="many", beds=[1, "x", None])
     assert result["isError"] is True
     assert text(result) == (
         "Missing required arguments: city, name. Invalid arguments: days: Expected `int`, got `str`;"
@@ -445,7 +420,7 @@ def test_text_that_holds_json_is_read_only_where_no_text_is_asked_for():
     def show(a: int, b: list[int], c: dict[str, int], d: str, e: str | int, f: bool = False) -> str:
         return repr((a, b, c, d, e, f))
 
-    result = called(Server("shows", tools=[show]), "show", a="1", b="[2, 3]", c='{"x": 4}', d="5", e="6", f="true")
+    result = call_result(Server("shows", tools=[show]), "show", a="1", b="[2, 3]", c='{"x": 4}', d="5", e="6", f="true")
     assert text(result) == "(1, [2, 3], {'x': 4}, '5', '6', True)"
 
 
@@ -457,7 +432,7 @@ def test_no_arguments_are_absent_null_or_empty(given, schema):
         return zone
 
     server = Server("clock", tools=[tool(input_schema=schema)(now)])
-    response = exchange(server, "tools/call", {"name": "now", **given})
+    response = ask(server, "tools/call", {"name": "now", **given})
     assert response["result"] == {"content": [{"type": "text", "text": "UTC"}]}
 
 
@@ -468,18 +443,18 @@ def test_no_arguments_are_absent_null_or_empty(given, schema):
 @pytest.mark.parametrize("arguments", [[1], "x", 5, True])
 def test_arguments_that_are_no_object_do_not_fit(arguments, schema):
     server = Server("sums", tools=[tool(input_schema=schema)(add)])
-    result = exchange(server, "tools/call", {"name": "add", "arguments": arguments})["result"]
+    result = ask(server, "tools/call", {"name": "add", "arguments": arguments})["result"]
     assert result["isError"] is True
     assert text(result).startswith("Invalid arguments: ")
 
 
 @pytest.mark.covers("TOOL-14")
 def test_arguments_that_nobody_asked_for_are_ignored():
-    assert text(called(Server("sums", tools=[add]), "add", a=1, c=9)) == "3"
+    assert text(call_result(Server("sums", tools=[add]), "add", a=1, c=9)) == "3"
 
 
 @pytest.mark.covers("TOOL-10", "BEY-08")
 @pytest.mark.parametrize("era", ERAS)
 def test_an_unknown_tool_is_an_error(era):
-    response = exchange(Server("empty"), "tools/call", {"name": "nope", "arguments": {}}, era=era)
+    response = ask(Server("empty"), "tools/call", {"name": "nope", "arguments": {}}, era=era)
     assert response["error"] == {"code": -32602, "message": "Unknown tool: nope"}

@@ -2,32 +2,17 @@
 
 import asyncio
 import contextvars
-import functools
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 import pytest
 
-from dragoman import BlockingContext, Context, DefinitionError, Server, tool, types
+from dragoman import BlockingContext, Context, DefinitionError, Server, tool
 from dragoman.testing.wire import WirePeer
+from scenarios.wire import DEADLINE, text
 
 ERAS = ["none", "handshake", "stateless"]
-DEADLINE = 30
-
-
-def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 2 * DEADLINE))
-
-    return run
-
-
-def text(response: types.Json) -> str:
-    return response["result"]["content"][0]["text"]
 
 
 # Threads.
@@ -42,7 +27,6 @@ async def async_thread_name() -> str:
 
 
 @pytest.mark.covers("TOOL-03")
-@scenario
 async def test_plain_functions_run_in_worker_threads_unless_they_are_inline():
     server = Server("threads", tools=[thread_name, async_thread_name, tool(name="inline", inline=True)(thread_name)])
     async with WirePeer(server) as peer:
@@ -55,7 +39,6 @@ async def test_plain_functions_run_in_worker_threads_unless_they_are_inline():
 
 @pytest.mark.covers("TOOL-03")
 @pytest.mark.parametrize("era", ERAS)
-@scenario
 async def test_a_tool_that_blocks_holds_up_nobody(era):
     gate = threading.Event()
 
@@ -86,7 +69,6 @@ def change_variable() -> str:
 
 
 @pytest.mark.covers("CTX-05")
-@scenario
 async def test_plain_functions_see_context_variables_and_change_only_their_own():
     server = Server("variables", tools=[read_variable, change_variable])
     variable.set("set")
@@ -130,7 +112,6 @@ def keyword_blocking(a: int, *, ctx: BlockingContext) -> str:
 @pytest.mark.covers("CTX-04")
 @pytest.mark.parametrize("function", [first, last, between, keyword, optional, blocking, keyword_blocking])
 @pytest.mark.parametrize("inline", [False, True])
-@scenario
 async def test_the_context_is_given_wherever_it_stands_and_is_in_no_schema(function, inline):
     server = Server("contexts", tools=[tool(name="get", inline=inline)(function)])
     async with WirePeer(server) as peer:
@@ -180,7 +161,6 @@ META = {"traceparent": "00-1-2-01", "baggage": "a=b", "example.com/x": [1]}
 
 @pytest.mark.covers("CTX-01", "CTX-03", "CTX-05", "CTX-06", "CTX-08")
 @pytest.mark.parametrize("era", ERAS)
-@scenario
 async def test_the_context_knows_the_request_and_who_sent_it(era):
     server = Server("facts", tools=[facts, blocking_facts], server_context={"database": "main"})
     stated = {"io.modelcontextprotocol/clientInfo": {"name": "wire peer", "version": "1"}} if era == "stateless" else {}
@@ -238,7 +218,6 @@ DEEP = b"[" * 100_000 + b"]" * 100_000
 
 
 @pytest.mark.covers("TOOL-10", "TOOL-12")
-@scenario
 async def test_hostile_messages_are_refused_while_honest_ones_are_served():
     gate = asyncio.Event()
 
@@ -261,7 +240,6 @@ async def test_hostile_messages_are_refused_while_honest_ones_are_served():
 
 @pytest.mark.covers("TOOL-12")
 @pytest.mark.parametrize("arguments", [b'{"word":' + DEEP + b"}", DEEP, b'{"word":1e999}', b'{"word":"\\ud800"}'])
-@scenario
 async def test_hostile_arguments_do_no_harm(arguments):
     async def echo(word: list) -> str:
         return "served"
@@ -277,7 +255,6 @@ async def test_hostile_arguments_do_no_harm(arguments):
 
 
 @pytest.mark.covers("TOOL-03")
-@scenario
 async def test_the_bytes_of_an_answer_are_exactly_these():
     server = Server("echo", tools=[tool(inline=True)(read_variable)])
     sent: list[bytes] = []

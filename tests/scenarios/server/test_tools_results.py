@@ -14,24 +14,7 @@ from dragoman import Audio, Image, InvalidParams, RpcError, Server, Tool, ToolEr
 from dragoman.config import Configuration
 from dragoman.server import OutputSchema
 from dragoman.testing.wire import WirePeer
-
-VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
-
-
-def exchange(server: Server, method: str, params: types.Json | None = None, *, era: str = "none") -> types.Json:
-    async def conversation() -> types.Json:
-        async with WirePeer(server, era) as peer:
-            return await peer.request(method, params)
-
-    return asyncio.run(conversation())
-
-
-def called(server: Server, name: str, /, *, era: str = "none", **arguments: Any) -> types.Json:
-    return exchange(server, "tools/call", {"name": name, "arguments": arguments}, era=era)["result"]
-
-
-def text(result: types.Json) -> str:
-    return result["content"][0]["text"]
+from scenarios.wire import VERSIONS, ask, call_result, text
 
 
 @dataclass
@@ -76,7 +59,7 @@ def returning(value: Any, annotation: Any = ..., **options: Any) -> Server:
 
 
 def output_schema(server: Server, era: str) -> Any:
-    return exchange(server, "tools/list", era=era)["result"]["tools"][0].get("outputSchema")
+    return ask(server, "tools/list", era=era)["result"]["tools"][0].get("outputSchema")
 
 
 # Content.
@@ -107,7 +90,7 @@ def output_schema(server: Server, era: str) -> Any:
     ids=lambda value: type(value).__name__,
 )
 def test_content_without_an_annotation_stays_content(value, content):
-    assert called(returning(value), "get", era="2025-11-25") == {"content": content}
+    assert call_result(returning(value), "get", era="2025-11-25") == {"content": content}
 
 
 @pytest.mark.covers("RSP-03", "RSP-08", "SCH-04")
@@ -134,7 +117,7 @@ def test_content_without_an_annotation_stays_content(value, content):
 def test_an_annotation_of_content_has_no_schema(value, annotation, content, era):
     server = returning(value, annotation)
     assert output_schema(server, era) is None
-    result = called(server, "get", era=era)
+    result = call_result(server, "get", era=era)
     assert result["content"] == content
     assert "structuredContent" not in result
 
@@ -157,7 +140,7 @@ def test_blocks_have_what_their_version_knows(era):
     audio = TONE if era >= "2025-03-26" else {"type": "text", "text": audio_in_words()}
     linked = {"type": "resource_link", "uri": "file:///a", "name": "a"}
     link = linked if era >= "2025-06-18" else {"type": "text", "text": "[a](file:///a)"}
-    assert called(returning(blocks), "get", era=era)["content"] == [
+    assert call_result(returning(blocks), "get", era=era)["content"] == [
         {**HELLO, "annotations": annotations, **meta},
         {**PIXEL, "annotations": annotations},
         audio,
@@ -199,7 +182,7 @@ def audio_in_words() -> str:
 )
 def test_data_is_structured_content_with_its_json_as_text(value, annotation, schema, json, era):
     server = returning(value, annotation)
-    listed, result = output_schema(server, era), called(server, "get", era=era)
+    listed, result = output_schema(server, era), call_result(server, "get", era=era)
     is_object = schema.get("type") == "object"
     if era < "2025-06-18":
         assert listed is None
@@ -235,7 +218,7 @@ def test_data_without_an_annotation_is_structured_and_has_no_schema(value, era):
         assert output_schema(server, era) is None
         plain = value.__dict__ if isinstance(value, Forecast) else value
         wrapped = plain if isinstance(plain, dict) else {"result": plain}
-        result = called(server, "get", era=era)
+        result = call_result(server, "get", era=era)
         assert result["structuredContent"] == wrapped
         assert types.decode(text(result).encode(), Any) == plain
 
@@ -249,7 +232,7 @@ def test_an_output_schema_that_is_given_is_listed_verbatim_and_decides(schema, a
     server = returning(value, output_schema=given)
     for era in ("2025-11-25", "2026-07-28"):
         assert output_schema(server, era)["properties"] == {"result": schema}
-        assert called(server, "get", era=era)["structuredContent"] == {"result": value}
+        assert call_result(server, "get", era=era)["structuredContent"] == {"result": value}
 
 
 @pytest.mark.covers("SCH-05", "BEY-13")
@@ -257,9 +240,9 @@ def test_an_output_schema_that_is_given_is_listed_verbatim_and_decides(schema, a
 def test_a_tool_may_send_bare_values_where_the_version_has_them(value, annotation):
     server = returning(value, annotation, wrap_result=False)
     assert "x-dragoman-wrapped" not in output_schema(server, "2026-07-28")
-    assert called(server, "get", era="2026-07-28")["structuredContent"] == value
+    assert call_result(server, "get", era="2026-07-28")["structuredContent"] == value
     assert output_schema(server, "2025-11-25")["x-fastmcp-wrap-result"] is True
-    assert called(server, "get", era="2025-11-25")["structuredContent"] == {"result": value}
+    assert call_result(server, "get", era="2025-11-25")["structuredContent"] == {"result": value}
 
 
 @pytest.mark.covers("SCH-03")
@@ -271,12 +254,12 @@ def test_an_output_schema_of_properties_alone_is_that_of_an_object():
             "properties": {"a": {"type": "integer"}},
             "required": ["a"],
         }
-        assert called(server, "get", era=era)["structuredContent"] == {"a": 1}
+        assert call_result(server, "get", era=era)["structuredContent"] == {"a": 1}
 
 
 @pytest.mark.covers("RSP-08")
 def test_an_image_stays_content_whatever_the_schema_says():
-    result = called(returning(Image(b"x"), output_schema={"type": "object"}), "get")
+    result = call_result(returning(Image(b"x"), output_schema={"type": "object"}), "get")
     assert result == {"content": [PIXEL]}
 
 
@@ -313,8 +296,8 @@ def test_an_image_stays_content_whatever_the_schema_says():
 )
 def test_a_full_result_is_sent_as_it_was_given(value, expected):
     server = returning(value)
-    assert called(server, "get", era="2025-11-25") == expected
-    assert called(server, "get", era="2025-11-25") == expected
+    assert call_result(server, "get", era="2025-11-25") == expected
+    assert call_result(server, "get", era="2025-11-25") == expected
 
 
 # Results that are validated.
@@ -330,7 +313,7 @@ async def _response(server: Server, era: str) -> types.Json:
 @pytest.mark.parametrize("value", [{"city": "Oslo"}, "x", ToolResult("no data"), Image(b"x")])
 def test_a_result_that_does_not_fit_is_an_unexpected_error_only_where_results_are_validated(value, era, caplog):
     server = returning(value, output_schema=FORECAST)
-    assert "isError" not in called(server, "get", era=era)
+    assert "isError" not in call_result(server, "get", era=era)
     server.configuration = Configuration(validate_tool_call_results=True)
     with caplog.at_level(logging.ERROR, "dragoman.server"):
         response = asyncio.run(_response(server, era))
@@ -346,7 +329,7 @@ def test_a_result_that_does_not_fit_is_an_unexpected_error_only_where_results_ar
 def test_a_result_that_fits_and_a_failure_pass_validation(value):
     server = returning(value, output_schema=FORECAST)
     server.configuration = Configuration(validate_tool_call_results=True)
-    assert called(server, "get")["content"]
+    assert call_result(server, "get")["content"]
 
 
 @pytest.mark.covers("SCH-13", "TOOL-15")
@@ -358,7 +341,7 @@ def test_a_tool_that_finds_its_own_result_wrong_does_not_blame_the_arguments(inl
     def get() -> dict:
         schema.validate_result({"city": 5})
 
-    assert called(Server("values", tools=[get]), "get") == {
+    assert call_result(Server("values", tools=[get]), "get") == {
         "content": [{"type": "text", "text": "Internal error occurred"}],
         "isError": True,
     }
@@ -387,7 +370,7 @@ KINDS = pytest.mark.parametrize("kind", ["async", "thread", "inline"])
 @pytest.mark.parametrize("era", ["none", "2024-11-05", "2026-07-28"])
 def test_an_unexpected_exception_says_nothing_and_is_logged_once(kind, era, caplog):
     with caplog.at_level(logging.DEBUG, "dragoman"):
-        response = exchange(failing(KeyError("password=hunter2"), kind), "tools/call", {"name": "get"}, era=era)
+        response = ask(failing(KeyError("password=hunter2"), kind), "tools/call", {"name": "get"}, era=era)
     assert response["result"]["content"] == [{"type": "text", "text": "Internal error occurred"}]
     assert response["result"]["isError"] is True
     assert "hunter2" not in str(response)
@@ -401,7 +384,7 @@ def test_an_unexpected_exception_says_nothing_and_is_logged_once(kind, era, capl
 @KINDS
 def test_a_tool_error_is_for_the_model_to_read(kind, caplog):
     with caplog.at_level(logging.DEBUG, "dragoman"):
-        result = called(failing(ToolError("There is no such city"), kind), "get")
+        result = call_result(failing(ToolError("There is no such city"), kind), "get")
     assert result == {"content": [{"type": "text", "text": "There is no such city"}], "isError": True}
     assert caplog.records == []
 
@@ -417,7 +400,7 @@ def test_a_tool_error_is_for_the_model_to_read(kind, caplog):
 )
 def test_a_protocol_error_that_a_tool_raises_is_the_answer(error, expected, kind, caplog):
     with caplog.at_level(logging.DEBUG, "dragoman"):
-        response = exchange(failing(error, kind), "tools/call", {"name": "get"})
+        response = ask(failing(error, kind), "tools/call", {"name": "get"})
     assert response["error"] == expected
     assert caplog.records == []
 
@@ -429,6 +412,6 @@ UNSAYABLE = {"object": object(), "in a dict": {"a": object()}, "tuple key": {(1,
 @pytest.mark.parametrize("value", UNSAYABLE.values(), ids=UNSAYABLE)
 @pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
 def test_a_value_without_a_json_form_is_an_unexpected_error(value, era, caplog):
-    result = called(returning(value), "get", era=era)
+    result = call_result(returning(value), "get", era=era)
     assert (text(result), result["isError"]) == ("Internal error occurred", True)
     assert len(caplog.records) == 1

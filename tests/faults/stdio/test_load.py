@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from faults.stdio_process import Process
+from faults.stdio.stdio_process import Process
 
 SLOW = """
 import asyncio

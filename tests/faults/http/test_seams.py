@@ -6,7 +6,6 @@ import pytest
 
 from dragoman.server.http.head import Guard, HeadReader
 from dragoman.transports.http.asgi import AsgiExchange
-from scenarios.http_peer import scenario
 
 FOREIGN = [(b"host", b"evil.example"), (b"accept", b"*/*")]
 
@@ -20,7 +19,6 @@ def exchange(headers, bound_to: str = "127.0.0.1") -> AsgiExchange:
 
 
 @pytest.mark.parametrize("kind", [list, tuple, iter, lambda given: [list(pair) for pair in given]])
-@scenario
 async def test_a_host_is_refused_however_the_headers_are_given_and_each_time(kind):
     heads = HeadReader(Guard(allowed_hosts=(), allowed_origins=()))
     for _ in range(2):

@@ -16,7 +16,7 @@ from dragoman.transports.http.exchange import Pace
 from dragoman.transports.http.http1 import MAX_DROPPED_BYTES, MAX_HEAD_BYTES, Http1Connection
 from scenarios.http.test_uvicorn import running, stateless
 from scenarios.http_crew import RUN, SERVER, crew
-from scenarios.http_peer import BRISK, DEADLINE, SECRET, scenario, serve
+from scenarios.http_peer import BRISK, DEADLINE, SECRET, serve
 
 MEBIBYTE = 1024 * 1024
 HEAD = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -46,7 +46,6 @@ def answered(client: socket.socket) -> bytes:
 
 @pytest.mark.covers("SHT-51")
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes by /proc")
-@scenario
 async def test_a_body_in_tiny_chunks_takes_no_more_memory_than_its_bytes():
     def attack(port: int, pid: int) -> tuple[float, bytes]:
         before = held(pid)
@@ -69,7 +68,6 @@ async def test_a_body_in_tiny_chunks_takes_no_more_memory_than_its_bytes():
 
 @pytest.mark.covers("SHT-51")
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes by /proc")
-@scenario
 async def test_uploads_that_are_broken_off_leave_nothing_though_no_garbage_is_collected():
     def attack(port: int, pid: int) -> float:
         started = HEAD.encode() + b"Content-Length: 1000000\r\n\r\n" + b" " * 180_000
@@ -117,7 +115,6 @@ CHUNKED = HEAD.encode() + b"Transfer-Encoding: chunked\r\n\r\n"
         pytest.param(CHUNKED + b"1;" + b"x" * 2 * MAX_HEAD_BYTES, 400, id="an endless size"),
     ],
 )
-@scenario
 async def test_a_refusal_reaches_a_client_that_is_still_sending(head, status):
     def upload(port: int) -> bytes:
         with connect(port) as client:
@@ -134,7 +131,6 @@ async def test_a_refusal_reaches_a_client_that_is_still_sending(head, status):
 
 
 @pytest.mark.covers("SHT-52")
-@scenario
 async def test_a_client_without_a_token_is_told_so_though_it_is_still_sending():
     def upload(port: int) -> bytes:
         with connect(port) as client:
@@ -150,7 +146,6 @@ async def test_a_client_without_a_token_is_told_so_though_it_is_still_sending():
 @pytest.mark.parametrize(
     "head", [b"no request\r\n\r\n", plain(2**40, "Origin: http://evil.example")], ids=["400", "403"]
 )
-@scenario
 async def test_a_client_that_never_stops_sending_is_read_for_so_long_and_no_longer(bound, head):
     def upload(port: int) -> int:
         sent = 0

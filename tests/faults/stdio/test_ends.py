@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from faults.stdio_process import Process
+from faults.stdio.stdio_process import Process
 
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 STUCK = pytest.mark.parametrize("word", ["stuck_thread", "stuck_executor", "stuck_task"])

@@ -7,7 +7,6 @@ import time
 import pytest
 
 from dragoman import AsyncClient, Client, Context, Server
-from scenarios.http_peer import scenario
 from scenarios.scripted_server import DEADLINE, served
 
 ERAS = pytest.mark.parametrize("era", ["handshake", "stateless"])
@@ -69,7 +68,6 @@ def test_a_watcher_that_hangs_does_not_keep_back_an_answer(era):
 
 
 @ERAS
-@scenario
 async def test_a_plain_function_that_blocks_does_not_stall_the_loop_of_an_asynchronous_client(era):
     released, told_all, heard = threading.Event(), threading.Event(), []
 
@@ -90,7 +88,6 @@ async def test_a_plain_function_that_blocks_does_not_stall_the_loop_of_an_asynch
     assert heard == [1, 2, 3, 4, 5]
 
 
-@scenario
 async def test_a_watcher_that_hangs_does_not_keep_another_one_from_being_told():
     released, heard = threading.Event(), []
     options = {"on_log": lambda message: released.wait(DEADLINE), "on_progress": lambda *given: heard.append(given[0])}

@@ -1,17 +1,16 @@
 """Clients that are asked and do not answer as they should."""
 
 import asyncio
-import functools
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from dragoman import BlockingContext, Context, ListRoots, RpcError, Server, Timeout, TransportError, types
 from dragoman.testing.wire import WirePeer
+from scenarios.wire import DEADLINE, text
 
-DEADLINE = 30
 MANY = 1_000
 SHORT = 0.02
 CAPABILITIES: types.Json = {"elicitation": {}, "roots": {}}
@@ -19,30 +18,10 @@ ROOTS = {"roots": [{"uri": "file:///home"}]}
 CALL = {"name": "handler"}
 
 
-def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test, which must leave no task behind."""
-
-    async def watched(*args: Any, **kwargs: Any) -> None:
-        before = asyncio.all_tasks()
-        await asyncio.wait_for(test(*args, **kwargs), 3 * DEADLINE)
-        assert asyncio.all_tasks() <= before
-
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(watched(*args, **kwargs))
-
-    return run
-
-
 def client(handler: Callable[..., Any]) -> WirePeer:
     server = Server("asking", secret="secret")
     server.tool(name="handler")(handler)
     return WirePeer(server, capabilities=CAPABILITIES)
-
-
-def text(response: types.Json) -> str:
-    assert "result" in response, response
-    return response["result"]["content"][0]["text"]
 
 
 async def list_roots(ctx: Context) -> str:
@@ -58,7 +37,6 @@ every_kind = pytest.mark.parametrize("handler", [list_roots, list_roots_in_a_thr
 
 @pytest.mark.covers("SMP-10", "ELI-09")
 @pytest.mark.parametrize("is_blocking", [False, True])
-@scenario
 async def test_a_client_that_never_answers_is_told_that_nobody_waits_any_more(is_blocking):
     ids: list[Any] = []
 
@@ -85,7 +63,6 @@ async def test_a_client_that_never_answers_is_told_that_nobody_waits_any_more(is
 
 
 @pytest.mark.covers("SMP-10")
-@scenario
 async def test_a_time_limit_that_nobody_catches_makes_an_error_result():
     async def handler(ctx: Context) -> str:
         return str(await ctx.list_roots(timeout=SHORT))
@@ -97,7 +74,6 @@ async def test_a_time_limit_that_nobody_catches_makes_an_error_result():
 
 
 @pytest.mark.covers("SMP-10")
-@scenario
 async def test_an_answer_that_comes_too_late_is_ignored():
     async def handler(ctx: Context) -> str:
         try:
@@ -113,7 +89,6 @@ async def test_an_answer_that_comes_too_late_is_ignored():
 
 @every_kind
 @pytest.mark.covers("ROO-01")
-@scenario
 async def test_the_second_of_two_answers_is_ignored(handler):
     async with client(handler) as peer:
         id = peer.start("tools/call", CALL)
@@ -127,7 +102,6 @@ async def test_the_second_of_two_answers_is_ignored(handler):
 @every_kind
 @pytest.mark.covers("ROO-01")
 @pytest.mark.parametrize("garbage", [None, 7, "roots", [1], {"roots": 7}], ids=repr)
-@scenario
 async def test_garbage_for_an_answer_is_refused(handler, garbage):
     async with client(handler) as peer:
         id = peer.start("tools/call", CALL)
@@ -138,7 +112,6 @@ async def test_garbage_for_an_answer_is_refused(handler, garbage):
 
 @pytest.mark.covers("SMP-05", "ROO-02")
 @pytest.mark.parametrize("is_blocking", [False, True])
-@scenario
 async def test_an_error_for_an_answer_is_raised_where_it_was_asked(is_blocking):
     async def handler(ctx: Context) -> str:
         try:
@@ -160,7 +133,6 @@ async def test_an_error_for_an_answer_is_raised_where_it_was_asked(is_blocking):
 
 
 @pytest.mark.covers("SMP-05")
-@scenario
 async def test_when_one_of_several_questions_fails_the_others_are_taken_back():
     async def handler(ctx: Context) -> str:
         try:
@@ -178,7 +150,6 @@ async def test_when_one_of_several_questions_fails_the_others_are_taken_back():
 
 @pytest.mark.covers("ELI-09")
 @pytest.mark.parametrize("is_blocking", [False, True])
-@scenario
 async def test_a_question_fails_at_once_when_the_client_is_gone(is_blocking):
     failures: list[str] = []
     ended = threading.Event()
@@ -207,7 +178,6 @@ async def test_a_question_fails_at_once_when_the_client_is_gone(is_blocking):
 
 @pytest.mark.covers("CAN-08")
 @pytest.mark.parametrize("is_blocking", [False, True])
-@scenario
 async def test_cancelling_a_request_takes_back_what_it_asks(is_blocking):
     raised: list[BaseException] = []
     ended = threading.Event()
@@ -243,7 +213,6 @@ async def test_cancelling_a_request_takes_back_what_it_asks(is_blocking):
 
 
 @pytest.mark.covers("CAN-08")
-@scenario
 async def test_a_request_that_its_client_gave_up_asks_nothing_more():
     raised: list[str] = []
     ended = asyncio.Event()
@@ -268,7 +237,6 @@ async def test_a_request_that_its_client_gave_up_asks_nothing_more():
 
 
 @pytest.mark.covers("SMP-06")
-@scenario
 async def test_a_thousand_requests_on_one_connection_ask_at_once_and_each_has_its_own_answer():
     async def handler(number: int, ctx: Context) -> str:
         return f"{number} {(await ctx.elicit(str(number), SCHEMA)).content['number']}"
@@ -287,7 +255,6 @@ SCHEMA = {"type": "object", "properties": {"number": {"type": "integer"}}, "requ
 
 
 @pytest.mark.covers("SMP-06")
-@scenario
 async def test_a_question_goes_to_the_client_that_sent_the_request():
     server = Server("asking", secret="secret")
     server.tool(name="handler")(list_roots)
@@ -303,7 +270,6 @@ async def test_a_question_goes_to_the_client_that_sent_the_request():
 
 @every_kind
 @pytest.mark.covers("ELI-09")
-@scenario
 async def test_nothing_is_left_of_a_question_when_its_connection_closes(handler):
     async with client(handler) as peer:
         peer.start("tools/call", CALL)

@@ -16,13 +16,13 @@ import pytest
 from dragoman import Context, Server, types
 from dragoman.testing import WirePeer
 from dragoman.transports.stdio.serving import run_stdio
-from faults.stdio_process import DEADLINE, ENVIRONMENT, Process
-from faults.stdio_service import resident_bytes
+from faults.stdio.stdio_process import DEADLINE, ENVIRONMENT, Process
+from faults.stdio.stdio_service import resident_bytes
 
 MEBIBYTE = 1 << 20
 TIMES = 10_000
 NEEDS_PROC = pytest.mark.skipif(sys.platform != "linux", reason="memory is looked up in /proc")
-TESTS = str(Path(__file__).resolve().parents[1])
+TESTS = str(Path(__file__).resolve().parents[2])
 
 
 # The server that this file is when it is run.

@@ -7,7 +7,7 @@ import pytest
 
 from dragoman import BlockingContext, Context, Server
 from dragoman.transports.http.exchange import Pace
-from scenarios.http_peer import NEWEST, SECRET, STATELESS, HttpPeer, live, scenario, serve
+from scenarios.http_peer import NEWEST, SECRET, STATELESS, HttpPeer, live, serve
 
 PRESSED = Pace(tick=0.001, stream_after=0.002, keep_alive=0.002)
 CLIENTS = 60
@@ -38,7 +38,6 @@ def progress(messages: list) -> list[int]:
 
 @pytest.mark.covers("SHM-10", "SHT-11")
 @pytest.mark.parametrize("version", [STATELESS, NEWEST])
-@scenario
 async def test_many_streams_at_once_are_each_whole_and_in_order(version):
     peer = HttpPeer(serve(busy(), pace=PRESSED), version)
     if version == NEWEST:
@@ -54,7 +53,6 @@ async def test_many_streams_at_once_are_each_whole_and_in_order(version):
 
 @pytest.mark.covers("SHM-14", "SHT-41")
 @pytest.mark.parametrize("version", [STATELESS, NEWEST])
-@scenario
 async def test_clients_that_leave_at_any_moment_leave_nothing_behind(version, caplog):
     peer = HttpPeer(serve(busy(), pace=PRESSED), version)
     if version == NEWEST:
@@ -71,7 +69,6 @@ async def test_clients_that_leave_at_any_moment_leave_nothing_behind(version, ca
 
 
 @pytest.mark.covers("SHT-41")
-@scenario
 async def test_a_client_that_comes_back_again_and_again_misses_nothing():
     peer = HttpPeer(serve(busy(), pace=PRESSED))
     await peer.initialize()

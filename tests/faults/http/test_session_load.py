@@ -12,7 +12,6 @@ import aiohttp
 import pytest
 
 from scenarios.http_crew import DEADLINE, SERVER, Client, Crew, Stream, crew
-from scenarios.http_peer import scenario
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the memory of a process by /proc")
 MEGABYTE = 1_000_000
@@ -57,7 +56,6 @@ async def resumed(client: Client, event: str) -> tuple[int, bytes]:
 
 
 @pytest.mark.covers("SHT-49")
-@scenario
 async def test_answers_that_a_session_was_given_do_not_fill_the_memory_of_the_server():
     async with crew(1, source=served(tools=LARGE)) as processes:
         await processes.ready()
@@ -74,7 +72,6 @@ async def test_answers_that_a_session_was_given_do_not_fill_the_memory_of_the_se
 
 
 @pytest.mark.covers("SHT-49")
-@scenario
 async def test_answers_that_nobody_fetches_in_many_sessions_do_not_fill_it_either():
     async with crew(1, source=served(", max_event_bytes=30_000_000", LARGE)) as processes:
         await processes.ready()
@@ -93,7 +90,6 @@ async def test_answers_that_nobody_fetches_in_many_sessions_do_not_fill_it_eithe
 
 
 @pytest.mark.covers("SHT-49")
-@scenario
 async def test_clients_that_say_much_of_themselves_do_not_fill_it_either():
     async with crew(1, source=served()) as processes:
         await processes.ready()
@@ -135,7 +131,6 @@ async def flood(client: Client, sessions: int, *, used: bool) -> list[str]:
 
 @pytest.mark.covers("SHT-28")
 @pytest.mark.parametrize("used", [False, True])
-@scenario
 async def test_a_client_that_floods_a_server_with_sessions_locks_nobody_out(used):
     async with crew(1, source=served(", max_sessions=200", STEP)) as processes:
         await processes.ready()

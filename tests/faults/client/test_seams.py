@@ -16,7 +16,7 @@ from dragoman.client.answer.elicitation import ElicitationRequest
 from dragoman.errors import InternalError, Timeout, TransportError, ValidationError
 from dragoman.runtime.network import Network
 from dragoman.transports.web.legacy_sse import LegacySse
-from scenarios.http_peer import DEADLINE, scenario
+from scenarios.http_peer import DEADLINE
 from scenarios.raw_http import answering, chunk, classic, event, modern, reply, stream_head
 from scenarios.scripted_server import HOLD, ScriptedServer
 
@@ -42,7 +42,6 @@ class Stuck:
 
 
 @pytest.mark.parametrize("serve", [modern, classic])
-@scenario
 async def test_a_call_without_any_response_ends_when_the_client_stops_though_the_session_is_the_authors(serve):
     asked = asyncio.Event()
 
@@ -61,7 +60,6 @@ async def test_a_call_without_any_response_ends_when_the_client_stops_though_the
 
 
 @pytest.mark.parametrize("mode", ["handshake", "stateless", "sse"])
-@scenario
 async def test_an_answer_that_is_no_http_puts_no_secret_of_the_address_into_a_traceback(mode):
     async def garble(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
@@ -81,7 +79,6 @@ async def test_an_answer_that_is_no_http_puts_no_secret_of_the_address_into_a_tr
     assert not re.search("the-password|the-key|the-header", told), told
 
 
-@scenario
 async def test_a_call_that_is_stuck_in_an_authors_transport_ends_when_the_client_stops():
     transport = Stuck()
     client = AsyncClient(transport, mode="handshake")
@@ -93,7 +90,6 @@ async def test_a_call_that_is_stuck_in_an_authors_transport_ends_when_the_client
 
 
 @pytest.mark.parametrize("serve", [modern, classic])
-@scenario
 async def test_a_client_that_was_stopped_while_a_stream_was_read_is_collected(serve):
     begun = asyncio.Event()
 
@@ -115,7 +111,6 @@ async def test_a_client_that_was_stopped_while_a_stream_was_read_is_collected(se
         assert gone() is None
 
 
-@scenario
 async def test_what_was_posted_to_an_old_server_is_not_kept():
     async def script(request, writer):
         if request.verb == "GET":
@@ -143,7 +138,6 @@ def malformed(id: int, value: str) -> list[str]:
 
 @pytest.mark.parametrize("form", range(3))
 @pytest.mark.parametrize("value", ["NaN", r'"\ud83d"', "[" * 200 + "]" * 200], ids=["nan", "surrogate", "depth"])
-@scenario
 async def test_an_answer_that_cannot_be_read_fails_its_request_at_once(value, form):
     server = ScriptedServer({"tools/call": HOLD})
     async with AsyncClient(server, mode="handshake", timeout=3600) as client:
@@ -162,7 +156,6 @@ async def test_an_answer_that_cannot_be_read_fails_its_request_at_once(value, fo
         '{"result":{"result":NaN,"x":{"id":%d}}}',
     ],
 )
-@scenario
 async def test_a_request_of_the_server_that_cannot_be_read_fails_none_of_the_client(said):
     server = ScriptedServer({"tools/call": HOLD})
     async with AsyncClient(server, mode="handshake") as client:
@@ -174,7 +167,6 @@ async def test_a_request_of_the_server_that_cannot_be_read_fails_none_of_the_cli
         assert (await asyncio.wait_for(call, DEADLINE)).text == "done"
 
 
-@scenario
 async def test_an_answer_counts_that_came_in_the_turn_in_which_its_time_was_up():
     server = ScriptedServer({"tools/call": HOLD})
     async with AsyncClient(server, mode="handshake") as client:
@@ -200,7 +192,6 @@ class Converting(ScriptedServer):
                 raise OSError("interrupted") from None
 
 
-@scenario
 async def test_a_task_is_not_taken_for_cancelled_after_a_transport_made_an_error_of_a_time_out():
     async with AsyncClient(Converting({"tools/call": HOLD}), mode="handshake") as client:
         with pytest.raises(TransportError):
@@ -208,7 +199,6 @@ async def test_a_task_is_not_taken_for_cancelled_after_a_transport_made_an_error
         assert not asyncio.current_task().cancelling()
 
 
-@scenario
 async def test_a_time_out_inside_of_a_time_out_is_the_one_whose_time_was_up():
     async with AsyncClient(ScriptedServer({"tools/call": HOLD}), mode="handshake") as client:
         with pytest.raises(Timeout):
@@ -221,7 +211,6 @@ async def test_a_time_out_inside_of_a_time_out_is_the_one_whose_time_was_up():
         assert not asyncio.current_task().cancelling()
 
 
-@scenario
 async def test_a_time_out_that_is_no_number_is_refused_and_spoils_no_other():
     nan = float("nan")
     with pytest.raises(ValueError, match="not nan"):
@@ -233,7 +222,6 @@ async def test_a_time_out_that_is_no_number_is_refused_and_spoils_no_other():
             await asyncio.wait_for(client.call_tool("any", timeout=0.01), DEADLINE)
 
 
-@scenario
 async def test_a_server_that_pings_all_the_time_does_not_keep_a_call_from_timing_out():
     class Pinging(ScriptedServer):
         pings = 0
@@ -268,7 +256,6 @@ def test_a_page_is_not_shown_whose_address_misleads(url):
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="tasks are eager from Python 3.12 on")
-@scenario
 async def test_a_question_of_the_server_is_answered_where_tasks_are_eager():
     asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
     server = ScriptedServer()

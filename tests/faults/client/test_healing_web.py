@@ -18,7 +18,7 @@ from dragoman.client.connect import reconnect
 from dragoman.errors import ConnectError, HttpError
 from scenarios.client_peer import NEWEST, STATELESS, Web, discovered, initialized, result, said, scenario, until
 
-PEERS = Path(__file__).parents[2] / ".venv" / "peers"
+PEERS = Path(__file__).parents[3] / ".venv" / "peers"
 OURS = """
     import sys
     from dragoman import Server

@@ -9,7 +9,7 @@ import tty
 
 import pytest
 
-from faults.stdio_process import Process, read_some, read_to_end, write_all
+from faults.stdio.stdio_process import Process, read_some, read_to_end, write_all
 
 LOOPS = pytest.mark.parametrize("how", ["plain", "uvloop"])
 

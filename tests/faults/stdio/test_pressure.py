@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from faults.stdio_process import Process
-from faults.stdio_service import resident_bytes
+from faults.stdio.stdio_process import Process
+from faults.stdio.stdio_service import resident_bytes
 
 LOOPS = pytest.mark.parametrize("how", ["plain", "uvloop"])
 MEBIBYTE = 1 << 20

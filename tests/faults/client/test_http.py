@@ -9,7 +9,7 @@ import pytest
 from dragoman import AsyncClient, Context, Server
 from dragoman.errors import ConnectError, SessionExpired, Timeout, TransportError
 from dragoman.transports.web import http
-from scenarios.http_peer import DEADLINE, SECRET, scenario, serve
+from scenarios.http_peer import DEADLINE, SECRET, serve
 from scenarios.raw_http import (
     Sent,
     answering,
@@ -37,7 +37,6 @@ def listed(request: Sent) -> bytes:
 
 @pytest.mark.covers("CHT-18")
 @pytest.mark.parametrize("kind", ["json", "sse"])
-@scenario
 async def test_a_call_that_was_cut_anywhere_fails_once_and_the_next_one_succeeds(kind):
     cuts = iter(range(0, 400, 23))
     failing = [True]
@@ -61,7 +60,6 @@ async def test_a_call_that_was_cut_anywhere_fails_once_and_the_next_one_succeeds
 
 
 @pytest.mark.covers("CHT-18")
-@scenario
 async def test_what_does_no_harm_is_repeated_when_the_connection_breaks():
     async def script(request, writer):
         if len(server.sent(request.method)) <= 2:
@@ -75,7 +73,6 @@ async def test_what_does_no_harm_is_repeated_when_the_connection_breaks():
 
 @pytest.mark.covers("CHT-30")
 @pytest.mark.parametrize("mode", ["stateless", "handshake"])
-@scenario
 async def test_a_call_that_is_never_answered_times_out_and_the_client_lives_on(mode):
     async def script(request, writer):
         if request.json["params"]["name"] == "quick":
@@ -94,7 +91,6 @@ async def test_a_call_that_is_never_answered_times_out_and_the_client_lives_on(m
 
 
 @pytest.mark.covers("CHT-30")
-@scenario
 async def test_a_stateless_call_that_is_given_up_is_cancelled_by_hanging_up():
     began, cancelled = asyncio.Event(), asyncio.Event()
     server = Server("slow", secret=SECRET)
@@ -120,7 +116,6 @@ async def test_a_stateless_call_that_is_given_up_is_cancelled_by_hanging_up():
 @pytest.mark.covers("CHT-09")
 @pytest.mark.parametrize("kind", ["json", "sse"])
 @pytest.mark.parametrize("mode", ["stateless", "handshake"])
-@scenario
 async def test_an_answer_over_the_limit_is_an_error_and_the_client_lives_on(kind, mode):
     async def script(request, writer):
         size = int(request.json["params"]["name"])
@@ -135,7 +130,6 @@ async def test_an_answer_over_the_limit_is_an_error_and_the_client_lives_on(kind
 
 
 @pytest.mark.covers("CHT-24")
-@scenario
 async def test_many_calls_that_find_the_session_gone_share_one_new_one():
     async def on_call(request, writer):
         return reply(404) if request.headers["mcp-session-id"] == "s1" else await fine(request, writer)
@@ -151,7 +145,6 @@ async def test_many_calls_that_find_the_session_gone_share_one_new_one():
 
 
 @pytest.mark.covers("CHT-24")
-@scenario
 async def test_a_server_that_restarted_with_other_secrets_gets_a_new_session_and_the_call():
     def fresh(number: int) -> Server:
         server = Server("again", secret=f"{SECRET} {number}")
@@ -174,7 +167,6 @@ async def test_a_server_that_restarted_with_other_secrets_gets_a_new_session_and
 
 
 @pytest.mark.covers("CHT-24")
-@scenario
 async def test_a_session_that_is_refused_again_and_again_is_given_up():
     async def on_call(request, writer):
         return reply(404)
@@ -186,7 +178,6 @@ async def test_a_session_that_is_refused_again_and_again_is_given_up():
 
 
 @pytest.mark.covers("CHT-17")
-@scenario
 async def test_a_call_that_could_not_be_sent_is_sent_when_the_server_is_back():
     async with answering(modern(fine)) as server:
         client = AsyncClient(server.url, mode="stateless")
@@ -215,7 +206,6 @@ async def test_a_call_that_could_not_be_sent_is_sent_when_the_server_is_back():
 
 @pytest.mark.covers("LTR-12")
 @pytest.mark.parametrize("mode", ["stateless", "handshake"])
-@scenario
 async def test_closing_fails_the_calls_that_wait_and_does_not_hang(mode):
     async def script(request, writer):
         await asyncio.Event().wait()
@@ -231,7 +221,6 @@ async def test_closing_fails_the_calls_that_wait_and_does_not_hang(mode):
 
 
 @pytest.mark.covers("CHT-17")
-@scenario
 async def test_a_client_that_never_connected_leaves_nothing_open(monkeypatch):
     sessions: list[aiohttp.ClientSession] = []
 
@@ -250,7 +239,6 @@ async def test_a_client_that_never_connected_leaves_nothing_open(monkeypatch):
 
 
 @pytest.mark.covers("CHT-08", "LTR-16")
-@scenario
 async def test_a_hundred_calls_at_once_each_get_their_own_answer():
     async def script(request, writer):
         answer = result(request, called(request.json["params"]["name"]))

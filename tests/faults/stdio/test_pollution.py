@@ -2,7 +2,7 @@
 
 import os
 
-from faults.stdio_process import Process
+from faults.stdio.stdio_process import Process
 
 
 def test_print_goes_to_stderr_line_by_line():

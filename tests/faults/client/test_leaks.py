@@ -79,20 +79,17 @@ def ways(count: int) -> list[str]:
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
 @pytest.mark.parametrize(("over", "count"), [("memory", MANY), ("http", MANY), ("stdio", FEW)])
-def test_asynchronous_clients_leave_no_tasks_descriptors_threads_or_processes(over, count, era, url):
+async def test_asynchronous_clients_leave_no_tasks_descriptors_threads_or_processes(over, count, era, url):
     target = {"memory": server, "http": url, "stdio": [sys.executable, str(SERVER)]}[over]
 
-    async def main():
-        await use(AsyncClient(target, mode=era, env=environment()), "leave")
-        await asyncio.sleep(0)
-        tasks, before = len(asyncio.all_tasks()), open_things()
-        for how in ways(count):
-            await use_in_a_task(AsyncClient(target, mode=era, env=environment()), how)
-        await asyncio.sleep(0)
-        assert len(asyncio.all_tasks()) <= tasks
-        await settle(before)
-
-    asyncio.run(asyncio.wait_for(main(), 2 * DEADLINE))
+    await use(AsyncClient(target, mode=era, env=environment()), "leave")
+    await asyncio.sleep(0)
+    tasks, before = len(asyncio.all_tasks()), open_things()
+    for how in ways(count):
+        await use_in_a_task(AsyncClient(target, mode=era, env=environment()), how)
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) <= tasks
+    await settle(before)
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
@@ -116,31 +113,25 @@ def test_blocking_clients_leave_no_descriptors_threads_or_processes(over, count,
     portal().run(settle(before))
 
 
-def test_clients_that_cannot_connect_leave_nothing():
-    async def main():
-        before, tasks = open_things(), len(asyncio.all_tasks())
-        for target in [
-            "http://127.0.0.1:1/mcp",
-            [sys.executable, "-c", "raise SystemExit(3)"],
-            ["no-such-command"],
-        ] * 3:
-            with pytest.raises(Exception, match=r"\w"):
-                await AsyncClient(target, connect_timeout=5).start()
-        await asyncio.sleep(0)
-        assert len(asyncio.all_tasks()) <= tasks
-        await settle(before)
-
-    asyncio.run(asyncio.wait_for(main(), 2 * DEADLINE))
+async def test_clients_that_cannot_connect_leave_nothing():
+    before, tasks = open_things(), len(asyncio.all_tasks())
+    for target in [
+        "http://127.0.0.1:1/mcp",
+        [sys.executable, "-c", "raise SystemExit(3)"],
+        ["no-such-command"],
+    ] * 3:
+        with pytest.raises(Exception, match=r"\w"):
+            await AsyncClient(target, connect_timeout=5).start()
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) <= tasks
+    await settle(before)
 
 
-def test_many_concurrent_clients_leave_nothing(url):
-    async def main():
-        await use(AsyncClient(url), "leave")
-        tasks, before = len(asyncio.all_tasks()), open_things()
-        async with asyncio.timeout(DEADLINE):
-            await asyncio.gather(*(use_in_a_task(AsyncClient(url), how) for how in ways(MANY)))
-        await asyncio.sleep(0)
-        assert len(asyncio.all_tasks()) <= tasks
-        await settle(before)
-
-    asyncio.run(asyncio.wait_for(main(), 2 * DEADLINE))
+async def test_many_concurrent_clients_leave_nothing(url):
+    await use(AsyncClient(url), "leave")
+    tasks, before = len(asyncio.all_tasks()), open_things()
+    async with asyncio.timeout(DEADLINE):
+        await asyncio.gather(*(use_in_a_task(AsyncClient(url), how) for how in ways(MANY)))
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) <= tasks
+    await settle(before)

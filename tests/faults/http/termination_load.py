@@ -24,7 +24,7 @@ from typing import Any
 
 from dragoman import AsyncClient
 from dragoman.errors import ConnectError
-from faults.termination_server import RUNS
+from faults.http.termination_server import RUNS
 from scenarios.http_crew import until
 
 DEADLINE = 30.0

@@ -21,7 +21,7 @@ from scenarios.scripted_server import ScriptedServer
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="what is open is counted in /proc")
 
-FLOODING = Path(__file__).parents[1] / "scenarios" / "flooding_server.py"
+FLOODING = Path(__file__).parents[2] / "scenarios" / "flooding_server.py"
 MANY = 50_000
 GRACE = 0.2
 MEGABYTE = 1_000_000

@@ -12,8 +12,7 @@ import pytest
 
 from dragoman import AsyncClient
 from dragoman.errors import InternalError
-from faults.termination_load import DEADLINE, RawClient, load, read_response, terminated
-from scenarios.http_peer import scenario
+from faults.http.termination_load import DEADLINE, RawClient, load, read_response, terminated
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes by /proc")
 AT_ONCE = 2.0
@@ -30,7 +29,6 @@ async def last_answer(reader: asyncio.StreamReader) -> int:
 
 @pytest.mark.covers("WRK-12")
 @pytest.mark.parametrize("how", OWN)
-@scenario
 async def test_workers_that_are_ended_while_they_serve_lose_no_call_and_run_none_twice(how):
     async with terminated(how, 3) as server:
         async with load(server) as more:
@@ -46,7 +44,6 @@ async def test_workers_that_are_ended_while_they_serve_lose_no_call_and_run_none
 
 @pytest.mark.covers("WRK-12")
 @pytest.mark.parametrize("how", OWN + MOUNTED)
-@scenario
 async def test_a_process_that_is_started_again_on_a_socket_that_stays_loses_no_call_and_runs_none_twice(how):
     async with terminated(how, keeps_socket=True) as server:
         async with load(server) as more:
@@ -61,7 +58,6 @@ async def test_a_process_that_is_started_again_on_a_socket_that_stays_loses_no_c
 
 @pytest.mark.covers("WRK-12")
 @pytest.mark.parametrize("workers", [1, 3])
-@scenario
 async def test_a_server_that_is_ended_and_started_again_answers_every_call_that_it_did_not_refuse(workers):
     async with terminated("run", workers) as server:
         async with load(server) as more:
@@ -75,7 +71,6 @@ async def test_a_server_that_is_ended_and_started_again_answers_every_call_that_
 
 @pytest.mark.covers("WRK-12")
 @pytest.mark.parametrize("how", OWN)
-@scenario
 async def test_what_was_sent_by_half_and_what_is_sent_on_a_connection_that_was_idle_is_answered_as_the_last(how):
     async with terminated(how) as server:
         idle, half, fresh = RawClient(server.port), RawClient(server.port), RawClient(server.port)
@@ -98,7 +93,6 @@ async def test_what_was_sent_by_half_and_what_is_sent_on_a_connection_that_was_i
 
 
 @pytest.mark.covers("WRK-12")
-@scenario
 async def test_requests_that_wait_in_line_behind_another_are_answered():
     async with terminated() as server:
         client = RawClient(server.port)
@@ -114,7 +108,6 @@ async def test_requests_that_wait_in_line_behind_another_are_answered():
 
 @pytest.mark.covers("WRK-12")
 @pytest.mark.parametrize("workers", [1, 3])
-@scenario
 async def test_connections_that_were_not_accepted_when_the_signal_came_are_served(workers):
     async with terminated("run", workers) as server:
         processes = [server.child.pid, *server.workers()]
@@ -136,7 +129,6 @@ async def test_connections_that_were_not_accepted_when_the_signal_came_are_serve
 
 @pytest.mark.covers("WRK-12")
 @pytest.mark.parametrize("how", OWN + MOUNTED)
-@scenario
 async def test_streams_end_at_once_and_in_good_order(how):
     async with terminated(how) as server:
         subscriber, session = RawClient(server.port), await RawClient(server.port).begin()
@@ -162,7 +154,6 @@ async def test_streams_end_at_once_and_in_good_order(how):
 
 @pytest.mark.covers("WRK-12")
 @pytest.mark.parametrize("how", MOUNTED)
-@scenario
 async def test_calls_for_which_uvicorn_does_not_wait_are_told_that_they_may_have_run(how):
     async with (
         terminated(how) as server,
@@ -182,7 +173,6 @@ async def test_calls_for_which_uvicorn_does_not_wait_are_told_that_they_may_have
 
 
 @pytest.mark.covers("WRK-12")
-@scenario
 async def test_a_handler_that_goes_on_when_it_is_cancelled_is_answered_for_and_does_not_hold_up_the_end():
     async with (
         terminated(workers=2, GRACE_SECONDS="0.5") as server,
@@ -205,7 +195,6 @@ async def test_a_handler_that_goes_on_when_it_is_cancelled_is_answered_for_and_d
 
 @pytest.mark.covers("WRK-12")
 @pytest.mark.parametrize("tool", ["wait", "block"])
-@scenario
 async def test_a_second_signal_ends_a_single_process_at_once(tool):
     async with terminated("run") as server:
         client = RawClient(server.port)
@@ -227,7 +216,6 @@ async def test_a_second_signal_ends_a_single_process_at_once(tool):
 
 @pytest.mark.covers("WRK-12")
 @pytest.mark.parametrize("workers", [1, 2])
-@scenario
 async def test_a_task_that_a_call_left_behind_has_a_moment_to_end(workers):
     async with terminated("run", workers) as server:
         client = RawClient(server.port)
