@@ -19,7 +19,6 @@ from auth.visiting import Browser, query, visit
 from auth.world import REDIRECT, world
 from dragoman.auth import ClientCredentials, CrossAppAccess, FileStorage, MemoryStorage, OAuth, WorkloadIdentity
 from dragoman.errors import AuthError
-from scenarios.http_peer import scenario
 
 TESTS = Path(__file__).parents[2]
 DEADLINE = 30
@@ -84,7 +83,6 @@ def told(there, url):
 
 @pytest.mark.covers("OAU-07", "OAU-08", "BEY-23")
 @every_kind
-@scenario
 async def test_a_server_that_claims_to_be_another_issuer_gets_nothing(kind):
     async with honest(kind) as there:
         introduce(there)
@@ -97,7 +95,6 @@ async def test_a_server_that_claims_to_be_another_issuer_gets_nothing(kind):
 @pytest.mark.covers("OAU-33", "CCR-05", "BEY-23")
 @every_kind
 @pytest.mark.parametrize("claims", ["the honest issuer", "itself", "nothing at all"])
-@scenario
 async def test_after_a_login_a_server_that_takes_the_place_of_its_issuer_gets_nothing(kind, claims):
     async with honest(kind) as there:
         introduce(there)
@@ -118,7 +115,6 @@ async def test_after_a_login_a_server_that_takes_the_place_of_its_issuer_gets_no
 
 @pytest.mark.covers("OAU-33", "BEY-23")
 @every_kind
-@scenario
 async def test_a_demand_for_more_scopes_is_no_way_around_the_issuer(kind):
     async with honest(kind) as there:
         introduce(there)
@@ -133,7 +129,6 @@ async def test_a_demand_for_more_scopes_is_no_way_around_the_issuer(kind):
 
 @pytest.mark.covers("OAU-45")
 @every_kind
-@scenario
 async def test_an_issuer_that_the_author_names_is_the_only_one_that_gets_credentials(kind):
     async with honest(kind) as there, honest(kind) as other:
         introduce(there)
@@ -149,7 +144,6 @@ async def test_an_issuer_that_the_author_names_is_the_only_one_that_gets_credent
 
 @pytest.mark.covers("OAU-45")
 @every_kind
-@scenario
 async def test_a_server_that_has_moved_is_used_again_when_the_author_names_its_new_issuer(kind):
     async with honest(kind) as there, honest(kind) as other:
         introduce(there)
@@ -165,7 +159,6 @@ async def test_a_server_that_has_moved_is_used_again_when_the_author_names_its_n
 
 
 @pytest.mark.covers("OAU-45")
-@scenario
 async def test_of_several_issuers_the_one_that_the_author_names_is_used_and_no_other_is_asked():
     async with world() as there, world() as other:
         there._resource_metadata = lambda base: {
@@ -179,7 +172,6 @@ async def test_of_several_issuers_the_one_that_the_author_names_is_used_and_no_o
 
 
 @pytest.mark.covers("CCR-05", "OAU-45")
-@scenario
 async def test_a_program_that_starts_again_remembers_whose_its_credentials_are(tmp_path):
     async with world() as there, world() as other:
         introduce(there)
@@ -207,7 +199,6 @@ async def run_program(url, state):
 
 @pytest.mark.covers("OAU-08")
 @pytest.mark.parametrize("slash", ["", "/"])
-@scenario
 async def test_a_server_that_names_its_own_origin_as_its_issuer_is_used_as_before(slash):
     async with world(metadata_at=None, iss=None, advertises_iss=False) as there:
         there.settings.claimed_issuer = there.url.removesuffix("/mcp") + slash
@@ -215,7 +206,6 @@ async def test_a_server_that_names_its_own_origin_as_its_issuer_is_used_as_befor
 
 
 @pytest.mark.covers("OAU-08")
-@scenario
 async def test_metadata_of_a_server_that_name_no_issuer_are_not_used():
     async with world(metadata_at=None) as there:
         original = there._metadata
@@ -226,7 +216,6 @@ async def test_metadata_of_a_server_that_name_no_issuer_are_not_used():
 
 
 @pytest.mark.covers("OAU-20")
-@scenario
 async def test_a_code_of_another_issuer_is_not_given_to_a_server_without_metadata():
     async with world(metadata_at=None, server_metadata=None, iss="wrong") as there:
         with pytest.raises(AuthError, match="does not come from"):
@@ -235,7 +224,6 @@ async def test_a_code_of_another_issuer_is_not_given_to_a_server_without_metadat
 
 
 @pytest.mark.covers("OAU-33")
-@scenario
 async def test_a_refresh_token_of_unknown_origin_is_sent_to_nobody():
     own = MemoryStorage()
     async with world() as there:
@@ -248,7 +236,6 @@ async def test_a_refresh_token_of_unknown_origin_is_sent_to_nobody():
 
 
 @pytest.mark.covers("OAU-43")
-@scenario
 async def test_a_login_that_began_at_one_issuer_does_not_end_with_the_client_of_another():
     own = MemoryStorage()
     async with world(auth_methods=["client_secret_post"]) as there, world() as thief:
@@ -287,7 +274,6 @@ class Shared:
 
 
 @pytest.mark.covers("OAU-31", "BEY-23")
-@scenario
 async def test_a_server_gets_no_tokens_for_another_from_a_storage_that_both_share():
     own = Shared()
     async with world() as there, world() as thief:
@@ -301,7 +287,6 @@ async def test_a_server_gets_no_tokens_for_another_from_a_storage_that_both_shar
 
 
 @pytest.mark.covers("OAU-43", "BEY-23")
-@scenario
 async def test_a_login_that_began_for_one_server_does_not_end_with_another():
     own, browser = Shared(), Browser()
     async with world() as there, world() as thief:
@@ -323,7 +308,6 @@ def copying_client(client_id, **more):
 
 
 @pytest.mark.covers("OAU-46")
-@scenario
 async def test_an_issuer_that_sends_people_to_the_login_of_another_gets_no_code_from_there(tmp_path):
     """The server knows the id of the client from its tokens, and the honest issuer says nothing about who it is."""
     async with world(iss=None, advertises_iss=False) as there, world(iss=None, advertises_iss=False) as thief:

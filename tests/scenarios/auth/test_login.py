@@ -9,7 +9,6 @@ from auth.visiting import Browser, visit
 from auth.world import REDIRECT, world
 from dragoman.auth import MemoryStorage, OAuth
 from dragoman.errors import AuthError, AuthRequired, InsecureUrl
-from scenarios.http_peer import scenario
 
 DOCUMENT = "https://client.example.com/client.json"
 
@@ -27,7 +26,6 @@ def person(**options):
 
 
 @pytest.mark.covers("OAU-01", "OAU-37", "OAU-11", "OAU-21")
-@scenario
 async def test_a_challenge_leads_to_one_login_and_every_later_request_has_the_token():
     async with world() as there:
         browser, auth = person()
@@ -43,7 +41,6 @@ async def test_a_challenge_leads_to_one_login_and_every_later_request_has_the_to
 
 
 @pytest.mark.covers("OAU-24")
-@scenario
 async def test_the_resource_is_named_byte_for_byte_in_every_request():
     async with world() as there:
         browser, auth = person()
@@ -55,7 +52,6 @@ async def test_the_resource_is_named_byte_for_byte_in_every_request():
 
 
 @pytest.mark.covers("OAU-24")
-@scenario
 async def test_metadata_of_another_resource_end_the_login_before_it_begins():
     async with world(resource="https://evil.example.com/mcp") as there:
         browser, auth = person()
@@ -67,7 +63,6 @@ async def test_metadata_of_another_resource_end_the_login_before_it_begins():
 
 @pytest.mark.covers("OAU-04", "SEC-06")
 @pytest.mark.parametrize("place", ["header", "path", "root", "elsewhere"])
-@scenario
 async def test_the_servers_metadata_are_found(place):
     async with world(metadata_at=place) as there:
         _, auth = person()
@@ -84,7 +79,6 @@ async def test_the_servers_metadata_are_found(place):
 
 
 @pytest.mark.covers("SEC-06")
-@scenario
 async def test_metadata_of_another_origin_are_not_read():
     async with world(metadata_at="path") as there, world() as elsewhere:
         _, auth = person()
@@ -108,7 +102,6 @@ async def test_metadata_of_another_origin_are_not_read():
         ("/tenant1", "appended", 3),
     ],
 )
-@scenario
 async def test_the_authorization_servers_metadata_are_found(prefix, kind, tried):
     async with world(issuer_path=prefix, server_metadata=kind) as there:
         _, auth = person()
@@ -120,7 +113,6 @@ async def test_the_authorization_servers_metadata_are_found(prefix, kind, tried)
 
 @pytest.mark.covers("OAU-07")
 @pytest.mark.parametrize("claimed", ["https://evil.example.com", "slash"])
-@scenario
 async def test_metadata_of_another_issuer_are_not_used(claimed):
     async with world() as there:
         there.settings.claimed_issuer = there.issuer + "/" if claimed == "slash" else claimed
@@ -133,7 +125,6 @@ async def test_metadata_of_another_issuer_are_not_used(claimed):
 
 @pytest.mark.covers("OAU-05")
 @pytest.mark.parametrize("servers", [[], "https://auth.example.com", [1], None])
-@scenario
 async def test_metadata_that_name_no_authorization_server_are_an_error(servers):
     async with world() as there:
         _, auth = person()
@@ -144,7 +135,6 @@ async def test_metadata_that_name_no_authorization_server_are_an_error(servers):
 
 @pytest.mark.covers("OAU-08", "LOA-09")
 @pytest.mark.parametrize("kind", ["oauth-authorization-server", None])
-@scenario
 async def test_a_server_without_metadata_is_its_own_authorization_server(kind):
     async with world(metadata_at=None, server_metadata=kind) as there:
         browser, auth = person()
@@ -158,7 +148,6 @@ def broken(base):
 
 
 @pytest.mark.covers("OAU-08")
-@scenario
 async def test_metadata_that_cannot_be_had_are_an_error_that_says_so():
     async with world(server_metadata=None) as there:
         with pytest.raises(AuthError, match="publishes no metadata"):
@@ -180,7 +169,6 @@ async def test_metadata_that_cannot_be_had_are_an_error_that_says_so():
 
 @pytest.mark.covers("OAU-34")
 @pytest.mark.parametrize("missing", ["token_endpoint", "authorization_endpoint"])
-@scenario
 async def test_an_authorization_server_without_its_endpoints_is_an_error(missing):
     async with world() as there:
         original = there._metadata
@@ -191,7 +179,6 @@ async def test_an_authorization_server_without_its_endpoints_is_an_error(missing
 
 @pytest.mark.covers("OAU-09", "LOA-08")
 @pytest.mark.parametrize("methods", [None, [], ["plain"]])
-@scenario
 async def test_a_login_without_pkce_is_refused(methods):
     async with world(pkce=methods) as there:
         browser, auth = person()
@@ -201,7 +188,6 @@ async def test_a_login_without_pkce_is_refused(methods):
 
 
 @pytest.mark.covers("SEC-07", "SEC-01")
-@scenario
 async def test_metadata_lead_to_no_unsafe_place():
     async with world() as there:
         browser, auth = person()
@@ -215,7 +201,6 @@ async def test_metadata_lead_to_no_unsafe_place():
 
 
 @pytest.mark.covers("OAU-10", "OAU-13", "OAU-15")
-@scenario
 async def test_a_metadata_document_is_preferred_where_it_is_taken_and_never_kept():
     own = MemoryStorage()
     async with world(takes_documents=True) as there:
@@ -231,7 +216,6 @@ async def test_a_metadata_document_is_preferred_where_it_is_taken_and_never_kept
 
 @pytest.mark.covers("OAU-10")
 @pytest.mark.parametrize("said", [False, "true", 1])
-@scenario
 async def test_without_a_plain_yes_the_client_registers_itself(said):
     async with world(takes_documents=said) as there:
         browser, auth = person(client_id_metadata_document_url=DOCUMENT)
@@ -240,7 +224,6 @@ async def test_without_a_plain_yes_the_client_registers_itself(said):
 
 
 @pytest.mark.covers("OAU-11", "OAU-12", "LOA-10", "LOA-01")
-@scenario
 async def test_a_registration_says_what_the_author_says():
     async with world() as there:
         metadata = {"client_name": "Ada's reader", "contacts": ["ada@example.com"], "application_type": "web"}
@@ -260,7 +243,6 @@ async def test_a_registration_says_what_the_author_says():
 
 
 @pytest.mark.covers("OAU-10", "OAU-27")
-@scenario
 async def test_a_client_that_was_registered_beforehand_uses_its_own_id():
     async with world(registers=False, auth_methods=None) as there:
         there.clients["known"] = {"client_id": "known", "client_secret": "a secret", "redirect_uris": [REDIRECT]}
@@ -273,7 +255,6 @@ async def test_a_client_that_was_registered_beforehand_uses_its_own_id():
 
 @pytest.mark.covers("OAU-26")
 @pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post", "none"])
-@scenario
 async def test_the_token_endpoint_is_asked_in_the_way_that_it_takes(method):
     async with world(auth_methods=[method]) as there:
         _, auth = person()
@@ -298,7 +279,6 @@ async def test_the_token_endpoint_is_asked_in_the_way_that_it_takes(method):
         ({"challenge_scope": "a offline_access"}, "a"),
     ],
 )
-@scenario
 async def test_the_right_scopes_are_asked_for(settings, expected):
     async with world(**settings) as there:
         browser, auth = person(scope="own")
@@ -307,7 +287,6 @@ async def test_the_right_scopes_are_asked_for(settings, expected):
 
 
 @pytest.mark.covers("OAU-22")
-@scenario
 async def test_no_scope_is_asked_for_where_nobody_names_one():
     async with world(scopes_supported=["x", "offline_access"]) as there:
         browser, auth = person()
@@ -316,7 +295,6 @@ async def test_no_scope_is_asked_for_where_nobody_names_one():
 
 
 @pytest.mark.covers("OAU-25")
-@scenario
 async def test_what_the_authorization_endpoint_already_asks_is_kept():
     async with world(authorization_query="?audience=x&state=forged") as there:
         browser, auth = person()
@@ -338,7 +316,6 @@ async def test_what_the_authorization_endpoint_already_asks_is_kept():
         ("slash", True, False),
     ],
 )
-@scenario
 async def test_a_code_is_used_only_if_it_comes_from_the_right_issuer(iss, advertised, goes_on):
     async with world(iss=iss, advertises_iss=advertised) as there:
         browser, auth = person()
@@ -352,7 +329,6 @@ async def test_a_code_is_used_only_if_it_comes_from_the_right_issuer(iss, advert
 
 
 @pytest.mark.covers("OAU-19")
-@scenario
 async def test_a_code_of_another_login_is_not_used():
     async with world() as there:
         _, auth = person(callback_handler=lambda: ("stolen-code", "another-state"))
@@ -362,7 +338,6 @@ async def test_a_code_of_another_login_is_not_used():
 
 
 @pytest.mark.covers("OAU-30")
-@scenario
 async def test_more_scopes_are_asked_for_together_with_those_that_were_had():
     async with world(challenge_scope="read") as there:
         browser, auth = person()
@@ -376,7 +351,6 @@ async def test_more_scopes_are_asked_for_together_with_those_that_were_had():
 
 
 @pytest.mark.covers("OAU-30")
-@scenario
 async def test_a_demand_that_is_never_satisfied_is_met_once():
     async with world(always_insufficient=True) as there:
         browser, auth = person()
@@ -388,7 +362,6 @@ async def test_a_demand_that_is_never_satisfied_is_met_once():
 
 
 @pytest.mark.covers("OAU-30")
-@scenario
 async def test_a_demand_that_could_not_be_met_is_met_again_after_a_while():
     async with world(challenge_scope="read") as there:
         browser, auth = person()
@@ -406,7 +379,6 @@ async def test_a_demand_that_could_not_be_met_is_met_again_after_a_while():
 
 
 @pytest.mark.covers("OAU-30")
-@scenario
 async def test_a_plain_403_stands():
     async with world() as there:
         _, auth = person()
@@ -416,7 +388,6 @@ async def test_a_plain_403_stands():
 
 
 @pytest.mark.covers("OAU-03", "LOA-07")
-@scenario
 async def test_a_server_that_refuses_its_own_token_causes_one_login_per_request():
     async with world(refuses_always=True) as there:
         browser, auth = person()
@@ -426,7 +397,6 @@ async def test_a_server_that_refuses_its_own_token_causes_one_login_per_request(
 
 
 @pytest.mark.covers("OAU-32", "OAU-33", "BEY-23")
-@scenario
 async def test_another_authorization_server_means_another_registration_and_no_old_credentials():
     async with world() as there, world() as other:
         browser, auth = person()
@@ -441,7 +411,6 @@ async def test_another_authorization_server_means_another_registration_and_no_ol
 
 
 @pytest.mark.covers("OAU-32", "BEY-23")
-@scenario
 async def test_an_id_that_was_given_for_one_server_is_not_used_with_another():
     async with world(auth_methods=None) as there, world() as other:
         there.clients["known"] = {"client_id": "known", "client_secret": "a secret", "redirect_uris": [REDIRECT]}
@@ -455,7 +424,6 @@ async def test_an_id_that_was_given_for_one_server_is_not_used_with_another():
 
 
 @pytest.mark.covers("OAU-32")
-@scenario
 async def test_a_registration_of_unknown_origin_belongs_to_the_first_server_that_it_is_used_with():
     class Own:
         def __init__(self):
@@ -484,7 +452,6 @@ async def test_a_registration_of_unknown_origin_belongs_to_the_first_server_that
 @pytest.mark.covers("OAU-34", "OAU-36")
 @pytest.mark.parametrize("path", ["/.well-known/oauth-authorization-server", "/register", "/token"])
 @pytest.mark.parametrize("said", ["list", "text", "redirect", "empty"])
-@scenario
 async def test_an_answer_that_is_no_json_object_is_an_error_of_ours(path, said):
     async with world() as there:
         original = there._authorization
@@ -509,7 +476,6 @@ async def serve_instead(there, handler):
 
 
 @pytest.mark.covers("OAU-35")
-@scenario
 async def test_an_answer_without_end_is_cut():
     async with world() as there:
         original = there._authorization
@@ -527,7 +493,6 @@ async def test_an_answer_without_end_is_cut():
 
 
 @pytest.mark.covers("OAU-11")
-@scenario
 async def test_a_registration_that_is_refused_says_why():
     async with world() as there:
         original = there._authorization

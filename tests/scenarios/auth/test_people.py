@@ -15,7 +15,6 @@ from auth.visiting import query, visit
 from auth.world import world
 from dragoman.auth import FileStorage, MemoryStorage, OAuth
 from dragoman.errors import AuthError, AuthRequired
-from scenarios.http_peer import scenario
 
 TESTS = Path(__file__).resolve().parents[2]
 PERSON = str(TESTS / "auth" / "person.py")
@@ -35,7 +34,6 @@ async def where_it_leads(url):
 
 
 @pytest.mark.covers("LOA-02", "LOA-03")
-@scenario
 async def test_without_anything_else_the_browser_opens_and_comes_back(tmp_path):
     browser = f"{sys.executable} {TESTS / 'auth' / 'consenting_browser.py'} %s"
     async with world() as there:
@@ -58,7 +56,6 @@ async def test_without_anything_else_the_browser_opens_and_comes_back(tmp_path):
 
 @pytest.mark.covers("OAU-42")
 @pytest.mark.parametrize("redirect_uri", [None, WEB])
-@scenario
 async def test_without_a_browser_the_address_is_pasted_in_the_terminal(redirect_uri, tmp_path):
     ours, theirs = pty.openpty()
     async with world() as there:
@@ -95,7 +92,6 @@ async def test_without_a_browser_the_address_is_pasted_in_the_terminal(redirect_
 
 
 @pytest.mark.covers("OAU-42")
-@scenario
 async def test_without_a_browser_and_a_terminal_it_is_said_what_to_do(tmp_path):
     async with world() as there:
         process = await asyncio.create_subprocess_exec(
@@ -135,7 +131,6 @@ class Own:
 
 @pytest.mark.covers("LOA-02", "OAU-43")
 @pytest.mark.parametrize("kind", ["file", "own", "document"])
-@scenario
 async def test_a_web_application_begins_a_login_in_one_process_and_ends_it_in_another(kind, tmp_path):
     own = Own()
 
@@ -159,7 +154,6 @@ async def test_a_web_application_begins_a_login_in_one_process_and_ends_it_in_an
 
 
 @pytest.mark.covers("LOA-02", "OAU-43")
-@scenario
 async def test_a_web_application_that_blocks_begins_and_ends_a_login(tmp_path):
     def another():
         return OAuth(redirect_uri=WEB, storage=FileStorage(tmp_path))
@@ -179,7 +173,6 @@ async def test_a_web_application_that_blocks_begins_and_ends_a_login(tmp_path):
 @pytest.mark.parametrize(
     ("answer", "page"), [("code=c", "<h1>Welcome</h1>"), ("error=access_denied", "<h1>Sorry</h1>")]
 )
-@scenario
 async def test_the_browser_ends_at_a_page_of_the_author(answer, page):
     shown = []
 
@@ -202,7 +195,6 @@ async def test_the_browser_ends_at_a_page_of_the_author(answer, page):
 
 
 @pytest.mark.covers("OAU-43")
-@scenario
 async def test_several_people_may_be_at_the_login_of_a_web_application():
     own = Own()
     async with world() as there:
@@ -220,7 +212,6 @@ async def test_several_people_may_be_at_the_login_of_a_web_application():
 
 
 @pytest.mark.covers("OAU-43")
-@scenario
 async def test_an_answer_that_comes_too_late_or_from_nowhere_is_refused():
     own = Own()
     async with world() as there:
@@ -233,7 +224,6 @@ async def test_an_answer_that_comes_too_late_or_from_nowhere_is_refused():
             await oauth.finish(answer["code"], answer["state"], answer["iss"])
 
 
-@scenario
 async def test_a_login_of_a_web_application_needs_to_know_where_it_begins_and_ends():
     with pytest.raises(ValueError, match="Which server"):
         await OAuth(redirect_uri=WEB, storage=MemoryStorage()).start()

@@ -21,14 +21,12 @@ from dragoman.auth import (
     WorkloadIdentity,
 )
 from dragoman.errors import AuthError, AuthRequired
-from scenarios.http_peer import scenario
 
 ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
 
 
 @pytest.mark.covers("CCR-01", "LOA-12")
 @pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
-@scenario
 async def test_a_program_is_let_in_by_its_own_credentials(method):
     async with world(scopes_supported=["read", "offline_access"], auth_methods=[method]) as there:
         there.clients["c:1"] = {"client_secret": "s+1/é", "token_endpoint_auth_method": method}
@@ -41,7 +39,6 @@ async def test_a_program_is_let_in_by_its_own_credentials(method):
 
 
 @pytest.mark.covers("CCR-01")
-@scenario
 async def test_a_program_is_let_in_again_without_refresh_tokens():
     async with world() as there:
         there.clients["c"] = {"client_secret": "s"}
@@ -58,7 +55,6 @@ async def test_a_program_is_let_in_again_without_refresh_tokens():
 
 
 @pytest.mark.covers("CCR-01")
-@scenario
 async def test_a_program_that_is_refused_asks_once_per_request():
     async with world() as there:
         auth = ClientCredentials("c", "wrong secret")
@@ -73,7 +69,6 @@ async def test_a_program_that_is_refused_asks_once_per_request():
 
 
 @pytest.mark.covers("CCR-03", "CCR-04")
-@scenario
 async def test_a_program_is_let_in_by_what_it_signs():
     key = ec.generate_private_key(ec.SECP256R1())
     own = MemoryStorage()
@@ -102,7 +97,6 @@ def _pem():
 
 
 @pytest.mark.covers("CCR-05")
-@scenario
 async def test_credentials_of_a_program_are_not_used_with_another_authorization_server():
     async with world() as there, world() as other:
         there.clients["c"] = {"client_secret": "s"}
@@ -132,7 +126,6 @@ class IdentityProvider:
 
 
 @pytest.mark.covers("CCR-06", "CCR-07")
-@scenario
 async def test_a_person_of_the_enterprise_is_let_in_without_being_asked():
     async with world() as there:
         there.clients["wiki"] = {"client_secret": "s"}
@@ -173,7 +166,6 @@ async def test_a_person_of_the_enterprise_is_let_in_without_being_asked():
         {"error": "invalid_grant", "error_description": "id-token-1 is old"},
     ],
 )
-@scenario
 async def test_an_identity_provider_that_gives_no_assertion_is_an_error(answer):
     async with world() as there:
         provider = IdentityProvider(**answer)
@@ -186,7 +178,6 @@ async def test_an_identity_provider_that_gives_no_assertion_is_an_error(answer):
 
 
 @pytest.mark.covers("CCR-06")
-@scenario
 async def test_an_assertion_must_be_there():
     async with world() as there:
         auth = CrossAppAccess("wiki", "s", assertion_provider=lambda audience, resource: "")
@@ -195,7 +186,6 @@ async def test_an_assertion_must_be_there():
 
 
 @pytest.mark.covers("OAU-38")
-@scenario
 async def test_a_workload_is_let_in_by_the_token_of_its_platform():
     async with world() as there:
         auth = WorkloadIdentity(lambda: "platform-token")
@@ -208,7 +198,6 @@ async def test_a_workload_is_let_in_by_the_token_of_its_platform():
 
 
 @pytest.mark.covers("OAU-38")
-@scenario
 async def test_a_token_of_a_platform_that_was_refused_is_not_sent_again():
     async with world() as there:
         tokens = ["bad-token"]
@@ -236,7 +225,6 @@ def person(**options):
 @pytest.mark.covers("OAU-38")
 @pytest.mark.parametrize("nonces", [False, True])
 @pytest.mark.parametrize("asked", [False, True])
-@scenario
 async def test_tokens_are_bound_to_a_key_where_the_server_or_the_author_wants_it(nonces, asked):
     async with world(scheme="DPoP", wants_nonces=nonces) as there:
         browser, auth = person(dpop=asked)
@@ -254,7 +242,6 @@ async def test_tokens_are_bound_to_a_key_where_the_server_or_the_author_wants_it
 
 
 @pytest.mark.covers("OAU-38")
-@scenario
 async def test_after_a_restart_the_key_is_the_same(tmp_path):
     async with world(scheme="DPoP", wants_nonces=True) as there:
         await visit(person(storage=FileStorage(tmp_path))[1], there.url)
@@ -266,7 +253,6 @@ async def test_after_a_restart_the_key_is_the_same(tmp_path):
 
 
 @pytest.mark.covers("OAU-38")
-@scenario
 async def test_a_server_that_wants_ever_new_nonces_is_given_up():
     async with world(scheme="DPoP", wants_nonces=True) as there:
         _, auth = person()
@@ -284,7 +270,6 @@ async def test_a_server_that_wants_ever_new_nonces_is_given_up():
 
 
 @pytest.mark.covers("OAU-38")
-@scenario
 async def test_tokens_that_must_be_bound_and_are_not_are_refused():
     async with world() as there:
         _, auth = person(dpop=True)
@@ -293,7 +278,6 @@ async def test_tokens_that_must_be_bound_and_are_not_are_refused():
 
 
 @pytest.mark.covers("OAU-38")
-@scenario
 async def test_programs_bind_their_tokens_too():
     async with world(scheme="DPoP", wants_nonces=True) as there:
         there.clients["c"] = {"client_secret": "s"}
@@ -301,7 +285,6 @@ async def test_programs_bind_their_tokens_too():
         assert (await visit(WorkloadIdentity("platform-token", dpop=True), there.url)).status == 200
 
 
-@scenario
 async def test_sixteen_programs_with_one_authorization_step_up_together():
     async with world(needed_scopes=frozenset({"write"})) as there:
         there.clients["c"] = {"client_secret": "s"}

@@ -12,7 +12,6 @@ from auth.visiting import Browser, visit
 from auth.world import REDIRECT, world
 from dragoman.auth import ClientCredentials, FileStorage, MemoryStorage, OAuth, WorkloadIdentity
 from dragoman.errors import AuthError
-from scenarios.http_peer import scenario
 
 SECRETS = re.compile(
     r"the-code-|access-token-|refresh-token-|registered-secret-|the-own-secret|the-platform-token|[A-Za-z0-9_-]{86}"
@@ -41,7 +40,6 @@ def person(**options):
 
 @pytest.mark.covers("LOA-14", "OAU-44")
 @pytest.mark.parametrize("scheme", ["Bearer", "DPoP"])
-@scenario
 async def test_a_login_and_its_renewals_log_nothing_secret(scheme, caplog, capfd, tmp_path):
     with caplog.at_level(logging.DEBUG):
         async with world(scheme=scheme, auth_methods=["client_secret_post"]) as there:
@@ -65,7 +63,6 @@ async def test_a_login_and_its_renewals_log_nothing_secret(scheme, caplog, capfd
 @pytest.mark.covers("OAU-44")
 @pytest.mark.parametrize("kind", ["person", "program", "workload"])
 @pytest.mark.parametrize("error", ["invalid_client", "invalid_grant", "access-token-in-the-code"])
-@scenario
 async def test_a_server_that_echoes_what_it_was_sent_is_not_quoted(kind, error, caplog):
     made = {
         "person": lambda: person(client_id="c", client_secret="the-own-secret"),
@@ -109,7 +106,6 @@ def echoing(there, echo, member):
 @pytest.mark.parametrize("member", ["error", "error_description"])
 @pytest.mark.parametrize("echo", ECHOES)
 @pytest.mark.parametrize("kind", ["person", "own client", "program", "workload"])
-@scenario
 async def test_an_authorization_server_that_echoes_a_secret_puts_it_into_no_error_and_no_log(
     kind, echo, member, caplog
 ):
@@ -135,7 +131,6 @@ async def test_an_authorization_server_that_echoes_a_secret_puts_it_into_no_erro
 
 @pytest.mark.covers("OAU-44")
 @pytest.mark.parametrize("token", ["", "two words", "line\nbreak", "é", 5, None])
-@scenario
 async def test_a_token_that_cannot_stand_in_a_header_is_refused_and_not_quoted(token):
     async with world(token_error={"access_token": token, "token_type": "Bearer"}, token_status=200) as there:
         with pytest.raises(AuthError, match="without an access token that can be used"):
@@ -143,7 +138,6 @@ async def test_a_token_that_cannot_stand_in_a_header_is_refused_and_not_quoted(t
 
 
 @pytest.mark.covers("OAU-44")
-@scenario
 async def test_an_authorization_server_that_cannot_be_reached_is_named_without_its_query():
     async with world() as there:
         original = there._metadata

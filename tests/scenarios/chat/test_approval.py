@@ -11,7 +11,6 @@ from dragoman.errors import DragomanError
 from dragoman.testing import ScriptedModel
 from scenarios.chat_checks import DEADLINE, ERAS, assert_valid, call
 from scenarios.chat_server import Town
-from scenarios.http_peer import scenario
 
 ASK = Policy(ask=["demolish"])
 CANCELLED = "Error: Tool call was cancelled by the client"
@@ -165,7 +164,6 @@ def test_a_client_that_has_its_own_approval_is_asked_too(town):
 
 @pytest.mark.covers("CHAT-19")
 @pytest.mark.parametrize("era", ERAS)
-@scenario
 async def test_a_conversation_is_led_step_by_step(town, era):
     async with AsyncClient(town.server, mode=era) as client:
         wanted = [call("demolish", house="No. 3"), call("weather", city="Oslo")]
@@ -229,7 +227,6 @@ def test_calls_that_wait_are_given_up_when_something_else_is_said(town):
     assert town.called == []
 
 
-@scenario
 async def test_a_turn_that_is_given_up_while_somebody_decides_calls_nothing(town):
     asked = asyncio.Event()
 

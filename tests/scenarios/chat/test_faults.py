@@ -13,7 +13,6 @@ from dragoman.errors import DragomanError, ModelError
 from dragoman.testing import ScriptedModel
 from scenarios.chat_checks import DEADLINE, ERAS, PLACES, SERVER, assert_valid, call, happened, reach
 from scenarios.chat_server import Town
-from scenarios.http_peer import scenario
 
 EVERY_ERA = pytest.mark.parametrize("era", ERAS)
 KEY = "sk-of-this-test"
@@ -223,7 +222,6 @@ def test_a_turn_that_is_given_up_in_the_middle_of_a_call_leaves_a_conversation_t
 
 @pytest.mark.covers("CHAT-24")
 @EVERY_ERA
-@scenario
 async def test_a_server_is_told_that_a_call_is_given_up(town, era):
     async with AsyncClient(town.server, mode=era) as client:
         chat = AsyncChat(ScriptedModel(call("wait"))).with_tools(client)
@@ -236,7 +234,6 @@ async def test_a_server_is_told_that_a_call_is_given_up(town, era):
         await goes_on_async(chat)
 
 
-@scenario
 async def test_observers_of_messages_are_told_later_of_what_a_turn_that_was_given_up_left(town):
     told = []
     async with AsyncClient(town.server) as client:
@@ -250,7 +247,6 @@ async def test_observers_of_messages_are_told_later_of_what_a_turn_that_was_give
         assert told == chat.messages
 
 
-@scenario
 async def test_a_turn_that_is_given_up_while_a_rule_is_asked_leaves_a_conversation_that_goes_on(town):
     asked = asyncio.Event()
 
@@ -286,7 +282,6 @@ def test_a_server_that_never_was_there_is_raised_and_the_chat_goes_on():
     assert_valid(chat.messages)
 
 
-@scenario
 async def test_a_second_turn_is_refused_while_the_first_goes_on(town):
     async with AsyncClient(town.server) as client:
         chat = AsyncChat(ScriptedModel(call("wait"))).with_tools(client)

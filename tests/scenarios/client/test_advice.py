@@ -4,7 +4,6 @@ import pytest
 
 from dragoman import AsyncClient, ToolError
 from dragoman.errors import InvalidRequest, RpcError
-from scenarios.http_peer import scenario
 from scenarios.scripted_server import ScriptedServer
 
 REFUSALS = [
@@ -18,7 +17,6 @@ def failing(text):
 
 
 @pytest.mark.parametrize("text", REFUSALS)
-@scenario
 async def test_a_tool_that_fails_because_its_server_cannot_ask_advises_the_handshake(text):
     server = ScriptedServer({"tools/call": failing(text)}, stateless=True)
     async with AsyncClient(server) as client:
@@ -32,7 +30,6 @@ async def test_a_tool_that_fails_because_its_server_cannot_ask_advises_the_hands
             await client.call_tool("t")
 
 
-@scenario
 async def test_a_tool_that_asks_in_vain_and_fails_advises_the_handshake():
     server = ScriptedServer(stateless=True)
 
@@ -49,7 +46,6 @@ async def test_a_tool_that_asks_in_vain_and_fails_advises_the_handshake():
             await client.call_tool("t")
 
 
-@scenario
 async def test_other_failures_and_the_handshake_era_get_no_such_advice():
     async with AsyncClient(ScriptedServer({"tools/call": failing(REFUSALS[0])})) as client:
         with pytest.raises(ToolError) as raised:

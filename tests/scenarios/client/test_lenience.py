@@ -6,15 +6,10 @@ import pytest
 
 from dragoman import AsyncClient, Client, Context, Server, ValidationError
 from dragoman.client import ServerNotification
-from scenarios.http_peer import scenario
 from scenarios.scripted_server import ScriptedServer
 
-ERAS = pytest.mark.parametrize("era", ["handshake", "stateless"])
 
-
-@ERAS
 @pytest.mark.parametrize("result", [{}, {"structuredContent": {"a": 1}}, {"isError": False, "_meta": {"x": 1}}])
-@scenario
 async def test_a_result_without_content_is_read(era, result):
     server = ScriptedServer({"tools/call": result}, stateless=era == "stateless")
     async with AsyncClient(server, mode=era) as client:
@@ -23,20 +18,17 @@ async def test_a_result_without_content_is_read(era, result):
     assert called.structured == result.get("structuredContent")
 
 
-@scenario
 async def test_an_error_without_content_says_that_the_tool_failed():
     async with AsyncClient(ScriptedServer({"tools/call": {"isError": True}})) as client:
         assert (await client.call_tool("t", raise_on_error=False)).is_error
 
 
-@scenario
 async def test_content_that_is_no_list_is_still_refused():
     async with AsyncClient(ScriptedServer({"tools/call": {"content": 3}})) as client:
         with pytest.raises(ValidationError, match="cannot be read"):
             await client.call_tool("t")
 
 
-@scenario
 async def test_an_id_that_is_echoed_as_text_matches():
     class Echoing(ScriptedServer):
         def answer(self, id, answer):
@@ -47,7 +39,6 @@ async def test_an_id_that_is_echoed_as_text_matches():
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-@scenario
 async def test_arguments_that_are_no_numbers_are_refused_before_they_are_sent(number):
     server = ScriptedServer({"tools/call": {"content": []}})
     async with AsyncClient(server) as client:
@@ -57,7 +48,6 @@ async def test_arguments_that_are_no_numbers_are_refused_before_they_are_sent(nu
     assert [params["arguments"] for params in server.sent("tools/call")] == [{"points": [{"x": None}]}]
 
 
-@scenario
 async def test_a_sampling_handler_that_returns_false_rejects():
     server = ScriptedServer()
     message = {"role": "user", "content": {"type": "text", "text": "hi"}}
@@ -69,7 +59,6 @@ async def test_a_sampling_handler_that_returns_false_rejects():
     assert answer["error"] == {"code": -1, "message": "Sampling request was rejected"}
 
 
-@scenario
 async def test_roots_that_were_not_declared_are_not_announced():
     undeclared, declared = ScriptedServer(), ScriptedServer()
     async with AsyncClient(undeclared, mode="handshake") as client:
@@ -81,8 +70,6 @@ async def test_roots_that_were_not_declared_are_not_announced():
     assert not undeclared.sent("notifications/roots/list_changed")
 
 
-@ERAS
-@scenario
 async def test_progress_is_among_all_notifications(era):
     server, heard = Server("counting"), []
 
@@ -97,7 +84,6 @@ async def test_progress_is_among_all_notifications(era):
     assert ServerNotification("notifications/progress", params) in heard
 
 
-@ERAS
 def test_a_log_level_that_was_set_reaches_the_logger_without_a_handler(era, caplog):
     caplog.set_level(logging.DEBUG, logger="dragoman.client.server")
     server = Server("complaining")

@@ -11,7 +11,6 @@ from auth.world import world
 from chat.provider import Provider, Say
 from scenarios.command_line import AtTerminal, dragoman
 from scenarios.hostile_server import BAD
-from scenarios.http_peer import scenario
 
 HOSTILE = Path(__file__).parents[1] / "hostile_server.py"
 UNSEEN = [character for character in dict.fromkeys(BAD) if not character.isprintable() and character != "\n"]
@@ -151,7 +150,6 @@ def test_a_chat_shows_nothing_raw(tmp_path, options):
 
 
 @pytest.mark.covers("CMD-12", "CMD-17")
-@scenario
 async def test_an_issuer_writes_nothing_raw(tmp_path):
     async def command(*arguments, **options):
         finished = await asyncio.to_thread(dragoman, *arguments, home=tmp_path, **options)
