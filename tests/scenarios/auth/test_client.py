@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from auth.visiting import Browser
-from auth.world import REDIRECT, world
+from auth.visiting import person
+from auth.world import world
 from dragoman import AsyncClient, AsyncClients, AuthError, AuthRequired, Client, Server
-from dragoman.auth import ClientCredentials, FileStorage, MemoryStorage, OAuth
+from dragoman.auth import ClientCredentials, FileStorage
 
 DEADLINE = 30
 server = Server("sums")
@@ -24,17 +24,6 @@ async def guarded(**settings):
     async with world(**settings) as there:
         there.inner = server.handle_json_async
         yield there
-
-
-def person(**options):
-    browser = Browser()
-    options = {
-        "redirect_uri": REDIRECT,
-        "redirect_handler": browser.redirect,
-        "callback_handler": browser.callback,
-        "storage": MemoryStorage(),
-    } | options
-    return browser, OAuth(**options)
 
 
 @pytest.mark.covers("OAU-37")

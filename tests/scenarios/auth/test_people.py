@@ -11,7 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from auth.visiting import query, visit
+from auth.visiting import OwnStorage, query, visit
 from auth.world import world
 from dragoman.auth import FileStorage, MemoryStorage, OAuth
 from dragoman.errors import AuthError, AuthRequired
@@ -28,6 +28,13 @@ def surroundings(**more):
     return kept | {"PYTHONPATH": str(TESTS)} | more
 
 
+async def start_person(url, folder, *more, stdin=asyncio.subprocess.DEVNULL, **variables):
+    """Start a client process whose user logs in as they can."""
+    piped = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
+    command = [sys.executable, PERSON, url, str(folder), *more]
+    return await asyncio.create_subprocess_exec(*command, stdin=stdin, env=surroundings(**variables), **piped)
+
+
 async def where_it_leads(url):
     async with aiohttp.ClientSession() as session, session.get(url, allow_redirects=False) as response:
         return response.headers["Location"]
@@ -38,16 +45,7 @@ async def test_without_anything_else_the_browser_opens_and_comes_back(tmp_path):
     browser = f"{sys.executable} {TESTS / 'auth' / 'consenting_browser.py'} %s"
     async with world() as there:
         for _ in range(2):
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                PERSON,
-                there.url,
-                str(tmp_path),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env=surroundings(BROWSER=browser),
-            )
+            process = await start_person(there.url, tmp_path, BROWSER=browser)
             said, errors = await asyncio.wait_for(process.communicate(), DEADLINE)
             assert json.loads(said) == {"status": 200}, errors.decode()
         assert there.count("/authorize") == 1
@@ -59,17 +57,7 @@ async def test_without_anything_else_the_browser_opens_and_comes_back(tmp_path):
 async def test_without_a_browser_the_address_is_pasted_in_the_terminal(redirect_uri, tmp_path):
     ours, theirs = pty.openpty()
     async with world() as there:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            PERSON,
-            there.url,
-            str(tmp_path),
-            *([] if redirect_uri is None else [redirect_uri]),
-            stdin=theirs,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=surroundings(),
-        )
+        process = await start_person(there.url, tmp_path, *filter(None, [redirect_uri]), stdin=theirs)
         os.close(theirs)
         assert process.stderr is not None
         try:
@@ -94,15 +82,7 @@ async def test_without_a_browser_the_address_is_pasted_in_the_terminal(redirect_
 @pytest.mark.covers("OAU-42")
 async def test_without_a_browser_and_a_terminal_it_is_said_what_to_do(tmp_path):
     async with world() as there:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            PERSON,
-            there.url,
-            str(tmp_path),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            env=surroundings(),
-        )
+        process = await start_person(there.url, tmp_path)
         said, _ = await asyncio.wait_for(process.communicate(), DEADLINE)
         report = json.loads(said)
         assert report["kind"] == "AuthRequired"
@@ -110,23 +90,20 @@ async def test_without_a_browser_and_a_terminal_it_is_said_what_to_do(tmp_path):
         assert not there.registrations
 
 
-class Own:
-    """A storage of the author with the four methods."""
-
-    def __init__(self):
-        self.kept = {}
+class Own(OwnStorage):
+    """A storage of the author that is asynchronous, and keeps text."""
 
     async def tokens(self):
-        return self.kept.get("tokens")
+        return super().tokens()
 
     async def save_tokens(self, tokens):
-        self.kept["tokens"] = json.loads(json.dumps(tokens))
+        super().save_tokens(json.loads(json.dumps(tokens)))
 
     async def client_information(self):
-        return self.kept.get("client")
+        return super().client_information()
 
     async def save_client_information(self, information):
-        self.kept["client"] = json.loads(json.dumps(information))
+        super().save_client_information(json.loads(json.dumps(information)))
 
 
 @pytest.mark.covers("LOA-02", "OAU-43")

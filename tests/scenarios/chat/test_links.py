@@ -7,9 +7,7 @@ import pytest
 from dragoman import AsyncChat, AsyncClient, AsyncClients, Chat, Client, Clients, Server, types
 from dragoman.chat import Media, Policy, ToolCall
 from dragoman.testing import ScriptedModel
-from scenarios.chat_checks import DEADLINE, ERAS, assert_valid, call
-
-EVERY_ERA = pytest.mark.parametrize("era", ERAS)
+from scenarios.chat_checks import DEADLINE, assert_valid, call
 
 
 class Library:
@@ -42,7 +40,6 @@ def read(uri, name="library__read_resource", id="2"):
 
 
 @pytest.mark.covers("LMT-06", "LMR-12")
-@EVERY_ERA
 def test_a_model_reads_what_a_result_links_to(library, era):
     model = ScriptedModel(call("search"), read("book:///0"), "A good book.")
     with Client(library.server, mode=era) as client:
@@ -110,7 +107,6 @@ def test_a_tool_of_the_server_keeps_its_name_beside_the_one_that_reads_links(lib
 
 
 @pytest.mark.covers("LMT-06")
-@EVERY_ERA
 def test_links_are_followed_where_that_is_wanted_and_the_program_has_the_result_as_it_was(library, era):
     model = ScriptedModel(call("search", count=2), "Two books.")
     with Client(library.server, mode=era) as client:

@@ -10,7 +10,7 @@ from dragoman.chat import Message, ToolCall, Usage
 from dragoman.client import SamplingRequest
 from dragoman.errors import DragomanError
 from dragoman.testing import ScriptedModel
-from scenarios.chat_checks import ERAS, PLACES, call, reach
+from scenarios.chat_checks import PLACES, call, reach
 from scenarios.chat_server import Town
 
 WRITE = {"topic": "Hello sea"}
@@ -31,7 +31,6 @@ def test_the_model_of_a_chat_answers_a_server_with_the_limits_that_it_sets(over,
     assert chat.messages == []
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_a_server_asks_the_model_that_is_calling_it(era):
     model = ScriptedModel(call("write", topic="Rain"), "Pain.", "It wrote about pain.")
     chat = AsyncChat(model)
@@ -43,7 +42,6 @@ async def test_a_server_asks_the_model_that_is_calling_it(era):
 
 
 @pytest.mark.covers("LSA-04")
-@pytest.mark.parametrize("era", ERAS)
 def test_a_guard_keeps_requests_from_the_model(era):
     model = ScriptedModel("Waves.")
     sampler = Chat(model).sampler(guard=lambda sample: "Hello" in sample.message)
@@ -55,7 +53,6 @@ def test_a_guard_keeps_requests_from_the_model(era):
 
 
 @pytest.mark.covers("LSA-11")
-@pytest.mark.parametrize("era", ERAS)
 def test_a_guard_sees_what_the_server_hides_in_the_system_prompt(era):
     model = ScriptedModel("Waves.")
     sampler = Chat(model).sampler(guard=lambda sample: "Rhyme" not in sample.message)
