@@ -104,7 +104,8 @@ def test_a_server_that_dies_in_the_middle_of_a_call_is_told_and_comes_back(era):
 
 
 @pytest.mark.covers("CHAT-11", "CHAT-22")
-def test_a_server_that_is_gone_for_good_does_not_end_the_conversation(tmp_path, caplog):
+def test_a_server_that_is_gone_for_good_does_not_end_the_conversation(tmp_path, monkeypatch):
+    monkeypatch.setattr("dragoman.client.connect.reconnect.backoff", lambda *_: 0)
     program = tmp_path / "passing.py"
     program.write_text(PASSING)
     with Client([sys.executable, str(program)], connect_timeout=3) as client:

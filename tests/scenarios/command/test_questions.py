@@ -183,7 +183,8 @@ def test_an_approval_waits_for_a_question_of_a_server(tmp_path, asking):
         while answers:
             question = at.until_any(*answers)
             if question.startswith("|"):
-                at.answer("x (optional): ", answers.pop(question))
+                at.until("x (optional): ")
+            at.type(answers.pop(question))
         at.until("Done.")
         at.quit()
     assert told(provider.asked[1]) == ["{'x': 'a'} {'x': 'b'}", "written"]

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dragoman import AsyncClient, Client, ConnectError, DragomanError, TransportError
+from dragoman.transports.process.process import ProcessTransport
 from scenarios.calling_server import server
 from scenarios.client_programs import SERVER, environment
 from scenarios.scripted_server import DEADLINE, HOLD, ScriptedServer, served
@@ -19,7 +20,14 @@ EVERYWHERE = pytest.mark.parametrize("over", ["memory", "stdio", "http"])
 @pytest.fixture(scope="module")
 def url():
     with served(server.asgi()) as url:
+        Client(url, mode="handshake").start().stop()  # what a server opens for its first session stays open
         yield url
+
+
+@pytest.fixture(autouse=True)
+def short_grace(monkeypatch):
+    """Let a process end soon whose calls never do."""
+    monkeypatch.setitem(ProcessTransport.__init__.__kwdefaults__, "grace", 0.1)
 
 
 @pytest.fixture
