@@ -25,7 +25,7 @@ SPECIAL_CARRIERS = frozenset({"http/test_processes", "http/test_uvicorn", "http/
 KEEPING = frozenset(
     {
         *("auth/test_client", "auth/test_issuer", "auth/test_programs", "auth/test_secrecy", "http/test_bearer"),
-        *("client/test_negotiation", "wild/test_wild"),
+        *("connect/test_negotiation", "wild/test_wild"),
     }
 )
 """The scenarios whose programs keep something in the user's state folder."""

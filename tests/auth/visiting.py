@@ -6,9 +6,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
 
-from dragoman.auth import Authorization
+from dragoman.auth import Authorization, MemoryStorage, OAuth
 
 DEADLINE = 30
+REDIRECT = "http://127.0.0.1:9/callback"
 MOST_ATTEMPTS = 10
 
 
@@ -30,6 +31,11 @@ async def visit(auth: Authorization, url: str, method: str = "POST") -> Answer:
             if status not in (401, 403) or not await auth.challenged(status, said, method, url):
                 return Answer(status, body, attempt)
     raise AssertionError("the authorization never ends")
+
+
+async def statuses(auth: Authorization, url: str, visits: int) -> set[int]:
+    """Send some requests at once, and return the statuses of their answers."""
+    return {answer.status for answer in await asyncio.gather(*(visit(auth, url) for _ in range(visits)))}
 
 
 class Browser:
@@ -59,6 +65,32 @@ class Browser:
     def asked(self) -> list[dict[str, str]]:
         """What each authorization request asked for."""
         return [query(url) for url in self.urls]
+
+
+def person(**options: Any) -> tuple[Browser, OAuth]:
+    """Return a browser, and an authorization whose logins take place in it."""
+    browser = Browser()
+    handlers = {"redirect_handler": browser.redirect, "callback_handler": browser.callback}
+    return browser, OAuth(**{"redirect_uri": REDIRECT, "storage": MemoryStorage(), **handlers, **options})
+
+
+class OwnStorage:
+    """A storage of an author, with the four methods."""
+
+    def __init__(self, **kept: Any) -> None:
+        self.kept = kept
+
+    def tokens(self) -> Any:
+        return self.kept.get("tokens")
+
+    def save_tokens(self, tokens: Any) -> None:
+        self.kept["tokens"] = tokens
+
+    def client_information(self) -> Any:
+        return self.kept.get("client")
+
+    def save_client_information(self, information: Any) -> None:
+        self.kept["client"] = information
 
 
 def query(url: str) -> dict[str, str]:

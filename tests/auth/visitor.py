@@ -7,9 +7,8 @@ import asyncio
 import json
 import sys
 
-from auth.visiting import Browser, visit
-from auth.world import REDIRECT
-from dragoman.auth import FileStorage, OAuth
+from auth.visiting import person, visit
+from dragoman.auth import FileStorage
 
 
 def say(value: object) -> None:
@@ -18,13 +17,7 @@ def say(value: object) -> None:
 
 
 async def main(url: str, folder: str, visits: int) -> None:
-    browser = Browser()
-    auth = OAuth(
-        redirect_uri=REDIRECT,
-        redirect_handler=browser.redirect,
-        callback_handler=browser.callback,
-        storage=FileStorage(folder),
-    )
+    browser, auth = person(storage=FileStorage(folder))
     await auth.headers("POST", url)
     say("ready")
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)

@@ -20,8 +20,10 @@ from aiohttp import web
 from joserfc import jwt
 from joserfc.jwk import ECKey
 
+from auth.visiting import Browser, person
+from dragoman.auth import OAuth
+
 Inner = Callable[[bytes], Awaitable[bytes | str | None]]
-REDIRECT = "http://127.0.0.1:9/callback"
 
 
 @dataclass
@@ -33,10 +35,14 @@ class Settings:
     """What the server's metadata call it; None for its address."""
     metadata_at: str | None = "header"
     """Where the server's metadata are: header, path, root, elsewhere, or None."""
+    issuers: Any = ...
+    """The authorization servers that the server's metadata name; `...` for its own."""
     issuer_path: str = ""
     server_metadata: str | None = "oauth-authorization-server"
     """Which well-known document there is; `appended` is OpenID's with the path first."""
     claimed_issuer: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """What the authorization server publishes otherwise; None for what it leaves out."""
     challenge_scope: str | None = None
     needed_scopes: frozenset[str] = frozenset()
     resource_scopes: list[str] | None = None
@@ -155,7 +161,7 @@ class World:
     def _resource_metadata(self, base: str) -> dict[str, Any]:
         found: dict[str, Any] = {
             "resource": self.settings.resource or base + self.settings.path,
-            "authorization_servers": [self.issuer],
+            "authorization_servers": [self.issuer] if self.settings.issuers is ... else self.settings.issuers,
         }
         if self.settings.resource_scopes is not None:
             found["scopes_supported"] = self.settings.resource_scopes
@@ -234,6 +240,7 @@ class World:
             "scopes_supported": settings.scopes_supported,
             "registration_endpoint": f"{issuer}/register" if settings.registers else None,
             "dpop_signing_alg_values_supported": ["ES256"] if settings.scheme == "DPoP" else None,
+            **settings.metadata,
         }
         return {name: value for name, value in found.items() if value is not None}
 
@@ -412,3 +419,10 @@ async def world(**settings: Any) -> AsyncIterator[World]:
         yield made
     finally:
         await made.close()
+
+
+@asynccontextmanager
+async def world_with_person(**settings: Any) -> AsyncIterator[tuple[World, Browser, OAuth]]:
+    """Serve a world, with a browser and an authorization whose logins take place in it."""
+    async with world(**settings) as made:
+        yield made, *person()

@@ -83,3 +83,10 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
 async def happened(event: threading.Event) -> None:
     """Wait for an event of another thread."""
     assert await asyncio.to_thread(event.wait, DEADLINE), "it did not happen"
+
+
+async def give_up(turn: "asyncio.Task[Any]") -> None:
+    """Cancel a turn, and wait for its end."""
+    turn.cancel()
+    await asyncio.wait_for(asyncio.wait([turn]), DEADLINE)
+    assert turn.cancelled()

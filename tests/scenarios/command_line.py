@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import textwrap
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,6 +48,18 @@ class Finished:
 def options(provider):
     """Return how a chat is pointed at a provider of the tests."""
     return ["--base-url", provider.openai_url, "--api-key", "test-key-0001"]
+
+
+def written(folder, source, name="service.py"):
+    """Write a script into a folder."""
+    path = folder / name
+    path.write_text(textwrap.dedent(source), encoding="utf-8")
+    return path
+
+
+def told(asked):
+    """Return the results of tools that a provider was told."""
+    return [message["content"] for message in asked.body["messages"] if message["role"] == "tool"]
 
 
 def words(*arguments):
@@ -139,6 +152,16 @@ class AtTerminal:
 
     def type(self, text):
         os.write(self._own, text.encode())
+
+    def answer(self, question, text):
+        """Wait for a question or the prompt, and type an answer."""
+        self.until(question)
+        self.type(text)
+
+    def quit(self):
+        """End a chat at its prompt."""
+        self.answer("> ", "/quit\n")
+        assert self.end()[0] == 0
 
     def interrupt(self):
         self.child.send_signal(signal.SIGINT)

@@ -196,6 +196,20 @@ def called(text: str = "done") -> Any:
     return {"content": [{"type": "text", "text": text}], "resultType": "complete"}
 
 
+def saying(said: bytes) -> Script:
+    """Answer every request with the same bytes."""
+
+    async def script(request: Sent, writer: asyncio.StreamWriter) -> bytes:
+        return said
+
+    return script
+
+
+async def fine(request: Sent, writer: asyncio.StreamWriter) -> bytes:
+    """Answer a call of a tool."""
+    return reply(200, result(request, called()))
+
+
 def modern(on_call: Script, *, capabilities: Any = None, tools: Any = None) -> Script:
     """Serve as a stateless server whose `tools/call` is scripted."""
 

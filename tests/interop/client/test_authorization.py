@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from auth.visiting import Browser
-from auth.world import REDIRECT
+from auth.visiting import REDIRECT, Browser
 from dragoman import AsyncClient
 from dragoman.auth import FileStorage, OAuth
 from interop.client.peers import DEADLINE, ENVIRONMENT, HERE

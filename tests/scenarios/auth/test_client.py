@@ -5,11 +5,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from auth.visiting import Browser
-from auth.world import REDIRECT, world
+from auth.visiting import person
+from auth.world import world
 from dragoman import AsyncClient, AsyncClients, AuthError, AuthRequired, Client, Server
-from dragoman.auth import ClientCredentials, FileStorage, MemoryStorage, OAuth
-from scenarios.http_peer import scenario
+from dragoman.auth import ClientCredentials, FileStorage
 
 DEADLINE = 30
 server = Server("sums")
@@ -27,20 +26,8 @@ async def guarded(**settings):
         yield there
 
 
-def person(**options):
-    browser = Browser()
-    options = {
-        "redirect_uri": REDIRECT,
-        "redirect_handler": browser.redirect,
-        "callback_handler": browser.callback,
-        "storage": MemoryStorage(),
-    } | options
-    return browser, OAuth(**options)
-
-
 @pytest.mark.covers("OAU-37")
 @pytest.mark.parametrize("mode", ["handshake", "stateless", "auto"])
-@scenario
 async def test_connecting_leads_to_the_login_in_both_eras(mode):
     async with guarded() as there:
         browser, auth = person()
@@ -55,7 +42,6 @@ async def test_connecting_leads_to_the_login_in_both_eras(mode):
 
 
 @pytest.mark.covers("OAU-37")
-@scenario
 async def test_a_blocking_client_is_let_in_too(tmp_path):
     def use(url):
         browser, auth = person(storage=FileStorage(tmp_path))
@@ -69,7 +55,6 @@ async def test_a_blocking_client_is_let_in_too(tmp_path):
 
 
 @pytest.mark.covers("LCF-03")
-@scenario
 async def test_several_servers_of_one_file_that_want_a_login_get_one_each():
     async with guarded() as first, guarded() as second:
         first.clients["one"], second.clients["two"] = {"client_secret": "s"}, {"client_secret": "s"}
@@ -87,7 +72,6 @@ async def test_several_servers_of_one_file_that_want_a_login_get_one_each():
 
 
 @pytest.mark.covers("CCR-01")
-@scenario
 async def test_a_program_calls_a_tool():
     async with guarded() as there:
         there.clients["reports"] = {"client_secret": "s"}
@@ -96,7 +80,6 @@ async def test_a_program_calls_a_tool():
 
 
 @pytest.mark.covers("OAU-30")
-@scenario
 async def test_a_tool_that_needs_more_asks_the_person_again():
     async with guarded(challenge_scope="read") as there:
         browser, auth = person()
@@ -108,7 +91,6 @@ async def test_a_tool_that_needs_more_asks_the_person_again():
 
 
 @pytest.mark.covers("OAU-03")
-@scenario
 async def test_a_client_that_is_not_let_in_says_so():
     async with guarded(refuses_always=True) as there:
         browser, auth = person()
@@ -118,7 +100,6 @@ async def test_a_client_that_is_not_let_in_says_so():
         assert 1 <= len(browser.urls) <= 2
 
 
-@scenario
 async def test_a_login_that_fails_is_told_to_whoever_connects():
     async with guarded(iss="wrong") as there:
         _, auth = person()

@@ -15,11 +15,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from joserfc.jwk import ECKey
 
-from auth.visiting import Browser, query, visit
-from auth.world import REDIRECT, world
+from auth.visiting import REDIRECT, Browser, OwnStorage, person, query, visit
+from auth.world import world
 from dragoman.auth import ClientCredentials, CrossAppAccess, FileStorage, MemoryStorage, OAuth, WorkloadIdentity
 from dragoman.errors import AuthError
-from scenarios.http_peer import scenario
 
 TESTS = Path(__file__).parents[2]
 DEADLINE = 30
@@ -27,16 +26,14 @@ SIGNING_KEY = ec.generate_private_key(ec.SECP256R1())
 SECRET = re.compile(r"refresh-token-|the-own-secret|registered-secret-|the-assertion|the-code-|code_verifier")
 
 
-def person(**options):
-    browser = Browser()
-    handlers = {"redirect_handler": browser.redirect, "callback_handler": browser.callback}
-    return OAuth(**{"redirect_uri": REDIRECT, "storage": MemoryStorage(), **handlers} | options)
+def login(**options):
+    return person(**options)[1]
 
 
 KINDS = {
-    "a person": person,
-    "a person with a client": lambda **more: person(client_id="reports", client_secret="the-own-secret", **more),
-    "a person with a document": lambda **more: person(
+    "a person": login,
+    "a person with a client": lambda **more: login(client_id="reports", client_secret="the-own-secret", **more),
+    "a person with a document": lambda **more: login(
         client_id_metadata_document_url="https://client.example.com/client.json", **more
     ),
     "a program": lambda **more: ClientCredentials("reports", "the-own-secret", **more),
@@ -84,7 +81,6 @@ def told(there, url):
 
 @pytest.mark.covers("OAU-07", "OAU-08", "BEY-23")
 @every_kind
-@scenario
 async def test_a_server_that_claims_to_be_another_issuer_gets_nothing(kind):
     async with honest(kind) as there:
         introduce(there)
@@ -97,7 +93,6 @@ async def test_a_server_that_claims_to_be_another_issuer_gets_nothing(kind):
 @pytest.mark.covers("OAU-33", "CCR-05", "BEY-23")
 @every_kind
 @pytest.mark.parametrize("claims", ["the honest issuer", "itself", "nothing at all"])
-@scenario
 async def test_after_a_login_a_server_that_takes_the_place_of_its_issuer_gets_nothing(kind, claims):
     async with honest(kind) as there:
         introduce(there)
@@ -118,7 +113,6 @@ async def test_after_a_login_a_server_that_takes_the_place_of_its_issuer_gets_no
 
 @pytest.mark.covers("OAU-33", "BEY-23")
 @every_kind
-@scenario
 async def test_a_demand_for_more_scopes_is_no_way_around_the_issuer(kind):
     async with honest(kind) as there:
         introduce(there)
@@ -133,7 +127,6 @@ async def test_a_demand_for_more_scopes_is_no_way_around_the_issuer(kind):
 
 @pytest.mark.covers("OAU-45")
 @every_kind
-@scenario
 async def test_an_issuer_that_the_author_names_is_the_only_one_that_gets_credentials(kind):
     async with honest(kind) as there, honest(kind) as other:
         introduce(there)
@@ -149,14 +142,13 @@ async def test_an_issuer_that_the_author_names_is_the_only_one_that_gets_credent
 
 @pytest.mark.covers("OAU-45")
 @every_kind
-@scenario
 async def test_a_server_that_has_moved_is_used_again_when_the_author_names_its_new_issuer(kind):
     async with honest(kind) as there, honest(kind) as other:
         introduce(there)
         introduce(other)
         own = MemoryStorage()
         assert (await visit(KINDS[kind](storage=own), there.url)).status == 200
-        there._resource_metadata = lambda base: {"resource": there.url, "authorization_servers": [other.issuer]}
+        there.settings.issuers = [other.issuer]
         there.expire_everything()
         there.access = other.access
         assert (await visit(KINDS[kind](storage=own, issuer=other.issuer), there.url)).status == 200
@@ -165,21 +157,16 @@ async def test_a_server_that_has_moved_is_used_again_when_the_author_names_its_n
 
 
 @pytest.mark.covers("OAU-45")
-@scenario
 async def test_of_several_issuers_the_one_that_the_author_names_is_used_and_no_other_is_asked():
     async with world() as there, world() as other:
-        there._resource_metadata = lambda base: {
-            "resource": there.url,
-            "authorization_servers": [other.issuer, there.issuer],
-        }
-        assert (await visit(person(issuer=there.issuer), there.url)).status == 200
+        there.settings.issuers = [other.issuer, there.issuer]
+        assert (await visit(login(issuer=there.issuer), there.url)).status == 200
         with pytest.raises(AuthError, match="issuer= allows"):
-            await visit(person(issuer=there.issuer + "/elsewhere"), there.url)
+            await visit(login(issuer=there.issuer + "/elsewhere"), there.url)
         assert other.requests == []
 
 
 @pytest.mark.covers("CCR-05", "OAU-45")
-@scenario
 async def test_a_program_that_starts_again_remembers_whose_its_credentials_are(tmp_path):
     async with world() as there, world() as other:
         introduce(there)
@@ -189,7 +176,7 @@ async def test_a_program_that_starts_again_remembers_whose_its_credentials_are(t
         assert there.issuer in kept
         assert not re.search("the-own-secret|access-token", kept)
         assert await run_program(there.url, tmp_path) == {"status": 200}
-        there._resource_metadata = lambda base: {"resource": there.url, "authorization_servers": [other.issuer]}
+        there.settings.issuers = [other.issuer]
         report = await run_program(there.url, tmp_path)
         assert f"belong to {there.issuer}" in report["error"]
         assert told(other, other.issuer) == []
@@ -207,39 +194,33 @@ async def run_program(url, state):
 
 @pytest.mark.covers("OAU-08")
 @pytest.mark.parametrize("slash", ["", "/"])
-@scenario
 async def test_a_server_that_names_its_own_origin_as_its_issuer_is_used_as_before(slash):
     async with world(metadata_at=None, iss=None, advertises_iss=False) as there:
         there.settings.claimed_issuer = there.url.removesuffix("/mcp") + slash
-        assert (await visit(person(), there.url)).status == 200
+        assert (await visit(login(), there.url)).status == 200
 
 
 @pytest.mark.covers("OAU-08")
-@scenario
 async def test_metadata_of_a_server_that_name_no_issuer_are_not_used():
-    async with world(metadata_at=None) as there:
-        original = there._metadata
-        there._metadata = lambda base: {name: value for name, value in original(base).items() if name != "issuer"}
+    async with world(metadata_at=None, metadata={"issuer": None}) as there:
         with pytest.raises(AuthError, match="are of another issuer"):
-            await visit(person(), there.url)
+            await visit(login(), there.url)
         assert told(there, there.url) == []
 
 
 @pytest.mark.covers("OAU-20")
-@scenario
 async def test_a_code_of_another_issuer_is_not_given_to_a_server_without_metadata():
     async with world(metadata_at=None, server_metadata=None, iss="wrong") as there:
         with pytest.raises(AuthError, match="does not come from"):
-            await visit(person(), there.url)
+            await visit(login(), there.url)
         assert there.count("/token") == 0
 
 
 @pytest.mark.covers("OAU-33")
-@scenario
 async def test_a_refresh_token_of_unknown_origin_is_sent_to_nobody():
     own = MemoryStorage()
     async with world() as there:
-        auth = person(storage=own)
+        auth = login(storage=own)
         auth.bind(there.url)
         (drawer,) = own._drawers.values()
         drawer.save_tokens({"access_token": "old", "refresh_token": "refresh-token-of-somebody"})
@@ -248,18 +229,16 @@ async def test_a_refresh_token_of_unknown_origin_is_sent_to_nobody():
 
 
 @pytest.mark.covers("OAU-43")
-@scenario
 async def test_a_login_that_began_at_one_issuer_does_not_end_with_the_client_of_another():
     own = MemoryStorage()
     async with world(auth_methods=["client_secret_post"]) as there, world() as thief:
         browser, auth = Browser(), OAuth(redirect_uri=REDIRECT, storage=own)
         thief._register = copying_client("honest-client")
-        named = there._resource_metadata
-        there._resource_metadata = lambda base: {"resource": there.url, "authorization_servers": [thief.issuer]}
+        there.settings.issuers = [thief.issuer]
         thief.clients["honest-client"] = {"redirect_uris": [REDIRECT]}
         await browser.redirect(await auth.start(there.url))
         late = query(browser.location)
-        there._resource_metadata = named
+        there.settings.issuers = ...
         there._register = copying_client("honest-client", client_secret="the-own-secret")
         await auth.start(there.url)
         with pytest.raises(AuthError, match="by now; log in again"):
@@ -267,43 +246,22 @@ async def test_a_login_that_began_at_one_issuer_does_not_end_with_the_client_of_
         assert not SECRET.search(str(told(thief, thief.issuer)[2:]))
 
 
-class Shared:
-    """A storage of the author that is used for two servers by mistake."""
-
-    def __init__(self):
-        self.kept = {}
-
-    def tokens(self):
-        return self.kept.get("tokens")
-
-    def save_tokens(self, tokens):
-        self.kept["tokens"] = tokens
-
-    def client_information(self):
-        return self.kept.get("client")
-
-    def save_client_information(self, information):
-        self.kept["client"] = information
-
-
 @pytest.mark.covers("OAU-31", "BEY-23")
-@scenario
 async def test_a_server_gets_no_tokens_for_another_from_a_storage_that_both_share():
-    own = Shared()
+    own = OwnStorage()
     async with world() as there, world() as thief:
-        assert (await visit(person(storage=own), there.url)).status == 200
+        assert (await visit(login(storage=own), there.url)).status == 200
         tokens = own.tokens()["access_token"], own.tokens()["refresh_token"]
-        thief._resource_metadata = lambda base: {"resource": thief.url, "authorization_servers": [there.issuer]}
+        thief.settings.issuers = [there.issuer]
         with pytest.raises(AuthError, match="refuses the token"):
-            await visit(person(storage=own), thief.url)
+            await visit(login(storage=own), thief.url)
         assert not any(token in str(thief.requests) for token in tokens)
         assert there.forms("refresh_token") == []
 
 
 @pytest.mark.covers("OAU-43", "BEY-23")
-@scenario
 async def test_a_login_that_began_for_one_server_does_not_end_with_another():
-    own, browser = Shared(), Browser()
+    own, browser = OwnStorage(), Browser()
     async with world() as there, world() as thief:
         await browser.redirect(await OAuth(redirect_uri=REDIRECT, storage=own).start(there.url))
         late = query(browser.location)
@@ -323,7 +281,6 @@ def copying_client(client_id, **more):
 
 
 @pytest.mark.covers("OAU-46")
-@scenario
 async def test_an_issuer_that_sends_people_to_the_login_of_another_gets_no_code_from_there(tmp_path):
     """The server knows the id of the client from its tokens, and the honest issuer says nothing about who it is."""
     async with world(iss=None, advertises_iss=False) as there, world(iss=None, advertises_iss=False) as thief:
@@ -340,10 +297,9 @@ async def test_an_issuer_that_sends_people_to_the_login_of_another_gets_no_code_
         auth = OAuth(storage=FileStorage(tmp_path), redirect_handler=open_browser)
         assert (await visit(auth, there.url)).status == 200
         (client_id,) = there.clients
-        metadata = thief._metadata
-        thief._metadata = lambda base: metadata(base) | {"authorization_endpoint": f"{there.issuer}/authorize"}
+        thief.settings.metadata = {"authorization_endpoint": f"{there.issuer}/authorize"}
         thief._register = copying_client(client_id)
-        there._resource_metadata = lambda base: {"resource": there.url, "authorization_servers": [thief.issuer]}
+        there.settings.issuers = [thief.issuer]
         there.expire_everything()
         with pytest.raises(AuthError, match="unknown redirect URI"):
             await visit(auth, there.url)

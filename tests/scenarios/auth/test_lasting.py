@@ -10,25 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from auth.visiting import Browser, visit
-from auth.world import REDIRECT, world
-from dragoman.auth import FileStorage, MemoryStorage, OAuth
+from auth.visiting import person, statuses, visit
+from auth.world import world, world_with_person
+from dragoman.auth import FileStorage, MemoryStorage
 from dragoman.errors import AuthError
-from scenarios.http_peer import scenario
 
 TESTS = Path(__file__).resolve().parents[2]
 DEADLINE = 30
-
-
-def person(**options):
-    browser = Browser()
-    options = {
-        "redirect_uri": REDIRECT,
-        "redirect_handler": browser.redirect,
-        "callback_handler": browser.callback,
-        "storage": MemoryStorage(),
-    } | options
-    return browser, OAuth(**options)
 
 
 @asynccontextmanager
@@ -62,44 +50,33 @@ async def visitor(url, folder, visits=1):
 
 
 @pytest.mark.covers("OAU-40")
-@scenario
 async def test_fifty_requests_that_are_challenged_at_once_cause_one_login():
-    async with world() as there:
-        browser, auth = person()
-        answers = await asyncio.gather(*(visit(auth, there.url) for _ in range(50)))
-        assert {answer.status for answer in answers} == {200}
+    async with world_with_person() as (there, browser, auth):
+        assert await statuses(auth, there.url, 50) == {200}
         assert (len(browser.urls), there.count("/token"), there.count("/register")) == (1, 1, 1)
         there.expire_everything()
-        answers = await asyncio.gather(*(visit(auth, there.url) for _ in range(50)))
-        assert {answer.status for answer in answers} == {200}
+        assert await statuses(auth, there.url, 50) == {200}
         assert (len(browser.urls), len(there.forms("refresh_token"))) == (1, 1)
 
 
 @pytest.mark.covers("OAU-40")
-@scenario
 async def test_fifty_requests_that_are_never_let_in_cause_one_login():
-    async with world(refuses_always=True) as there:
-        browser, auth = person()
+    async with world_with_person(refuses_always=True) as (there, browser, auth):
         answers = await asyncio.gather(*(visit(auth, there.url) for _ in range(50)), return_exceptions=True)
         assert all(isinstance(answer, AuthError) for answer in answers)
         assert len(browser.urls) == 1
 
 
 @pytest.mark.covers("OAU-40")
-@scenario
 async def test_fifty_requests_that_want_more_cause_one_login():
-    async with world(challenge_scope="read", needed_scopes=frozenset({"write"})) as there:
-        browser, auth = person()
-        answers = await asyncio.gather(*(visit(auth, there.url) for _ in range(50)))
-        assert {answer.status for answer in answers} == {200}
+    async with world_with_person(challenge_scope="read", needed_scopes=frozenset({"write"})) as (there, browser, auth):
+        assert await statuses(auth, there.url, 50) == {200}
         assert len(browser.urls) == 2
 
 
 @pytest.mark.covers("OAU-40")
-@scenario
 async def test_a_login_that_fails_fails_for_all_who_wait_and_the_next_request_tries_again():
-    async with world(token_error={"error": "server_error"}, token_status=500) as there:
-        _, auth = person()
+    async with world_with_person(token_error={"error": "server_error"}, token_status=500) as (there, _, auth):
         answers = await asyncio.gather(*(visit(auth, there.url) for _ in range(5)), return_exceptions=True)
         assert all(isinstance(answer, AuthError) for answer in answers)
         there.settings.token_error = None
@@ -107,7 +84,6 @@ async def test_a_login_that_fails_fails_for_all_who_wait_and_the_next_request_tr
 
 
 @pytest.mark.covers("OAU-40")
-@scenario
 async def test_a_login_goes_on_when_who_began_it_is_cancelled():
     async with world() as there:
         there.slow = asyncio.Event()
@@ -125,7 +101,6 @@ async def test_a_login_goes_on_when_who_began_it_is_cancelled():
         assert len(browser.urls) == 1
 
 
-@scenario
 async def test_closing_ends_a_login_and_tells_who_waits():
     async with world() as there:
         there.slow = asyncio.Event()
@@ -141,10 +116,8 @@ async def test_closing_ends_a_login_and_tells_who_waits():
 
 
 @pytest.mark.covers("OAU-28", "LOA-04", "BEY-22")
-@scenario
 async def test_a_token_is_renewed_before_it_expires():
-    async with world(expires_in=3600) as there:
-        browser, auth = person()
+    async with world_with_person(expires_in=3600) as (there, browser, auth):
         await visit(auth, there.url)
         auth._tokens.expires_at -= 3590
         answers = await asyncio.gather(*(visit(auth, there.url) for _ in range(10)))
@@ -154,10 +127,8 @@ async def test_a_token_is_renewed_before_it_expires():
 
 
 @pytest.mark.covers("OAU-28", "BEY-22")
-@scenario
 async def test_a_refresh_token_that_is_not_replaced_is_kept():
-    async with world() as there:
-        browser, auth = person()
+    async with world_with_person() as (there, browser, auth):
         await visit(auth, there.url)
         original = there._give
         there._give = lambda *given, refresh: original(*given, refresh=False)
@@ -172,10 +143,8 @@ async def test_a_refresh_token_that_is_not_replaced_is_kept():
 
 
 @pytest.mark.covers("OAU-29", "BEY-22")
-@scenario
 async def test_a_refresh_token_that_is_refused_for_good_is_forgotten_and_there_is_a_login():
-    async with world() as there:
-        browser, auth = person()
+    async with world_with_person() as (there, browser, auth):
         await visit(auth, there.url)
         there.expire_everything()
         there.dead_families = {known["family"] for known in there.refresh.values()}
@@ -184,7 +153,6 @@ async def test_a_refresh_token_that_is_refused_for_good_is_forgotten_and_there_i
 
 
 @pytest.mark.covers("OAU-29")
-@scenario
 async def test_a_refresh_that_fails_otherwise_keeps_the_refresh_token(caplog):
     own = MemoryStorage()
     async with world() as there:
@@ -204,10 +172,8 @@ async def test_a_refresh_that_fails_otherwise_keeps_the_refresh_token(caplog):
 
 
 @pytest.mark.covers("OAU-29")
-@scenario
 async def test_while_the_authorization_server_is_down_a_token_that_is_still_good_is_used(caplog):
-    async with world() as there:
-        _, auth = person()
+    async with world_with_person() as (there, _, auth):
         await visit(auth, there.url)
         auth._tokens.expires_at -= 3590
         there.settings.is_dead = True
@@ -218,7 +184,6 @@ async def test_while_the_authorization_server_is_down_a_token_that_is_still_good
 
 
 @pytest.mark.covers("OAU-28")
-@scenario
 async def test_closing_waits_for_a_renewal_that_may_have_used_the_refresh_token_up(tmp_path):
     async with world() as there:
         browser, auth = person(storage=FileStorage(tmp_path))
@@ -240,7 +205,6 @@ async def test_closing_waits_for_a_renewal_that_may_have_used_the_refresh_token_
 
 
 @pytest.mark.covers("OAU-30")
-@scenario
 async def test_scopes_that_another_process_was_given_are_used_here_too(tmp_path):
     async with world(challenge_scope="read") as there:
         browser, auth = person(storage=FileStorage(tmp_path))
@@ -254,10 +218,8 @@ async def test_scopes_that_another_process_was_given_are_used_here_too(tmp_path)
 
 
 @pytest.mark.covers("OAU-40")
-@scenario
 async def test_a_renewal_that_fails_is_no_answer_to_a_challenge(caplog):
-    async with world() as there:
-        browser, auth = person()
+    async with world_with_person() as (there, browser, auth):
         await visit(auth, there.url)
         auth._tokens.expires_at -= 3590
         there.expire_everything()
@@ -265,64 +227,36 @@ async def test_a_renewal_that_fails_is_no_answer_to_a_challenge(caplog):
         with pytest.raises(AuthError, match="slow_down"):
             await visit(auth, there.url)
         there.settings.token_error = None
-        answers = await asyncio.gather(*(visit(auth, there.url) for _ in range(10)))
-        assert {answer.status for answer in answers} == {200}
+        assert await statuses(auth, there.url, 10) == {200}
         assert len(browser.urls) == 2
         assert "could not be renewed before it expires" in caplog.text
 
 
 @pytest.mark.covers("OAU-41")
-@scenario
-async def test_metadata_that_are_down_do_not_cost_the_login():
-    async with world() as there:
-        browser, auth = person()
+@pytest.mark.parametrize("document", ["_resource_metadata", "_metadata"])
+async def test_a_token_is_renewed_while_the_metadata_of_either_server_are_down(document):
+    async with world_with_person() as (there, browser, auth):
         await visit(auth, there.url)
         there.expire_everything()
-        there._resource_metadata = lambda base: 1 / 0
+        setattr(there, document, lambda base: 1 / 0)
         assert (await visit(auth, there.url)).status == 200
         assert (len(browser.urls), len(there.registrations)) == (1, 1)
 
 
-@pytest.mark.covers("OAU-41")
-@scenario
-async def test_an_authorization_server_whose_metadata_are_down_still_renews():
-    def broken(base):
-        raise RuntimeError("the metadata are out of order")
-
-    async with world() as there:
-        browser, auth = person()
-        await visit(auth, there.url)
-        there.expire_everything()
-        there._metadata = broken
-        assert (await visit(auth, there.url)).status == 200
-        assert len(browser.urls) == 1
-
-
 @pytest.mark.covers("OAU-28")
 @pytest.mark.parametrize("given", ["3600", 3600.5, "soon", -1, True, None, [], 1e300])
-@scenario
 async def test_a_lifetime_is_read_however_it_is_given(given):
-    async with world(token_error={"access_token": "x" * 20, "expires_in": given}, token_status=200) as there:
-        _, auth = person()
+    async with world_with_person(token_error={"access_token": "x" * 20, "expires_in": given}, token_status=200) as (
+        there,
+        _,
+        auth,
+    ):
         there.access["x" * 20] = {"expires_at": 1e12, "family": "", "scope": "", "client_id": "c", "jkt": None}
         assert (await visit(auth, there.url)).status == 200
         assert (auth._tokens.expires_at is not None) is (given in ("3600", 3600.5))
 
 
-@pytest.mark.covers("OAU-28")
-@scenario
-async def test_a_client_that_was_registered_beforehand_renews_too():
-    async with world(registers=False, auth_methods=None) as there:
-        there.clients["known"] = {"client_id": "known", "client_secret": "a secret", "redirect_uris": [REDIRECT]}
-        browser, auth = person(client_id="known", client_secret="a secret")
-        await visit(auth, there.url)
-        there.expire_everything()
-        assert (await visit(auth, there.url)).status == 200
-        assert len(browser.urls) == 1
-
-
 @pytest.mark.covers("OAU-39")
-@scenario
 async def test_what_another_one_renewed_is_not_renewed_again(tmp_path):
     async with world() as there:
         _, auth = person(storage=FileStorage(tmp_path))
@@ -337,10 +271,8 @@ async def test_what_another_one_renewed_is_not_renewed_again(tmp_path):
 
 
 @pytest.mark.covers("OAU-41")
-@scenario
 async def test_a_registration_that_the_server_forgot_is_made_anew():
-    async with world() as there:
-        browser, auth = person()
+    async with world_with_person() as (there, browser, auth):
         await visit(auth, there.url)
         there.expire_everything()
         there.clients.clear()
@@ -349,7 +281,6 @@ async def test_a_registration_that_the_server_forgot_is_made_anew():
 
 
 @pytest.mark.covers("OAU-39")
-@scenario
 async def test_after_a_restart_nobody_logs_in_again(tmp_path):
     async with world() as there:
         async with visitor(there.url, tmp_path, 2) as go:
@@ -366,7 +297,6 @@ async def test_after_a_restart_nobody_logs_in_again(tmp_path):
 
 
 @pytest.mark.covers("OAU-39")
-@scenario
 async def test_after_a_restart_a_token_that_expired_meanwhile_is_renewed_without_a_challenge(tmp_path):
     async with world() as there:
         _, auth = person(storage=FileStorage(tmp_path))
@@ -382,7 +312,6 @@ async def test_after_a_restart_a_token_that_expired_meanwhile_is_renewed_without
 
 
 @pytest.mark.covers("OAU-39", "BEY-22")
-@scenario
 async def test_two_processes_that_renew_at_once_use_one_refresh_token_once(tmp_path):
     async with world() as there:
         async with visitor(there.url, tmp_path) as go:
@@ -398,7 +327,6 @@ async def test_two_processes_that_renew_at_once_use_one_refresh_token_once(tmp_p
 
 
 @pytest.mark.covers("OAU-39")
-@scenario
 async def test_two_processes_that_begin_at_once_log_in_once(tmp_path):
     async with world() as there:
         async with visitor(there.url, tmp_path) as first, visitor(there.url, tmp_path) as second:

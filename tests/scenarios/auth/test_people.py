@@ -11,11 +11,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from auth.visiting import query, visit
+from auth.visiting import OwnStorage, query, visit
 from auth.world import world
 from dragoman.auth import FileStorage, MemoryStorage, OAuth
 from dragoman.errors import AuthError, AuthRequired
-from scenarios.http_peer import scenario
 
 TESTS = Path(__file__).resolve().parents[2]
 PERSON = str(TESTS / "auth" / "person.py")
@@ -29,27 +28,24 @@ def surroundings(**more):
     return kept | {"PYTHONPATH": str(TESTS)} | more
 
 
+async def start_person(url, folder, *more, stdin=asyncio.subprocess.DEVNULL, **variables):
+    """Start a client process whose user logs in as they can."""
+    piped = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
+    command = [sys.executable, PERSON, url, str(folder), *more]
+    return await asyncio.create_subprocess_exec(*command, stdin=stdin, env=surroundings(**variables), **piped)
+
+
 async def where_it_leads(url):
     async with aiohttp.ClientSession() as session, session.get(url, allow_redirects=False) as response:
         return response.headers["Location"]
 
 
 @pytest.mark.covers("LOA-02", "LOA-03")
-@scenario
 async def test_without_anything_else_the_browser_opens_and_comes_back(tmp_path):
     browser = f"{sys.executable} {TESTS / 'auth' / 'consenting_browser.py'} %s"
     async with world() as there:
         for _ in range(2):
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                PERSON,
-                there.url,
-                str(tmp_path),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env=surroundings(BROWSER=browser),
-            )
+            process = await start_person(there.url, tmp_path, BROWSER=browser)
             said, errors = await asyncio.wait_for(process.communicate(), DEADLINE)
             assert json.loads(said) == {"status": 200}, errors.decode()
         assert there.count("/authorize") == 1
@@ -58,21 +54,10 @@ async def test_without_anything_else_the_browser_opens_and_comes_back(tmp_path):
 
 @pytest.mark.covers("OAU-42")
 @pytest.mark.parametrize("redirect_uri", [None, WEB])
-@scenario
 async def test_without_a_browser_the_address_is_pasted_in_the_terminal(redirect_uri, tmp_path):
     ours, theirs = pty.openpty()
     async with world() as there:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            PERSON,
-            there.url,
-            str(tmp_path),
-            *([] if redirect_uri is None else [redirect_uri]),
-            stdin=theirs,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=surroundings(),
-        )
+        process = await start_person(there.url, tmp_path, *filter(None, [redirect_uri]), stdin=theirs)
         os.close(theirs)
         assert process.stderr is not None
         try:
@@ -95,18 +80,9 @@ async def test_without_a_browser_the_address_is_pasted_in_the_terminal(redirect_
 
 
 @pytest.mark.covers("OAU-42")
-@scenario
 async def test_without_a_browser_and_a_terminal_it_is_said_what_to_do(tmp_path):
     async with world() as there:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            PERSON,
-            there.url,
-            str(tmp_path),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            env=surroundings(),
-        )
+        process = await start_person(there.url, tmp_path)
         said, _ = await asyncio.wait_for(process.communicate(), DEADLINE)
         report = json.loads(said)
         assert report["kind"] == "AuthRequired"
@@ -114,28 +90,24 @@ async def test_without_a_browser_and_a_terminal_it_is_said_what_to_do(tmp_path):
         assert not there.registrations
 
 
-class Own:
-    """A storage of the author with the four methods."""
-
-    def __init__(self):
-        self.kept = {}
+class Own(OwnStorage):
+    """A storage of the author that is asynchronous, and keeps text."""
 
     async def tokens(self):
-        return self.kept.get("tokens")
+        return super().tokens()
 
     async def save_tokens(self, tokens):
-        self.kept["tokens"] = json.loads(json.dumps(tokens))
+        super().save_tokens(json.loads(json.dumps(tokens)))
 
     async def client_information(self):
-        return self.kept.get("client")
+        return super().client_information()
 
     async def save_client_information(self, information):
-        self.kept["client"] = json.loads(json.dumps(information))
+        super().save_client_information(json.loads(json.dumps(information)))
 
 
 @pytest.mark.covers("LOA-02", "OAU-43")
 @pytest.mark.parametrize("kind", ["file", "own", "document"])
-@scenario
 async def test_a_web_application_begins_a_login_in_one_process_and_ends_it_in_another(kind, tmp_path):
     own = Own()
 
@@ -159,7 +131,6 @@ async def test_a_web_application_begins_a_login_in_one_process_and_ends_it_in_an
 
 
 @pytest.mark.covers("LOA-02", "OAU-43")
-@scenario
 async def test_a_web_application_that_blocks_begins_and_ends_a_login(tmp_path):
     def another():
         return OAuth(redirect_uri=WEB, storage=FileStorage(tmp_path))
@@ -179,7 +150,6 @@ async def test_a_web_application_that_blocks_begins_and_ends_a_login(tmp_path):
 @pytest.mark.parametrize(
     ("answer", "page"), [("code=c", "<h1>Welcome</h1>"), ("error=access_denied", "<h1>Sorry</h1>")]
 )
-@scenario
 async def test_the_browser_ends_at_a_page_of_the_author(answer, page):
     shown = []
 
@@ -202,7 +172,6 @@ async def test_the_browser_ends_at_a_page_of_the_author(answer, page):
 
 
 @pytest.mark.covers("OAU-43")
-@scenario
 async def test_several_people_may_be_at_the_login_of_a_web_application():
     own = Own()
     async with world() as there:
@@ -220,7 +189,6 @@ async def test_several_people_may_be_at_the_login_of_a_web_application():
 
 
 @pytest.mark.covers("OAU-43")
-@scenario
 async def test_an_answer_that_comes_too_late_or_from_nowhere_is_refused():
     own = Own()
     async with world() as there:
@@ -233,7 +201,6 @@ async def test_an_answer_that_comes_too_late_or_from_nowhere_is_refused():
             await oauth.finish(answer["code"], answer["state"], answer["iss"])
 
 
-@scenario
 async def test_a_login_of_a_web_application_needs_to_know_where_it_begins_and_ends():
     with pytest.raises(ValueError, match="Which server"):
         await OAuth(redirect_uri=WEB, storage=MemoryStorage()).start()

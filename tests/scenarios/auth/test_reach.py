@@ -21,7 +21,6 @@ from dragoman.auth.client.discovery import discover
 from dragoman.auth.client.stored_records import AuthorizationServer, ClientInformation, Tokens
 from dragoman.auth.fetcher import FetchedReply, Fetcher
 from dragoman.errors import AuthError, InsecureUrl
-from scenarios.http_peer import scenario
 
 PUBLIC = "https://mcp.example.com/mcp"
 
@@ -64,7 +63,6 @@ async def listening():
 @pytest.mark.covers("SEC-07")
 @pytest.mark.parametrize("addresses", [["127.0.0.1"], ["127.0.0.1", "10.255.255.1"], ["169.254.169.254", "127.0.0.1"]])
 @pytest.mark.parametrize("method", ["get", "post"])
-@scenario
 async def test_a_name_that_leads_inside_is_not_connected_to(addresses, method, names):
     names["auth.example.com"] = [addresses]
     async with listening() as (port, came), Fetcher(server=PUBLIC) as fetch:
@@ -76,7 +74,6 @@ async def test_a_name_that_leads_inside_is_not_connected_to(addresses, method, n
 
 @pytest.mark.covers("SEC-07")
 @pytest.mark.parametrize("host", ["①②⑦.⓪.⓪.①", "\uff11\uff12\uff17。0。0。1", "127.0.0.1", "[::ffff:127.0.0.1]"])
-@scenario
 async def test_an_address_that_is_spelled_as_no_check_expects_it_is_not_connected_to(host, names):
     async with listening() as (port, came), Fetcher(server=PUBLIC) as fetch:
         with pytest.raises(InsecureUrl, match="leads inside a private network"):
@@ -85,7 +82,6 @@ async def test_an_address_that_is_spelled_as_no_check_expects_it_is_not_connecte
 
 
 @pytest.mark.covers("SEC-07")
-@scenario
 async def test_a_name_that_leads_elsewhere_at_each_look_is_not_connected_to_inside(names):
     names["auth.example.com"] = [["192.0.2.1"], ["127.0.0.1"]]
     async with listening() as (port, came), Fetcher(server=PUBLIC) as fetch:
@@ -97,7 +93,6 @@ async def test_a_name_that_leads_elsewhere_at_each_look_is_not_connected_to_insi
 
 @pytest.mark.covers("SEC-07")
 @pytest.mark.parametrize("was_inside", [False, True])
-@scenario
 async def test_a_refresh_token_goes_inside_only_for_a_server_that_was_found_there(was_inside, names, caplog):
     names["auth.example.com"] = [["127.0.0.1"]]
     own = MemoryStorage()
@@ -168,7 +163,6 @@ async def serving_https(folder, monkeypatch, *hosts):
 
 
 @pytest.mark.covers("SEC-07")
-@scenario
 async def test_a_server_that_is_inside_itself_may_name_an_authorization_server_there(names, tmp_path, monkeypatch):
     names["mcp.internal"] = names["auth.internal"] = [["127.0.0.1"]]
     async with (
@@ -184,7 +178,6 @@ async def test_a_server_that_is_inside_itself_may_name_an_authorization_server_t
 
 @pytest.mark.covers("SEC-07", "OAU-45")
 @pytest.mark.parametrize("is_named", [True, False])
-@scenario
 async def test_an_issuer_that_the_author_names_may_be_inside(is_named, names, tmp_path, monkeypatch):
     names["auth.internal"] = [["127.0.0.1"]]
     async with serving_https(tmp_path, monkeypatch, "auth.internal") as port:
@@ -217,7 +210,6 @@ class Told(Fetcher):
 
 
 @pytest.mark.covers("SEC-07")
-@scenario
 async def test_a_server_whose_name_leads_inside_without_proof_is_not_taken_for_one_there(names, tmp_path, monkeypatch):
     names["mcp.example.com"] = names["auth.internal"] = [["127.0.0.1"]]
     async with (

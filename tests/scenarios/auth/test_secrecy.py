@@ -8,11 +8,10 @@ from urllib.parse import quote_plus
 import pytest
 from aiohttp import web
 
-from auth.visiting import Browser, visit
-from auth.world import REDIRECT, world
-from dragoman.auth import ClientCredentials, FileStorage, MemoryStorage, OAuth, WorkloadIdentity
+from auth.visiting import REDIRECT, person, visit
+from auth.world import world
+from dragoman.auth import ClientCredentials, FileStorage, WorkloadIdentity
 from dragoman.errors import AuthError
-from scenarios.http_peer import scenario
 
 SECRETS = re.compile(
     r"the-code-|access-token-|refresh-token-|registered-secret-|the-own-secret|the-platform-token|[A-Za-z0-9_-]{86}"
@@ -28,24 +27,12 @@ def everything(error):
     return " ".join(shown)
 
 
-def person(**options):
-    browser = Browser()
-    options = {
-        "redirect_uri": REDIRECT,
-        "redirect_handler": browser.redirect,
-        "callback_handler": browser.callback,
-        "storage": MemoryStorage(),
-    } | options
-    return OAuth(**options)
-
-
 @pytest.mark.covers("LOA-14", "OAU-44")
 @pytest.mark.parametrize("scheme", ["Bearer", "DPoP"])
-@scenario
 async def test_a_login_and_its_renewals_log_nothing_secret(scheme, caplog, capfd, tmp_path):
     with caplog.at_level(logging.DEBUG):
         async with world(scheme=scheme, auth_methods=["client_secret_post"]) as there:
-            auth = person(storage=FileStorage(tmp_path))
+            _, auth = person(storage=FileStorage(tmp_path))
             await visit(auth, there.url)
             there.expire_everything()
             await visit(auth, there.url)
@@ -65,10 +52,9 @@ async def test_a_login_and_its_renewals_log_nothing_secret(scheme, caplog, capfd
 @pytest.mark.covers("OAU-44")
 @pytest.mark.parametrize("kind", ["person", "program", "workload"])
 @pytest.mark.parametrize("error", ["invalid_client", "invalid_grant", "access-token-in-the-code"])
-@scenario
 async def test_a_server_that_echoes_what_it_was_sent_is_not_quoted(kind, error, caplog):
     made = {
-        "person": lambda: person(client_id="c", client_secret="the-own-secret"),
+        "person": lambda: person(client_id="c", client_secret="the-own-secret")[1],
         "program": lambda: ClientCredentials("c", "the-own-secret", token_endpoint_auth_method="client_secret_post"),
         "workload": lambda: WorkloadIdentity("the-platform-token"),
     }[kind]()
@@ -109,13 +95,12 @@ def echoing(there, echo, member):
 @pytest.mark.parametrize("member", ["error", "error_description"])
 @pytest.mark.parametrize("echo", ECHOES)
 @pytest.mark.parametrize("kind", ["person", "own client", "program", "workload"])
-@scenario
 async def test_an_authorization_server_that_echoes_a_secret_puts_it_into_no_error_and_no_log(
     kind, echo, member, caplog
 ):
     auth = {
-        "person": person,
-        "own client": lambda: person(client_id="c", client_secret="the-own-secret-0123456789"),
+        "person": lambda: person()[1],
+        "own client": lambda: person(client_id="c", client_secret="the-own-secret-0123456789")[1],
         "program": lambda: ClientCredentials("c", "the-own-secret-0123456789"),
         "workload": lambda: WorkloadIdentity("the-platform-token-0123456789"),
     }[kind]()
@@ -135,21 +120,15 @@ async def test_an_authorization_server_that_echoes_a_secret_puts_it_into_no_erro
 
 @pytest.mark.covers("OAU-44")
 @pytest.mark.parametrize("token", ["", "two words", "line\nbreak", "é", 5, None])
-@scenario
 async def test_a_token_that_cannot_stand_in_a_header_is_refused_and_not_quoted(token):
     async with world(token_error={"access_token": token, "token_type": "Bearer"}, token_status=200) as there:
         with pytest.raises(AuthError, match="without an access token that can be used"):
-            await visit(person(), there.url)
+            await visit(person()[1], there.url)
 
 
 @pytest.mark.covers("OAU-44")
-@scenario
 async def test_an_authorization_server_that_cannot_be_reached_is_named_without_its_query():
-    async with world() as there:
-        original = there._metadata
-        there._metadata = lambda base: (
-            original(base) | {"token_endpoint": "http://127.0.0.1:1/token?key=the-own-secret"}
-        )
+    async with world(metadata={"token_endpoint": "http://127.0.0.1:1/token?key=the-own-secret"}) as there:
         with pytest.raises(AuthError, match=r"http://127.0.0.1:1/token cannot be asked") as raised:
-            await visit(person(), there.url)
+            await visit(person()[1], there.url)
         assert not SECRETS.findall(everything(raised.value))

@@ -17,17 +17,10 @@ from dragoman.chat import ChatOptions, Media, Message, Text, Usage
 from dragoman.errors import RoundLimit
 from dragoman.runtime.portal import portal
 from dragoman.testing import ScriptedModel
-from scenarios.chat_checks import DEADLINE, ERAS, PLACES, assert_valid, call, reach
-from scenarios.chat_server import PIXEL, Town
-from scenarios.http_peer import scenario
+from scenarios.chat_checks import DEADLINE, PLACES, assert_valid, call, give_up, reach
+from scenarios.chat_server import PIXEL
 
 PICTURE = b64encode(PIXEL).decode()
-EVERY_ERA = pytest.mark.parametrize("era", ERAS)
-
-
-@pytest.fixture
-def town():
-    return Town()
 
 
 @pytest.mark.covers("CHAT-01", "LMT-14")
@@ -54,8 +47,6 @@ def test_a_model_uses_the_tools_resources_and_prompts_of_a_server(over, era):
     assert {"weather", "wait", "picture"} <= {tool.name for tool in asked.tools}
 
 
-@EVERY_ERA
-@scenario
 async def test_the_asynchronous_chat_does_the_same(town, era):
     async with AsyncClient(town.server, mode=era) as client:
         chat = AsyncChat(ScriptedModel(call("weather", city="Oslo"), "Wear a coat.", "A thick one."))
@@ -68,8 +59,6 @@ async def test_the_asynchronous_chat_does_the_same(town, era):
 
 
 @pytest.mark.covers("CHAT-02")
-@EVERY_ERA
-@scenario
 async def test_the_calls_of_one_answer_are_made_at_the_same_time(town, era):
     async with AsyncClient(town.server, mode=era) as client:
         calls = [call("meet", name=name, others=2) for name in ("Ann", "Bob", "Cy")]
@@ -81,8 +70,6 @@ async def test_the_calls_of_one_answer_are_made_at_the_same_time(town, era):
 
 
 @pytest.mark.covers("LMT-05")
-@EVERY_ERA
-@scenario
 async def test_what_a_tool_says_went_wrong_is_told_to_the_model(town, era):
     async with AsyncClient(town.server, mode=era) as client:
         model = ScriptedModel(call("fail", reason="The bridge is closed"), "We swim.")
@@ -96,8 +83,6 @@ async def test_what_a_tool_says_went_wrong_is_told_to_the_model(town, era):
 
 
 @pytest.mark.covers("LMT-06", "LMT-07")
-@EVERY_ERA
-@scenario
 async def test_media_links_and_embedded_resources_reach_the_model(town, era):
     async with AsyncClient(town.server, mode=era) as client:
         model = ScriptedModel([call("picture"), call("read"), call("weather", city="Rome")], "I see.")
@@ -109,7 +94,6 @@ async def test_media_links_and_embedded_resources_reach_the_model(town, era):
 
 
 @pytest.mark.covers("CHAT-05")
-@scenario
 async def test_a_result_over_the_budget_is_cut_for_the_model_and_whole_for_the_program(town):
     async with AsyncClient(town.server) as client:
         chat = AsyncChat(ScriptedModel(call("archive", size=5000), "Much."), max_result_characters=100)
@@ -123,7 +107,6 @@ async def test_a_result_over_the_budget_is_cut_for_the_model_and_whole_for_the_p
 
 
 @pytest.mark.covers("LMR-02", "LMR-07")
-@scenario
 async def test_resources_and_templates_are_shown_to_the_model(town):
     async with AsyncClient(town.server) as client:
         model = ScriptedModel("Seen.")
@@ -138,7 +121,6 @@ async def test_resources_and_templates_are_shown_to_the_model(town):
 
 
 @pytest.mark.covers("LMR-02")
-@scenario
 async def test_a_resource_or_template_adds_itself_to_a_chat(town):
     async with AsyncClient(town.server) as client:
         chat = AsyncChat(ScriptedModel("Seen."))
@@ -180,8 +162,6 @@ def test_a_chat_shows_its_model_and_how_many_messages_and_tools_it_has(town):
 
 
 @pytest.mark.covers("LMP-02")
-@EVERY_ERA
-@scenario
 async def test_a_prompt_is_asked_or_added(town, era):
     async with AsyncClient(town.server, mode=era) as client:
         model = ScriptedModel("Good morning, Jo!", "And a good evening.")
@@ -209,7 +189,6 @@ def test_arguments_of_prompts_and_templates_are_completed_before_they_are_used(t
 
 
 @pytest.mark.covers("CHAT-03")
-@scenario
 async def test_a_prompt_or_resource_that_cannot_be_had_is_raised_once_and_the_chat_goes_on(town):
     async with AsyncClient(town.server) as client:
         chat = AsyncChat(ScriptedModel("Fine."))
@@ -222,7 +201,6 @@ async def test_a_prompt_or_resource_that_cannot_be_had_is_raised_once_and_the_ch
         assert str(await chat.ask("Hello")) == "Fine."
 
 
-@scenario
 async def test_what_is_no_resource_or_prompt_is_refused_at_once(town):
     async with AsyncClient(town.server) as client:
         chat = AsyncChat(ScriptedModel())
@@ -369,7 +347,6 @@ def test_observers_were_told_of_everything_when_a_turn_ends(town, error):
 
 
 @pytest.mark.covers("CHAT-14")
-@scenario
 async def test_an_observer_that_begins_another_turn_is_refused_and_does_not_hang(town, caplog):
     async def again(message):
         await chat.ask("Again")
@@ -381,7 +358,6 @@ async def test_an_observer_that_begins_another_turn_is_refused_and_does_not_hang
 
 
 @pytest.mark.covers("CHAT-14", "CHAT-24")
-@scenario
 async def test_who_gives_a_turn_up_does_not_wait_for_its_observers_and_they_are_told(town):
     told, release = [], asyncio.Event()
 
@@ -393,9 +369,7 @@ async def test_who_gives_a_turn_up_does_not_wait_for_its_observers_and_they_are_
         chat = AsyncChat(ScriptedModel(call("wait"), "Fine."), on_message=slow).with_tools(client)
         turn = asyncio.create_task(chat.ask("Go"))
         assert await asyncio.to_thread(town.started.wait, DEADLINE)
-        turn.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(turn, DEADLINE)
+        await give_up(turn)
         assert told == []
         release.set()
         await chat.ask("And now?")
@@ -403,7 +377,6 @@ async def test_who_gives_a_turn_up_does_not_wait_for_its_observers_and_they_are_
 
 
 @pytest.mark.covers("CHAT-15")
-@scenario
 async def test_a_model_that_calls_tools_for_ever_is_stopped_and_the_conversation_goes_on(town):
     async with AsyncClient(town.server) as client:
         again = [call("weather", city="Oslo")] * 3
@@ -416,8 +389,6 @@ async def test_a_model_that_calls_tools_for_ever_is_stopped_and_the_conversation
 
 
 @pytest.mark.covers("LCA-03")
-@EVERY_ERA
-@scenario
 async def test_a_tool_that_came_in_the_middle_of_a_turn_can_be_called_in_it(town, era):
     async with AsyncClient(town.server, mode=era) as client:
         model = ScriptedModel(call("build", name="museum"), call("museum"), "Visited.")

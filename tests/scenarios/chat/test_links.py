@@ -7,10 +7,7 @@ import pytest
 from dragoman import AsyncChat, AsyncClient, AsyncClients, Chat, Client, Clients, Server, types
 from dragoman.chat import Media, Policy, ToolCall
 from dragoman.testing import ScriptedModel
-from scenarios.chat_checks import DEADLINE, ERAS, assert_valid, call
-from scenarios.http_peer import scenario
-
-EVERY_ERA = pytest.mark.parametrize("era", ERAS)
+from scenarios.chat_checks import DEADLINE, assert_valid, call
 
 
 class Library:
@@ -43,7 +40,6 @@ def read(uri, name="library__read_resource", id="2"):
 
 
 @pytest.mark.covers("LMT-06", "LMR-12")
-@EVERY_ERA
 def test_a_model_reads_what_a_result_links_to(library, era):
     model = ScriptedModel(call("search"), read("book:///0"), "A good book.")
     with Client(library.server, mode=era) as client:
@@ -60,7 +56,6 @@ def test_a_model_reads_what_a_result_links_to(library, era):
 
 
 @pytest.mark.covers("LMT-06")
-@scenario
 async def test_a_picture_that_a_result_links_to_reaches_the_model_as_a_picture():
     library = Library(cover=b"\x89PNG")
     async with AsyncClient(library.server) as client:
@@ -92,7 +87,6 @@ def test_each_server_has_its_own_links_and_its_own_tool_that_reads_them():
 
 
 @pytest.mark.covers("LMR-12")
-@scenario
 async def test_a_policy_decides_about_reading_as_about_every_call(library):
     for policy in (Policy(deny=["read_resource"]), Policy(deny=["library__read_*"])):
         async with AsyncClients({"library": library.server}) as clients:
@@ -113,7 +107,6 @@ def test_a_tool_of_the_server_keeps_its_name_beside_the_one_that_reads_links(lib
 
 
 @pytest.mark.covers("LMT-06")
-@EVERY_ERA
 def test_links_are_followed_where_that_is_wanted_and_the_program_has_the_result_as_it_was(library, era):
     model = ScriptedModel(call("search", count=2), "Two books.")
     with Client(library.server, mode=era) as client:
@@ -148,7 +141,6 @@ def test_another_way_with_links_is_refused():
         Chat(ScriptedModel(), resource_links="all")
 
 
-@scenario
 async def test_links_have_a_bound_and_the_oldest_are_forgotten(library):
     async with AsyncClient(library.server) as client:
         wanted = [call("search", count=1005), [read("book:///4"), read("book:///5", id="3")], "Done."]

@@ -10,9 +10,8 @@ from dragoman.chat import Message, ToolCall, Usage
 from dragoman.client import SamplingRequest
 from dragoman.errors import DragomanError
 from dragoman.testing import ScriptedModel
-from scenarios.chat_checks import ERAS, PLACES, call, reach
+from scenarios.chat_checks import PLACES, call, reach
 from scenarios.chat_server import Town
-from scenarios.http_peer import scenario
 
 WRITE = {"topic": "Hello sea"}
 
@@ -32,8 +31,6 @@ def test_the_model_of_a_chat_answers_a_server_with_the_limits_that_it_sets(over,
     assert chat.messages == []
 
 
-@pytest.mark.parametrize("era", ERAS)
-@scenario
 async def test_a_server_asks_the_model_that_is_calling_it(era):
     model = ScriptedModel(call("write", topic="Rain"), "Pain.", "It wrote about pain.")
     chat = AsyncChat(model)
@@ -45,7 +42,6 @@ async def test_a_server_asks_the_model_that_is_calling_it(era):
 
 
 @pytest.mark.covers("LSA-04")
-@pytest.mark.parametrize("era", ERAS)
 def test_a_guard_keeps_requests_from_the_model(era):
     model = ScriptedModel("Waves.")
     sampler = Chat(model).sampler(guard=lambda sample: "Hello" in sample.message)
@@ -57,7 +53,6 @@ def test_a_guard_keeps_requests_from_the_model(era):
 
 
 @pytest.mark.covers("LSA-11")
-@pytest.mark.parametrize("era", ERAS)
 def test_a_guard_sees_what_the_server_hides_in_the_system_prompt(era):
     model = ScriptedModel("Waves.")
     sampler = Chat(model).sampler(guard=lambda sample: "Rhyme" not in sample.message)
@@ -79,7 +74,6 @@ def test_a_server_cannot_ask_for_more_tokens_than_the_chat_may_spend(own, spent)
 
 
 @pytest.mark.covers("LSA-12")
-@scenario
 async def test_the_model_of_a_chat_is_asked_by_few_servers_at_a_time():
     running, most = 0, 0
 
@@ -134,7 +128,6 @@ def test_a_preferred_model_by_name_is_of_the_same_provider_and_asked_over_its_co
         assert chat.usage == Usage(14, 6)
 
 
-@scenario
 async def test_tools_of_a_sampling_request_reach_the_model_and_its_calls_the_server():
     model = ScriptedModel([ToolCall("2", "look-up", {"word": "sea"})])
     sampler = AsyncChat(model).sampler(tools=True)

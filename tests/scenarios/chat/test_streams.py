@@ -15,18 +15,9 @@ from dragoman.chat import Delta, Message
 from dragoman.errors import DragomanError
 from dragoman.runtime.portal import portal
 from dragoman.testing import ScriptedModel
-from scenarios.chat_checks import DEADLINE, ERAS, assert_valid, call, happened
-from scenarios.chat_server import Town
+from scenarios.chat_checks import DEADLINE, assert_valid, call, happened
 from scenarios.client_programs import run
-from scenarios.http_peer import scenario
 from scenarios.scripted_server import served
-
-EVERY_ERA = pytest.mark.parametrize("era", ERAS)
-
-
-@pytest.fixture
-def town():
-    return Town()
 
 
 class Talkative:
@@ -60,7 +51,6 @@ def shape(chunks):
 
 
 @pytest.mark.covers("LSTM-01")
-@EVERY_ERA
 def test_text_calls_and_results_come_as_they_happen(town, era):
     with Client(town.server, mode=era) as client:
         chat = Chat(ScriptedModel(call("weather", city="Oslo"), "Wear a thick coat.")).with_tools(client)
@@ -73,8 +63,6 @@ def test_text_calls_and_results_come_as_they_happen(town, era):
         assert str(chat.messages[-1]) == "Wear a thick coat."
 
 
-@EVERY_ERA
-@scenario
 async def test_the_asynchronous_stream_gives_the_same(town, era):
     async with AsyncClient(town.server, mode=era) as client:
         chat = AsyncChat(ScriptedModel(call("weather", city="Oslo"), "Wear a thick coat.")).with_tools(client)
@@ -128,7 +116,6 @@ def test_streams_need_no_threads_of_their_own():
 
 
 @pytest.mark.covers("CHAT-24")
-@EVERY_ERA
 @pytest.mark.parametrize("way", ["close", "break", "raise"])
 def test_a_stream_that_is_left_early_gives_up_the_call_and_tells_the_server(town, era, way):
     with Client(town.server, mode=era) as client:
@@ -159,8 +146,6 @@ def leave(stream, town, way):
 
 
 @pytest.mark.covers("CHAT-24")
-@EVERY_ERA
-@scenario
 async def test_an_asynchronous_stream_that_is_left_is_closed_before_the_next_turn(town, era):
     async with AsyncClient(town.server, mode=era) as client:
         chat = AsyncChat(ScriptedModel("Many words of text", call("picture"), "Fine.")).with_tools(client)
@@ -174,7 +159,6 @@ async def test_an_asynchronous_stream_that_is_left_is_closed_before_the_next_tur
         assert chat.messages[-3].text == "Error: The call was given up before it was made"
 
 
-@scenario
 async def test_an_asynchronous_stream_that_nobody_reads_on_is_named_as_what_is_in_the_way(town):
     chat = AsyncChat(ScriptedModel("Many words of text", "Fine."))
     stream = chat.stream("Go")
@@ -185,7 +169,6 @@ async def test_an_asynchronous_stream_that_nobody_reads_on_is_named_as_what_is_i
     assert str(await chat.ask("And now?")) == "Fine."
 
 
-@scenario
 async def test_a_stream_is_given_up_with_the_task_that_reads_it(town):
     async with AsyncClient(town.server) as client:
         chat = AsyncChat(ScriptedModel(call("wait"), "Fine.")).with_tools(client)
@@ -212,8 +195,6 @@ def test_a_stream_that_was_never_read_asks_nothing():
 
 
 @pytest.mark.covers("CHAT-30")
-@EVERY_ERA
-@scenario
 async def test_a_blocking_chat_works_where_a_loop_runs_as_in_a_notebook(town, era):
     with Client(town.server, mode=era) as client, Provider(Say("Hello.")) as provider:
         chat = Chat(ScriptedModel(call("weather", city="Oslo"), "Wear a coat.", "Yes.", "Bye."), on_message=str)

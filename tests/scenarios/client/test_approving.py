@@ -6,7 +6,6 @@ import threading
 import pytest
 
 from dragoman import AsyncClient, Client, Server, ToolError
-from scenarios.http_peer import scenario
 from scenarios.scripted_server import DEADLINE
 
 
@@ -69,7 +68,6 @@ def test_stopping_releases_calls_that_wait_for_approval():
 
 
 @pytest.mark.parametrize("kind", ["async", "plain"])
-@scenario
 async def test_stopping_releases_a_call_whose_handler_still_asks(kind):
     asked, released, closed = asyncio.Event(), threading.Event(), []
     loop = asyncio.get_running_loop()

@@ -8,10 +8,7 @@ import pytest
 
 from dragoman import AsyncClient, Client, NotFound, RpcError, Server, ValidationError, types
 from dragoman.errors import CapabilityNotAvailable
-from scenarios.http_peer import scenario
 from scenarios.scripted_server import DEADLINE, ScriptedServer, page, served
-
-ERAS = pytest.mark.parametrize("era", ["handshake", "stateless"])
 
 
 class Library:
@@ -67,8 +64,6 @@ def library():
 
 
 @pytest.mark.covers("CLI-09")
-@ERAS
-@scenario
 async def test_a_bound_tool_shows_its_definition_and_can_be_called(library, era):
     async with AsyncClient(library.server, mode=era) as client:
         tool = await client.tool("add")
@@ -90,8 +85,6 @@ def test_arguments_may_have_any_name(library):
 
 
 @pytest.mark.covers("LMP-01", "CLI-06")
-@ERAS
-@scenario
 async def test_a_bound_prompt_is_filled_in_with_text_and_with_what_is_no_text(library, era):
     async with AsyncClient(library.server, mode=era) as client:
         prompt = await client.prompt("greet")
@@ -104,7 +97,6 @@ async def test_a_bound_prompt_is_filled_in_with_text_and_with_what_is_no_text(li
         assert (await client.get_prompt("greet", {"name": "Jo"})).messages[0].role == "user"
 
 
-@scenario
 async def test_arguments_of_prompts_that_are_no_text_are_sent_as_json():
     server = ScriptedServer({"prompts/get": {"messages": []}})
     async with AsyncClient(server) as client:
@@ -119,8 +111,6 @@ async def test_arguments_of_prompts_that_are_no_text_are_sent_as_json():
 
 
 @pytest.mark.covers("LMP-05")
-@ERAS
-@scenario
 async def test_a_prompt_that_the_server_refuses_raises(library, era):
     async with AsyncClient(library.server, mode=era) as client:
         with pytest.raises(RpcError, match="name"):
@@ -131,8 +121,6 @@ async def test_a_prompt_that_the_server_refuses_raises(library, era):
 
 
 @pytest.mark.covers("LCP-01", "LCP-02", "CLI-07")
-@ERAS
-@scenario
 async def test_arguments_of_prompts_and_templates_are_completed(library, era):
     async with AsyncClient(library.server, mode=era) as client:
         completion = await (await client.prompt("greet")).complete("name", "Jo")
@@ -144,8 +132,6 @@ async def test_arguments_of_prompts_and_templates_are_completed(library, era):
 
 
 @pytest.mark.covers("LCP-03", "LER-02", "LMR-08")
-@ERAS
-@scenario
 async def test_what_a_server_does_not_offer_is_not_asked_of_it(era):
     server = ScriptedServer(stateless=era == "stateless", capabilities={"resources": {}})
     async with AsyncClient(server) as client:
@@ -158,8 +144,6 @@ async def test_what_a_server_does_not_offer_is_not_asked_of_it(era):
 
 
 @pytest.mark.covers("LMR-01")
-@ERAS
-@scenario
 async def test_what_a_resource_holds_is_read_when_it_is_first_wanted_and_kept(library, era):
     async with AsyncClient(library.server, mode=era) as client:
         note = await client.resource("note")
@@ -176,8 +160,6 @@ async def test_what_a_resource_holds_is_read_when_it_is_first_wanted_and_kept(li
 
 
 @pytest.mark.covers("LMR-10", "LMR-09")
-@ERAS
-@scenario
 async def test_a_resource_that_was_subscribed_to_is_read_anew_after_a_change(library, era):
     heard = asyncio.Queue()
     async with AsyncClient(library.server, mode=era, on_resource_updated=heard.put_nowait) as client:
@@ -197,7 +179,6 @@ async def test_a_resource_that_was_subscribed_to_is_read_anew_after_a_change(lib
         assert await note.content() == "two"
 
 
-@scenario
 async def test_a_resource_that_changes_while_it_is_read_is_not_kept():
     server = ScriptedServer({"resources/list": page("resources", "r")})
     reads = []
@@ -216,7 +197,6 @@ async def test_a_resource_that_changes_while_it_is_read_is_not_kept():
         assert await resource.content() == "2"
 
 
-@scenario
 async def test_a_resource_is_read_anew_after_the_connection_was_lost_and_subscribed_to_again():
     back = asyncio.Event()
     server = ScriptedServer({"resources/list": page("resources", "r")})
@@ -232,8 +212,6 @@ async def test_a_resource_is_read_anew_after_the_connection_was_lost_and_subscri
 
 
 @pytest.mark.covers("LMR-13", "LMR-04")
-@ERAS
-@scenario
 async def test_what_is_no_text_is_bytes(library, era):
     async with AsyncClient(library.server, mode=era) as client:
         assert await (await client.resource("blob")).content() == b"\x00\xff"
@@ -248,7 +226,6 @@ async def test_what_is_no_text_is_bytes(library, era):
         ([{"blob": ""}], b""),
     ],
 )
-@scenario
 async def test_several_contents_are_joined(contents, expected):
     server = ScriptedServer({"resources/list": page("resources", "r")})
     server.answers["resources/read"] = {"contents": [{"uri": "test:///r", **part} for part in contents]}
@@ -256,7 +233,6 @@ async def test_several_contents_are_joined(contents, expected):
         assert await (await client.resource("r")).content() == expected
 
 
-@scenario
 async def test_a_blob_that_is_none_is_told_of():
     server = ScriptedServer({"resources/list": page("resources", "r")})
     server.answers["resources/read"] = {"contents": [{"uri": "test:///r", "blob": "a"}]}
@@ -266,7 +242,6 @@ async def test_a_blob_that_is_none_is_told_of():
 
 
 @pytest.mark.covers("LMR-05")
-@scenario
 async def test_a_resource_with_a_web_address_is_read_from_its_server():
     entry = {"name": "page", "uri": "https://example.invalid/page"}
     server = ScriptedServer({"resources/list": {"resources": [entry]}})
@@ -276,8 +251,6 @@ async def test_a_resource_with_a_web_address_is_read_from_its_server():
 
 
 @pytest.mark.covers("LMR-06")
-@ERAS
-@scenario
 async def test_a_template_is_filled_in_and_read(library, era):
     async with AsyncClient(library.server, mode=era) as client:
         logs = await client.resource_template("logs")
@@ -311,7 +284,6 @@ def test_a_blocking_client_has_the_same_of_everything(library):
             client.tool("subtract")
 
 
-@ERAS
 def test_a_blocking_client_is_told_of_changes_while_nobody_calls_it(library, era):
     heard = queue.Queue()
     with Client(library.server, mode=era) as client:
@@ -326,7 +298,6 @@ def test_a_blocking_client_is_told_of_changes_while_nobody_calls_it(library, era
 
 
 @pytest.mark.parametrize("stateless", [False, True])
-@scenario
 async def test_what_is_bound_is_usable_after_the_client_has_connected_again(stateless):
     server = ScriptedServer({"tools/list": page("tools", "t"), "tools/call": {"content": []}}, stateless=stateless)
     client = AsyncClient(server)
@@ -340,7 +311,6 @@ async def test_what_is_bound_is_usable_after_the_client_has_connected_again(stat
     assert len(server.sent("tools/call")) == 2
 
 
-@ERAS
 def test_bound_things_work_over_http(library, era):
     with served(library.server.asgi()) as url, Client(url, mode=era) as client:
         assert client.tool("add")(a=1, b=2).structured == 3

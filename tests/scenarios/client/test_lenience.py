@@ -4,17 +4,13 @@ import logging
 
 import pytest
 
-from dragoman import AsyncClient, Client, Context, Server, ValidationError
+from dragoman import AsyncClient, Client, Context, Server, ToolError, ValidationError
 from dragoman.client import ServerNotification
-from scenarios.http_peer import scenario
+from dragoman.errors import InvalidRequest, RpcError
 from scenarios.scripted_server import ScriptedServer
 
-ERAS = pytest.mark.parametrize("era", ["handshake", "stateless"])
 
-
-@ERAS
 @pytest.mark.parametrize("result", [{}, {"structuredContent": {"a": 1}}, {"isError": False, "_meta": {"x": 1}}])
-@scenario
 async def test_a_result_without_content_is_read(era, result):
     server = ScriptedServer({"tools/call": result}, stateless=era == "stateless")
     async with AsyncClient(server, mode=era) as client:
@@ -23,20 +19,17 @@ async def test_a_result_without_content_is_read(era, result):
     assert called.structured == result.get("structuredContent")
 
 
-@scenario
 async def test_an_error_without_content_says_that_the_tool_failed():
     async with AsyncClient(ScriptedServer({"tools/call": {"isError": True}})) as client:
         assert (await client.call_tool("t", raise_on_error=False)).is_error
 
 
-@scenario
 async def test_content_that_is_no_list_is_still_refused():
     async with AsyncClient(ScriptedServer({"tools/call": {"content": 3}})) as client:
         with pytest.raises(ValidationError, match="cannot be read"):
             await client.call_tool("t")
 
 
-@scenario
 async def test_an_id_that_is_echoed_as_text_matches():
     class Echoing(ScriptedServer):
         def answer(self, id, answer):
@@ -47,7 +40,6 @@ async def test_an_id_that_is_echoed_as_text_matches():
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-@scenario
 async def test_arguments_that_are_no_numbers_are_refused_before_they_are_sent(number):
     server = ScriptedServer({"tools/call": {"content": []}})
     async with AsyncClient(server) as client:
@@ -57,7 +49,6 @@ async def test_arguments_that_are_no_numbers_are_refused_before_they_are_sent(nu
     assert [params["arguments"] for params in server.sent("tools/call")] == [{"points": [{"x": None}]}]
 
 
-@scenario
 async def test_a_sampling_handler_that_returns_false_rejects():
     server = ScriptedServer()
     message = {"role": "user", "content": {"type": "text", "text": "hi"}}
@@ -69,7 +60,6 @@ async def test_a_sampling_handler_that_returns_false_rejects():
     assert answer["error"] == {"code": -1, "message": "Sampling request was rejected"}
 
 
-@scenario
 async def test_roots_that_were_not_declared_are_not_announced():
     undeclared, declared = ScriptedServer(), ScriptedServer()
     async with AsyncClient(undeclared, mode="handshake") as client:
@@ -81,8 +71,6 @@ async def test_roots_that_were_not_declared_are_not_announced():
     assert not undeclared.sent("notifications/roots/list_changed")
 
 
-@ERAS
-@scenario
 async def test_progress_is_among_all_notifications(era):
     server, heard = Server("counting"), []
 
@@ -97,7 +85,6 @@ async def test_progress_is_among_all_notifications(era):
     assert ServerNotification("notifications/progress", params) in heard
 
 
-@ERAS
 def test_a_log_level_that_was_set_reaches_the_logger_without_a_handler(era, caplog):
     caplog.set_level(logging.DEBUG, logger="dragoman.client.server")
     server = Server("complaining")
@@ -111,3 +98,55 @@ def test_a_log_level_that_was_set_reaches_the_logger_without_a_handler(era, capl
         client.set_log_level("info")
         client.call_tool("complain")
     assert [record.getMessage() for record in caplog.records if record.name == "dragoman.client.server"] == ["smoke"]
+
+
+# Servers whose tools can ask only in the handshake era.
+
+REFUSALS = [
+    "Cannot send 'elicitation/create': this transport context has no back-channel for server-initiated requests.",
+    "Server-to-client requests are not available in this version",
+]
+
+
+def failing(text):
+    return {"content": [{"type": "text", "text": text}], "isError": True}
+
+
+@pytest.mark.parametrize("text", REFUSALS)
+async def test_a_tool_that_fails_because_its_server_cannot_ask_advises_the_handshake(text):
+    server = ScriptedServer({"tools/call": failing(text)}, stateless=True)
+    async with AsyncClient(server) as client:
+        with pytest.raises(ToolError, match='connect with mode="handshake"') as raised:
+            await client.call_tool("t")
+        assert str(raised.value).startswith(text)
+        assert raised.value.result.text == text
+    server = ScriptedServer({"tools/call": RpcError(-32600, text)}, stateless=True)
+    async with AsyncClient(server) as client:
+        with pytest.raises(InvalidRequest, match='connect with mode="handshake"'):
+            await client.call_tool("t")
+
+
+async def test_a_tool_that_asks_in_vain_and_fails_advises_the_handshake():
+    server = ScriptedServer(stateless=True)
+
+    def ask(params):
+        server.say("elicitation/create", {"message": "?", "requestedSchema": {}}, id="q")
+        return failing("The user cannot be asked")
+
+    server.answers["tools/call"] = ask
+    async with AsyncClient(server) as client:
+        with pytest.raises(ToolError, match='mode="handshake"'):
+            await client.call_tool("t")
+        server.answers["tools/call"] = failing("No such city")
+        with pytest.raises(ToolError, match=r"^No such city$"):
+            await client.call_tool("t")
+
+
+async def test_other_failures_and_the_handshake_era_get_no_such_advice():
+    async with AsyncClient(ScriptedServer({"tools/call": failing(REFUSALS[0])})) as client:
+        with pytest.raises(ToolError) as raised:
+            await client.call_tool("t")
+    assert "mode=" not in str(raised.value)
+    async with AsyncClient(ScriptedServer({"tools/call": RpcError(-32602, "No")}, stateless=True)) as client:
+        with pytest.raises(RpcError, match=r"^No$"):
+            await client.call_tool("t")

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from dragoman import AsyncClient, RpcError, Server, Timeout
 from dragoman.client.hear import subscriptions
-from scenarios.client_peer import STATELESS, Script, Web, discovered, error, result, scenario, until
+from scenarios.client_peer import STATELESS, Script, Web, discovered, error, result, until
 
 ALL = 'tools={"listChanged": True}, prompts={"listChanged": True}, resources={"listChanged": True, "subscribe": True}'
 SERVER = f"""
@@ -32,7 +32,6 @@ def listens(script: Script) -> list[dict]:
 
 
 @pytest.mark.covers("CLS-01")
-@scenario
 async def test_a_list_that_the_server_tells_of_is_kept_until_it_changes(tmp_path):
     code = SERVER + "def call(m): note('tools/list_changed', OPEN[-1])"
     script, changed = Script(tmp_path, code), []
@@ -53,7 +52,6 @@ async def test_a_list_that_the_server_tells_of_is_kept_until_it_changes(tmp_path
 
 
 @pytest.mark.covers("CLS-01")
-@scenario
 async def test_a_wish_that_grows_replaces_the_request(tmp_path):
     script = Script(tmp_path, SERVER)
     async with AsyncClient(script.command) as client:
@@ -76,7 +74,6 @@ async def test_a_wish_that_grows_replaces_the_request(tmp_path):
 
 
 @pytest.mark.covers("CLS-02", "BEY-18")
-@scenario
 async def test_updates_reach_whoever_follows_a_resource_or_what_it_lies_below(tmp_path):
     code = (
         SERVER + "def call(m): [note('resources/updated', OPEN[-1], uri=u) for u in ('f:///a', 'f:///d/x', 'f:///c')]"
@@ -91,7 +88,6 @@ async def test_updates_reach_whoever_follows_a_resource_or_what_it_lies_below(tm
 
 
 @pytest.mark.covers("CLS-03", "BEY-19")
-@scenario
 async def test_a_request_that_ends_is_made_again_and_what_was_known_is_asked_for_anew(tmp_path):
     code = SERVER + "def call(m): result(OPEN[-1], {'resultType': 'complete'})"
     script = Script(tmp_path, code)
@@ -108,15 +104,14 @@ async def test_a_request_that_ends_is_made_again_and_what_was_known_is_asked_for
 
 
 @pytest.mark.covers("CLS-03")
-@scenario
 async def test_a_request_that_never_lasts_is_made_less_and_less_often(tmp_path, monkeypatch):
     paused = []
 
-    def backoff(attempt, first, longest):
+    async def pause(attempt, longest):
         paused.append(attempt)
-        return 0 if len(paused) < 8 else 3600
+        await asyncio.sleep(0 if len(paused) < 8 else 3600)
 
-    monkeypatch.setattr(subscriptions, "backoff", backoff)
+    monkeypatch.setattr(subscriptions, "pause", pause)
     script = Script(tmp_path, SERVER + "def listen(m): result(m, {'resultType': 'complete'})")
     async with AsyncClient(script.command) as client:
         await client.tools()
@@ -125,7 +120,6 @@ async def test_a_request_that_never_lasts_is_made_less_and_less_often(tmp_path, 
 
 
 @pytest.mark.covers("CLS-04")
-@scenario
 async def test_a_server_that_refuses_is_not_asked_again_for_the_same(tmp_path):
     script = Script(tmp_path, SERVER + "def listen(m): error(m, -32601)")
     async with AsyncClient(script.command) as client:
@@ -140,7 +134,6 @@ async def test_a_server_that_refuses_is_not_asked_again_for_the_same(tmp_path):
 
 
 @pytest.mark.covers("CLS-04")
-@scenario
 async def test_an_acknowledgement_that_does_not_come_is_a_time_out(tmp_path):
     script = Script(tmp_path, SERVER + "def listen(m): pass")
     async with AsyncClient(script.command, timeout=0.3) as client:
@@ -149,7 +142,6 @@ async def test_an_acknowledgement_that_does_not_come_is_a_time_out(tmp_path):
 
 
 @pytest.mark.covers("CLS-04")
-@scenario
 async def test_the_acknowledgement_of_a_replaced_request_counts_no_more(tmp_path):
     code = """
 def listen(m):
@@ -165,7 +157,6 @@ def listen(m):
 
 
 @pytest.mark.covers("CLS-05")
-@scenario
 async def test_nothing_is_opened_where_the_server_tells_of_nothing(tmp_path):
     code = f"""
 def answer(m):
@@ -179,7 +170,6 @@ def answer(m):
 
 
 @pytest.mark.covers("CLS-05")
-@scenario
 async def test_our_own_server_is_listened_to_and_stopping_leaves_nothing():
     server = Server("x", capabilities={"resources": {"subscribe": True, "listChanged": True}})
     updates = []
@@ -201,7 +191,6 @@ async def test_our_own_server_is_listened_to_and_stopping_leaves_nothing():
 
 
 @pytest.mark.covers("CLS-03")
-@scenario
 async def test_a_stream_over_http_that_breaks_is_opened_again_and_one_that_is_refused_is_not():
     opened, refuse = [], []
 

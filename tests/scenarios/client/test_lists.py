@@ -8,7 +8,6 @@ import pytest
 
 from dragoman import AsyncClient, NotFound, RpcError, Server, ValidationError
 from dragoman.errors import MethodNotFound, PaginationLimit
-from scenarios.http_peer import scenario
 from scenarios.scripted_server import DEADLINE, EVERYTHING, HOLD, ScriptedServer, page, served
 
 KINDS = {
@@ -17,7 +16,6 @@ KINDS = {
     "resources": ("resources/list", "resources"),
     "resource_templates": ("resources/templates/list", "resourceTemplates"),
 }
-ERAS = pytest.mark.parametrize("era", ["handshake", "stateless"])
 EVERY_KIND = pytest.mark.parametrize("kind", list(KINDS))
 
 
@@ -49,9 +47,7 @@ async def names(client, kind, **options):
 
 
 @pytest.mark.covers("PAG-08")
-@ERAS
 @EVERY_KIND
-@scenario
 async def test_a_page_is_one_request_and_says_where_the_next_one_begins(era, kind):
     async with AsyncClient(paged(), mode=era) as client:
         first = await getattr(client, f"list_{kind}")()
@@ -63,7 +59,6 @@ async def test_a_page_is_one_request_and_says_where_the_next_one_begins(era, kin
 
 
 @pytest.mark.covers("PAG-08")
-@scenario
 async def test_a_page_has_what_the_server_attached():
     server = scripted("tools", page("tools", "a", _meta={"x": 1}, ttlMs=5, cacheScope="public"), stateless=True)
     async with AsyncClient(server) as client:
@@ -73,9 +68,7 @@ async def test_a_page_has_what_the_server_attached():
 
 
 @pytest.mark.covers("PAG-09", "LCA-05", "BEY-12")
-@ERAS
 @EVERY_KIND
-@scenario
 async def test_a_whole_collection_has_every_page(era, kind):
     async with AsyncClient(paged(), mode=era) as client:
         assert len(await names(client, kind)) == 5
@@ -83,7 +76,6 @@ async def test_a_whole_collection_has_every_page(era, kind):
 
 @pytest.mark.covers("PAG-10", "PAG-12", "BEY-12")
 @EVERY_KIND
-@scenario
 async def test_pages_that_go_in_circles_end_with_what_was_collected_and_a_warning(kind, caplog):
     _, field = KINDS[kind]
     follows = {None: "a", "a": "b", "b": "a"}
@@ -95,7 +87,6 @@ async def test_pages_that_go_in_circles_end_with_what_was_collected_and_a_warnin
 
 
 @EVERY_KIND
-@scenario
 async def test_a_list_that_the_server_does_not_have_is_empty(kind):
     server = scripted(kind, MethodNotFound("Method not found"))
     async with AsyncClient(server) as client:
@@ -105,7 +96,6 @@ async def test_a_list_that_the_server_does_not_have_is_empty(kind):
 
 
 @EVERY_KIND
-@scenario
 async def test_a_list_that_is_gone_after_its_first_page_is_an_error(kind):
     _, field = KINDS[kind]
     gone = MethodNotFound("Method not found")
@@ -116,7 +106,6 @@ async def test_a_list_that_is_gone_after_its_first_page_is_an_error(kind):
 
 
 @pytest.mark.covers("PAG-11", "PAG-12", "BEY-12")
-@scenario
 async def test_more_pages_than_are_wanted_are_not_read():
     server = scripted("tools", lambda params: page("tools", "x", cursor=params.get("cursor", "") + "x"))
     async with AsyncClient(server, max_pages=7) as client:
@@ -125,7 +114,6 @@ async def test_more_pages_than_are_wanted_are_not_read():
     assert len(server.sent("tools/list")) == 7
 
 
-@scenario
 async def test_an_empty_cursor_is_a_cursor():
     server = scripted(
         "tools", lambda params: page("tools", "b") if "cursor" in params else page("tools", "a", cursor="")
@@ -136,7 +124,6 @@ async def test_an_empty_cursor_is_a_cursor():
 
 @pytest.mark.covers("LCA-01")
 @EVERY_KIND
-@scenario
 async def test_lists_of_the_handshake_era_are_kept_until_they_are_refreshed(kind):
     method, field = KINDS[kind]
     server = scripted(kind, page(field, "a"))
@@ -150,8 +137,6 @@ async def test_lists_of_the_handshake_era_are_kept_until_they_are_refreshed(kind
 
 
 @pytest.mark.covers("LCA-02")
-@ERAS
-@scenario
 async def test_an_empty_list_is_not_kept(era):
     server = scripted("tools", page("tools", ttlMs=60_000), stateless=era == "stateless")
     async with AsyncClient(server) as client:
@@ -170,7 +155,6 @@ async def test_an_empty_list_is_not_kept(era):
         ("notifications/resources/list_changed", "resource_templates"),
     ],
 )
-@scenario
 async def test_a_change_makes_the_client_ask_again(notice, kind):
     method, field = KINDS[kind]
     changed = asyncio.Queue()
@@ -184,8 +168,6 @@ async def test_a_change_makes_the_client_ask_again(notice, kind):
     assert len(server.sent(method)) == 2
 
 
-@ERAS
-@scenario
 async def test_a_list_that_changes_while_it_is_fetched_is_not_kept(era):
     changed = asyncio.Event()
     server = ScriptedServer({"tools/list": HOLD}, stateless=era == "stateless")
@@ -209,7 +191,6 @@ class Clock:
 
 
 @pytest.mark.covers("LCA-01")
-@scenario
 async def test_a_list_of_the_stateless_era_is_kept_as_long_as_the_shortest_page_says():
     def answer(params):
         return page("tools", "b", ttlMs=2000) if "cursor" in params else page("tools", "a", cursor="1", ttlMs=9000)
@@ -227,7 +208,6 @@ async def test_a_list_of_the_stateless_era_is_kept_as_long_as_the_shortest_page_
     assert not server.sent("subscriptions/listen")
 
 
-@scenario
 async def test_a_list_of_the_stateless_era_without_a_time_is_asked_for_each_time():
     server = scripted("tools", page("tools", "a"), stateless=True, capabilities={"tools": {}})
     async with AsyncClient(server) as client:
@@ -242,7 +222,6 @@ async def listening(client):
 
 
 @pytest.mark.covers("LCA-03")
-@scenario
 async def test_a_list_of_the_stateless_era_is_kept_while_the_server_tells_of_its_changes():
     changed = asyncio.Event()
     server = scripted("tools", page("tools", "a", ttlMs=0), stateless=True)
@@ -259,7 +238,6 @@ async def test_a_list_of_the_stateless_era_is_kept_while_the_server_tells_of_its
         assert len(server.sent("tools/list")) == fetched + 1
 
 
-@scenario
 async def test_a_list_that_was_fetched_before_the_acknowledgement_is_not_trusted():
     server = scripted("tools", page("tools", "a"), stateless=True, acknowledges=False)
     async with AsyncClient(server) as client:
@@ -274,8 +252,6 @@ async def test_a_list_that_was_fetched_before_the_acknowledgement_is_not_trusted
     assert len(server.sent("tools/list")) == 2
 
 
-@ERAS
-@scenario
 async def test_a_dragoman_server_that_changes_is_seen_to_change(era):
     server = Server("changing")
     server.tool(name="first")(nothing)
@@ -290,8 +266,6 @@ async def test_a_dragoman_server_that_changes_is_seen_to_change(era):
         assert await names(client, "tools") == ["first", "second"]
 
 
-@ERAS
-@scenario
 async def test_lists_belong_to_whom_they_were_shown(era):
     user = contextvars.ContextVar("user", default="ann")
     server = scripted("tools", page("tools", "a"), stateless=era == "stateless")
@@ -310,7 +284,6 @@ async def test_lists_belong_to_whom_they_were_shown(era):
 
 
 @pytest.mark.covers("LML-04")
-@scenario
 async def test_nothing_is_kept_across_connections():
     server = scripted("tools", page("tools", "a"))
     client = AsyncClient(server)
@@ -330,7 +303,6 @@ async def test_nothing_is_kept_across_connections():
         ("resource_templates", {"name": "bad", "uriTemplate": 3}),
     ],
 )
-@scenario
 async def test_one_malformed_entry_is_left_out_with_a_warning_that_names_it(kind, bad, caplog):
     method, field = KINDS[kind]
     listed = page(field, "good", "fine")
@@ -343,7 +315,6 @@ async def test_one_malformed_entry_is_left_out_with_a_warning_that_names_it(kind
     assert "'bad' was left out" in record.getMessage()
 
 
-@scenario
 async def test_an_entry_without_a_name_is_named_by_its_place(caplog):
     listed = page("tools", "good")
     listed["tools"].append({"inputSchema": {}})
@@ -352,7 +323,6 @@ async def test_an_entry_without_a_name_is_named_by_its_place(caplog):
     assert "$.tools[1] was left out" in caplog.text
 
 
-@scenario
 async def test_a_list_that_is_none_cannot_be_read():
     async with AsyncClient(scripted("tools", {"tools": "many"})) as client:
         with pytest.raises(ValidationError, match="The result of tools/list cannot be read"):
@@ -362,7 +332,6 @@ async def test_a_list_that_is_none_cannot_be_read():
 @pytest.mark.covers("LCAPS-02")
 @pytest.mark.parametrize("stateless", [False, True])
 @EVERY_KIND
-@scenario
 async def test_what_a_server_does_not_offer_is_empty_without_a_request(kind, stateless):
     server = ScriptedServer(stateless=stateless, capabilities={})
     async with AsyncClient(server) as client:
@@ -373,7 +342,6 @@ async def test_what_a_server_does_not_offer_is_empty_without_a_request(kind, sta
 
 
 @pytest.mark.covers("LER-04")
-@ERAS
 @pytest.mark.parametrize(
     ("getter", "kind", "close"),
     [
@@ -383,7 +351,6 @@ async def test_what_a_server_does_not_offer_is_empty_without_a_request(kind, sta
         ("resource_template", "resource template", "template1"),
     ],
 )
-@scenario
 async def test_what_is_not_there_is_not_found_and_what_is_close_is_named(era, getter, kind, close):
     async with AsyncClient(paged(), mode=era) as client:
         with pytest.raises(NotFound) as caught:
@@ -393,7 +360,6 @@ async def test_what_is_not_there_is_not_found_and_what_is_close_is_named(era, ge
     assert close in str(caught.value)
 
 
-@scenario
 async def test_resources_are_found_by_uri_too():
     async with AsyncClient(paged()) as client:
         assert (await client.resource("test:///3")).name == "resource3"
@@ -401,7 +367,6 @@ async def test_resources_are_found_by_uri_too():
 
 
 @pytest.mark.covers("LCAPS-01")
-@scenario
 async def test_what_the_server_offers_can_be_read():
     async with AsyncClient(ScriptedServer(capabilities=EVERYTHING)) as client:
         assert client.capabilities.tools.list_changed
@@ -416,7 +381,6 @@ async def test_what_the_server_offers_can_be_read():
 
 
 @pytest.mark.covers("CLI-08")
-@scenario
 async def test_a_server_that_refuses_a_list_is_heard():
     async with AsyncClient(scripted("tools", RpcError(-32603, "no disk"))) as client:
         with pytest.raises(RpcError, match="no disk") as caught:
@@ -424,8 +388,6 @@ async def test_a_server_that_refuses_a_list_is_heard():
     assert caught.value.code == -32603
 
 
-@ERAS
-@scenario
 async def test_lists_over_http_are_as_in_memory(era):
     with served(paged().asgi()) as url:
         async with AsyncClient(url, mode=era) as client:

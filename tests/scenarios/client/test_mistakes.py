@@ -9,7 +9,6 @@ from dragoman import AsyncClient, AsyncClients, Client, Clients, Server
 from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
 from dragoman.errors import ConnectError, HttpError, ServerCrashed, TransportError
-from scenarios.http_peer import scenario
 from scenarios.raw_http import answering, reply
 
 server = Server("sums")
@@ -30,7 +29,6 @@ async def failure(target, **options):
         await client.stop()
 
 
-@scenario
 async def test_https_to_a_port_without_tls_says_so():
     async def serve(reader, writer):
         await reader.read(100)
@@ -44,7 +42,6 @@ async def test_https_to_a_port_without_tls_says_so():
     assert "certificate is your own" not in str(error)
 
 
-@scenario
 async def test_http_to_a_server_that_hangs_up_says_that_it_may_want_tls():
     async def serve(reader, writer):
         await reader.read(100)
@@ -78,7 +75,6 @@ def test_a_program_whose_path_looks_like_an_address_is_a_program(tmp_path, monke
 
 
 @pytest.mark.parametrize("target", ["no_such_server.py", "./folder/no_such_server.py", Path("no_such_server.py")])
-@scenario
 async def test_a_script_that_is_not_there_is_named_with_the_folder(target):
     error = await failure(target)
     assert isinstance(error, ConnectError)
@@ -86,7 +82,6 @@ async def test_a_script_that_is_not_there_is_named_with_the_folder(target):
     assert str(Path.cwd()) in str(error)
 
 
-@scenario
 async def test_a_script_that_never_serves_is_told_to_run(tmp_path):
     path = tmp_path / "forgotten.py"
     path.write_text("from dragoman import Server\nserver = Server('x')\n")
@@ -142,7 +137,6 @@ def test_an_asynchronous_client_says_that_it_is_entered_with_async_with(kind, ta
 
 
 @pytest.mark.parametrize(("status", "path"), [(404, "/"), (405, "/api"), (404, "/mcp")])
-@scenario
 async def test_a_web_application_that_is_no_mcp_server_is_quoted_by_its_title(status, path):
     page = b"<!doctype html><html><head><title>Not\n Found</title></head><body><h1>Oops</h1></body></html>"
 
@@ -157,7 +151,6 @@ async def test_a_web_application_that_is_no_mcp_server_is_quoted_by_its_title(st
     assert "<" not in str(error)
 
 
-@scenario
 async def test_a_message_that_is_too_large_names_the_option(tmp_path):
     path = tmp_path / "chatty.py"
     path.write_text("print('x' * 10_000, flush=True)\n")

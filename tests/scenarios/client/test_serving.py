@@ -7,7 +7,7 @@ import pytest
 
 from dragoman import AsyncClient, Context, InputNeeded, Server, TransportError
 from dragoman.client.connect import reconnect
-from scenarios.client_peer import NEWEST, STATELESS, Script, scenario, until
+from scenarios.client_peer import NEWEST, STATELESS, Script, until
 
 ELICIT = '{"message": "?", "requestedSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}}'
 SERVER = f"""
@@ -40,7 +40,6 @@ def handshaking(tmp_path, code: str) -> list[str]:
 
 
 @pytest.mark.covers("CSR-08")
-@scenario
 async def test_requests_of_the_server_are_answered_side_by_side(tmp_path):
     code = """
 def call(m): [elicit(n) for n in "abc"]
@@ -58,7 +57,6 @@ def answered():
 
 
 @pytest.mark.covers("LNT-07", "CSR-08", "BEY-11")
-@scenario
 async def test_a_request_that_the_server_gives_up_is_cancelled_and_not_answered(tmp_path):
     code = """
 def call(m):
@@ -88,7 +86,6 @@ def answered():
 
 
 @pytest.mark.covers("LNT-07")
-@scenario
 async def test_a_request_that_is_given_up_in_the_same_breath_is_not_answered(tmp_path):
     code = """
 def call(m):
@@ -105,7 +102,6 @@ def answered(): text(CALL[0], str(sorted(ANSWERS)))
 
 
 @pytest.mark.covers("LCAPS-03", "CSR-01")
-@scenario
 async def test_what_is_not_served_is_refused_and_ping_is_answered(tmp_path):
     code = """
 def call(m): ask("a", "tasks/result"), ask("b", "sampling/createMessage"), ask("c", "ping"), ask("d", "roots/list")
@@ -117,7 +113,6 @@ def answered():
 
 
 @pytest.mark.covers("CSR-01")
-@scenario
 async def test_a_handler_that_fails_says_nothing_of_why(tmp_path):
     code = """
 def call(m): ask("a", "sampling/createMessage", {"messages": [], "maxTokens": 5})
@@ -135,7 +130,6 @@ def answered(): text(CALL[0], json.dumps(ANSWERS["a"]))
 
 @pytest.mark.covers("CSR-07", "CSR-09")
 @pytest.mark.parametrize("version", [NEWEST, STATELESS])
-@scenario
 async def test_one_handler_serves_both_eras(version):
     server = Server("asker")
 
@@ -149,7 +143,6 @@ async def test_one_handler_serves_both_eras(version):
 
 
 @pytest.mark.covers("CSR-09")
-@scenario
 async def test_input_is_gathered_side_by_side_and_the_request_made_again_with_it(tmp_path):
     code = """
 def call(m, given, state):
@@ -174,7 +167,6 @@ def call(m, given, state):
 
 @pytest.mark.covers("CSR-09")
 @pytest.mark.parametrize("ask", ["read_resource", "get_prompt"])
-@scenario
 async def test_input_is_gathered_for_resources_and_prompts_too(tmp_path, ask):
     code = """
 def call(m, given, state):
@@ -191,7 +183,6 @@ def call(m, given, state):
 
 
 @pytest.mark.covers("CSR-09")
-@scenario
 async def test_a_state_that_the_server_no_longer_gives_is_not_sent(tmp_path):
     code = """
 SEEN = []
@@ -209,7 +200,6 @@ def call(m, given, state):
 
 
 @pytest.mark.covers("CSR-10")
-@scenario
 async def test_ten_rounds_are_enough(tmp_path):
     code = """
 SEEN = []
@@ -225,7 +215,6 @@ def call(m, given, state): SEEN.append(1); need(m, {"a": FORM}, f"after {len(SEE
 
 
 @pytest.mark.covers("CSR-10")
-@scenario
 async def test_a_state_without_questions_is_brought_back_after_growing_pauses(tmp_path, monkeypatch):
     paused = []
 
@@ -250,7 +239,6 @@ def call(m, given, state):
 
 
 @pytest.mark.covers("CSR-11")
-@scenario
 async def test_who_has_no_handler_is_told_what_is_needed_and_may_answer_by_hand(tmp_path):
     code = """
 def call(m, given, state):
@@ -267,7 +255,6 @@ def call(m, given, state):
 
 
 @pytest.mark.covers("CSR-12", "BEY-01")
-@scenario
 async def test_a_result_of_an_unknown_type_is_refused_and_one_of_none_is_complete(tmp_path):
     code = """
 def call(m, given, state):
@@ -281,7 +268,6 @@ def call(m, given, state):
 
 
 @pytest.mark.covers("CSR-09")
-@scenario
 async def test_a_call_that_is_given_up_gives_up_its_questions(tmp_path):
     code = "def call(m, given, state): need(m, {'a': FORM, 'b': FORM})"
     asked, given_up = [], []

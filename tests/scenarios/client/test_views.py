@@ -5,9 +5,6 @@ import pytest
 from dragoman import Client, Server, types
 from scenarios.scripted_server import served
 
-ERAS = pytest.mark.parametrize("era", ["handshake", "stateless"])
-
-
 CAPABILITIES = {"tools": {}, "prompts": {}, "resources": {"subscribe": True}}
 
 
@@ -33,7 +30,6 @@ def things():
     return server
 
 
-@ERAS
 def test_a_definition_that_came_later_is_found_when_the_list_is_refreshed(era):
     server = things()
     with Client(server, mode=era) as client:
@@ -49,7 +45,6 @@ def test_a_definition_that_came_later_is_found_when_the_list_is_refreshed(era):
         assert client.resource_template("log", refresh=True).name == "log"
 
 
-@ERAS
 def test_what_is_missing_is_refused_before_anything_is_sent(era):
     with Client(things(), mode=era) as client:
         prompt, template = client.prompt("greet"), client.resource_template("log")
@@ -63,7 +58,6 @@ def test_what_is_missing_is_refused_before_anything_is_sent(era):
         assert template.fetch(year="2026") == "2026 all"
 
 
-@ERAS
 def test_linked_and_subscribed_resources_are_known(era):
     with Client(things(), mode=era) as client:
         assert client.linked_resources == []

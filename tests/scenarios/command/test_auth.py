@@ -11,7 +11,6 @@ import pytest
 from auth.world import world
 from dragoman import Server
 from scenarios.command_line import dragoman
-from scenarios.http_peer import scenario
 from scenarios.raw_http import answering, reply
 
 BROWSER = f"{sys.executable} {Path(__file__).resolve().parents[2] / 'auth' / 'consenting_browser.py'} %s"
@@ -37,7 +36,6 @@ async def command(*arguments, **options):
 
 
 @pytest.mark.covers("CMD-12")
-@scenario
 async def test_one_login_serves_every_later_command_until_the_logout(tmp_path):
     async with guarded() as there:
         before = await command("call", there.url, "secret", home=tmp_path)
@@ -65,7 +63,6 @@ async def test_one_login_serves_every_later_command_until_the_logout(tmp_path):
 
 
 @pytest.mark.covers("CMD-12")
-@scenario
 async def test_a_login_that_cannot_be_renewed_is_not_made_anew_by_the_way(tmp_path):
     async with guarded(gives_refresh=False) as there:
         await command("auth", "login", there.url, home=tmp_path, BROWSER=BROWSER)
@@ -76,7 +73,6 @@ async def test_a_login_that_cannot_be_renewed_is_not_made_anew_by_the_way(tmp_pa
 
 
 @pytest.mark.covers("CMD-12", "CMD-14")
-@scenario
 async def test_a_token_of_ones_own_needs_no_login(tmp_path):
     async with guarded() as there:
         await command("auth", "login", there.url, home=tmp_path / "other", BROWSER=BROWSER)
@@ -91,7 +87,6 @@ async def test_a_token_of_ones_own_needs_no_login(tmp_path):
 
 
 @pytest.mark.covers("CMD-12")
-@scenario
 async def test_a_login_without_browser_and_terminal_says_what_is_missing(tmp_path):
     async with guarded() as there:
         entered = await command("auth", "login", there.url, home=tmp_path)
@@ -104,7 +99,6 @@ def steps(found):
 
 
 @pytest.mark.covers("CMD-12", "LCF-03")
-@scenario
 async def test_a_server_of_a_file_that_asks_for_a_login_uses_the_one_that_was_made_and_makes_none(tmp_path):
     async with guarded() as there:
         path = tmp_path / "servers.json"
@@ -119,7 +113,6 @@ async def test_a_server_of_a_file_that_asks_for_a_login_uses_the_one_that_was_ma
 
 
 @pytest.mark.covers("CMD-10")
-@scenario
 async def test_the_doctor_shows_the_steps_to_a_login(tmp_path):
     async with guarded() as there:
         found = await command("doctor", there.url, "--json", home=tmp_path)
@@ -133,7 +126,6 @@ async def test_the_doctor_shows_the_steps_to_a_login(tmp_path):
 
 
 @pytest.mark.covers("CMD-10")
-@scenario
 async def test_the_doctor_reports_what_it_saw_where_nothing_is_published(tmp_path):
     async def refuse(request, writer):
         is_post = request.verb == "POST"
@@ -162,7 +154,6 @@ async def test_the_doctor_reports_what_it_saw_where_nothing_is_published(tmp_pat
         ({"metadata_at": None}, "resource metadata"),
     ],
 )
-@scenario
 async def test_the_doctor_finds_what_keeps_people_from_logging_in(tmp_path, settings, wrong):
     async with guarded(**settings) as there:
         found = await command("doctor", there.url, "--json", home=tmp_path)

@@ -1,11 +1,10 @@
 """`dragoman list`, `call`, `read`, `prompt` and `complete` as real processes, over stdio and HTTP."""
 
 import json
-import textwrap
 
 import pytest
 
-from scenarios.command_line import TRAVEL, dragoman, serving
+from scenarios.command_line import TRAVEL, dragoman, serving, written
 
 DIGITS = "9" * 8000
 KINDS = """
@@ -52,9 +51,7 @@ KINDS = """
 
 @pytest.fixture
 def kinds(tmp_path):
-    path = tmp_path / "kinds.py"
-    path.write_text(textwrap.dedent(KINDS))
-    return path
+    return written(tmp_path, KINDS, "kinds.py")
 
 
 @pytest.fixture(scope="module", params=["stdio", "http"])
@@ -127,8 +124,7 @@ DOUBLED = """
 
 @pytest.mark.covers("CMD-02")
 def test_a_result_in_two_forms_is_shown_once(tmp_path):
-    path = tmp_path / "doubled.py"
-    path.write_text(textwrap.dedent(DOUBLED))
+    path = written(tmp_path, DOUBLED, "doubled.py")
     for name, expected in (("one", ["tea"]), ("parts", [{"a": 1}, {"a": 2}])):
         called = dragoman("call", path, name, home=tmp_path)
         assert (json.loads(called.out), called.err) == (expected, "")

@@ -2,12 +2,11 @@
 
 import json
 import sys
-import textwrap
 
 import pytest
 
 from chat.provider import Fail, Provider, Say
-from scenarios.command_line import TRAVEL, AtTerminal, dragoman, options
+from scenarios.command_line import TRAVEL, AtTerminal, dragoman, options, told, written
 
 SHED = """
     from dragoman import Server
@@ -29,13 +28,7 @@ LOOK, BURN = ("1", "look", "{}"), ("2", "burn", '{"what": "the spade"}')
 
 @pytest.fixture
 def shed(tmp_path):
-    path = tmp_path / "shed.py"
-    path.write_text(textwrap.dedent(SHED))
-    return path
-
-
-def told(asked):
-    return [message["content"] for message in asked.body["messages"] if message["role"] == "tool"]
+    return written(tmp_path, SHED, "shed.py")
 
 
 @pytest.mark.covers("CMD-23")
@@ -77,27 +70,19 @@ def test_a_conversation_asks_before_it_destroys_and_knows_its_commands(tmp_path,
         Provider(*script) as provider,
         AtTerminal("chat", "openai:test", shed, *options(provider), home=tmp_path) as at,
     ):
-        at.until("> ")
-        at.type("/tools\n")
+        at.answer("> ", "/tools\n")
         at.until("burn(what: string)")
-        at.until("> ")
-        at.type("/dance\n")
+        at.answer("> ", "/dance\n")
         at.until("There is no /dance")
-        at.until("> ")
-        at.type("Burn it.\n")
+        at.answer("> ", "Burn it.\n")
         at.until('"what": "the spade"')
-        at.until("Call burn? [y/N] ")
-        at.type("n\n")
+        at.answer("Call burn? [y/N] ", "n\n")
         at.until("As you like.")
-        at.until("> ")
-        at.type("Do burn it.\n")
-        at.until("? [y/N] ")
-        at.type("y\n")
+        at.answer("> ", "Do burn it.\n")
+        at.answer("? [y/N] ", "y\n")
         at.until("= the spade is gone")
         at.until("It is ashes.")
-        at.until("> ")
-        at.type("/quit\n")
-        assert at.end()[0] == 0
+        at.quit()
     assert "cancelled" in told(provider.asked[1])[0]
     assert told(provider.asked[3])[-1] == "the spade is gone"
 
@@ -108,14 +93,11 @@ def test_a_model_that_fails_ends_the_answer_and_not_the_conversation(tmp_path):
         Provider(Fail(400, "too silly"), Say("Better.")) as provider,
         AtTerminal("chat", "openai:test", *options(provider), home=tmp_path, cwd=tmp_path) as at,
     ):
-        at.until("> ")
-        at.type("Tell me a joke.\n")
+        at.answer("> ", "Tell me a joke.\n")
         at.until("answered 400: too silly")
-        at.until("> ")
-        at.type("Tell me the time.\n")
+        at.answer("> ", "Tell me the time.\n")
         at.until("Better.")
-        at.until("> ")
-        at.type("\x04")
+        at.answer("> ", "\x04")
         assert at.end()[0] == 0
 
 
@@ -136,17 +118,13 @@ def test_an_interrupt_in_the_middle_of_an_answer_ends_the_answer_alone(tmp_path)
         Provider(Say("Once upon a time", never_ends=True), Say("The end.")) as provider,
         AtTerminal("chat", "openai:test", *options(provider), home=tmp_path, cwd=tmp_path) as at,
     ):
-        at.until("> ")
-        at.type("Tell me a story.\n")
+        at.answer("> ", "Tell me a story.\n")
         at.until("Once upon a time")
         at.interrupt()
         at.until("(interrupted)")
-        at.until("> ")
-        at.type("Is that all?\n")
+        at.answer("> ", "Is that all?\n")
         at.until("The end.")
-        at.until("> ")
-        at.type("/quit\n")
-        assert at.end()[0] == 0
+        at.quit()
 
 
 @pytest.mark.covers("CMD-23")

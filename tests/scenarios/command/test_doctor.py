@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from scenarios.command_line import TRAVEL, dragoman, serving
+from scenarios.command_line import TRAVEL, dragoman, serving, written
 
 SICK = """
     import json, sys
@@ -71,8 +71,7 @@ def test_a_server_over_http_is_examined_in_the_era_that_is_asked_for(tmp_path):
 
 @pytest.mark.covers("CMD-11")
 def test_tools_that_the_apis_of_models_refuse_are_found_with_a_remedy(tmp_path):
-    path = tmp_path / "sick.py"
-    path.write_text(textwrap.dedent(SICK))
+    path = written(tmp_path, SICK, "sick.py")
     examined = dragoman("doctor", path, "--json", home=tmp_path)
     assert examined.code == 1
     known = steps(examined)

@@ -11,7 +11,6 @@ from auth.world import world
 from chat.provider import Provider, Say
 from scenarios.command_line import AtTerminal, dragoman
 from scenarios.hostile_server import BAD
-from scenarios.http_peer import scenario
 
 HOSTILE = Path(__file__).parents[1] / "hostile_server.py"
 UNSEEN = [character for character in dict.fromkeys(BAD) if not character.isprintable() and character != "\n"]
@@ -108,8 +107,7 @@ def test_a_form_of_a_server_shows_nothing_raw(tmp_path):
     with AtTerminal("call", "plain", *target("form"), home=tmp_path, is_piped=True) as terminal:
         for _ in range(2):
             terminal.until("Field")
-            terminal.until(": ")
-            terminal.type("\n")
+            terminal.answer(": ", "\n")
         assert terminal.end()[0] == 0
     require_harmless(terminal.screen.replace("\r", ""))
     require_own_lines(terminal.screen)
@@ -121,8 +119,7 @@ def test_a_page_is_shown_in_ascii_with_a_warning_about_its_host(tmp_path):
         terminal.until("It wants you to visit xn--pple-43d.com:")
         terminal.until("https://xn--pple-43d.com/%E2%80%AE%F3%A0%81%81?a=b")
         terminal.until("Beware: The host mixes the scripts CYRILLIC, LATIN")
-        terminal.until("Open it? [y/N] ")
-        terminal.type("n\n")
+        terminal.answer("Open it? [y/N] ", "n\n")
         assert terminal.end()[0] == 0
     require_harmless(terminal.screen.replace("\r", ""))
 
@@ -151,7 +148,6 @@ def test_a_chat_shows_nothing_raw(tmp_path, options):
 
 
 @pytest.mark.covers("CMD-12", "CMD-17")
-@scenario
 async def test_an_issuer_writes_nothing_raw(tmp_path):
     async def command(*arguments, **options):
         finished = await asyncio.to_thread(dragoman, *arguments, home=tmp_path, **options)

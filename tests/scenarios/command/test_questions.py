@@ -3,14 +3,13 @@
 import asyncio
 import json
 import sys
-import textwrap
 import time
 
 import pytest
 
 from chat.provider import Provider, Say
 from dragoman.cli.terminal import TerminalDialog
-from scenarios.command_line import AtTerminal, dragoman, options
+from scenarios.command_line import AtTerminal, dragoman, options, told, written
 
 ASKING = """
     import asyncio
@@ -67,17 +66,11 @@ ASKING = """
 
 @pytest.fixture
 def asking(tmp_path):
-    path = tmp_path / "asking.py"
-    path.write_text(textwrap.dedent(ASKING))
-    return path
+    return written(tmp_path, ASKING, "asking.py")
 
 
 def wanted(name, arguments, id="1"):
     return (id, name, json.dumps(arguments))
-
-
-def told(asked):
-    return [message["content"] for message in asked.body["messages"] if message["role"] == "tool"]
 
 
 LONG = {"text": "harmless " * 800 + "\u202erm -rf /\x1b[2J END"}
@@ -90,8 +83,7 @@ def test_an_approval_shows_every_character_of_the_arguments(tmp_path, asking, an
         Provider(Say(calls=[wanted("write", LONG)]), Say("Done.")) as provider,
         AtTerminal("chat", "openai:test", asking, *options(provider), home=tmp_path) as at,
     ):
-        at.until("> ")
-        at.type("Write.\n")
+        at.answer("> ", "Write.\n")
         at.until(f"call write of {asking} with:")
         at.turn_pages_until("Call write? [y/N] ")
         shown = at.screen.partition(" with:")[2].splitlines()
@@ -100,9 +92,7 @@ def test_an_approval_shows_every_character_of_the_arguments(tmp_path, asking, an
         assert "\\u202erm -rf /\\u001b[2J END" in shown
         at.type(answer)
         at.until("Done.")
-        at.until("> ")
-        at.type("/quit\n")
-        assert at.end()[0] == 0
+        at.quit()
     assert (tmp_path / "written").exists() == is_made
 
 
@@ -113,15 +103,11 @@ def test_a_call_whose_arguments_are_not_read_to_their_end_is_not_made(tmp_path, 
         Provider(Say(calls=[wanted("write", LONG)]), Say(calls=[wanted("write", endless)]), Say("No.")) as provider,
         AtTerminal("chat", "openai:test", asking, *options(provider), home=tmp_path) as at,
     ):
-        at.until("> ")
-        at.type("Write.\n")
-        at.until("n stops -- ")
-        at.type("n\n")
+        at.answer("> ", "Write.\n")
+        at.answer("n stops -- ", "n\n")
         at.until("too much to be read")
         at.until("No.")
-        at.until("> ")
-        at.type("/quit\n")
-        assert at.end()[0] == 0
+        at.quit()
     assert "Call write?" not in at.screen
     assert "not read to their end" in told(provider.asked[1])[0]
     assert not (tmp_path / "written").exists()
@@ -161,8 +147,7 @@ def test_two_questions_at_once_are_asked_one_after_the_other(tmp_path, asking, m
         assert "Two?" not in terminal.screen
         terminal.type("a\n")
         terminal.until("| Two?")
-        terminal.until("x (optional): ")
-        terminal.type("b\n")
+        terminal.answer("x (optional): ", "b\n")
         assert terminal.end() == (0, "{'x': 'a'} {'x': 'b'}\n")
 
 
@@ -171,8 +156,7 @@ def test_two_questions_at_once_are_asked_one_after_the_other(tmp_path, asking, m
 def test_the_timeout_holds_when_the_questions_are_answered(tmp_path, asking, mode):
     with AtTerminal("call", asking, "hang", "--mode", mode, "--timeout", "2", home=tmp_path, is_piped=True) as terminal:
         for _ in range(2):
-            terminal.until("x (optional): ")
-            terminal.type("a\n")
+            terminal.answer("x (optional): ", "a\n")
         assert terminal.end() == (5, "")
 
 
@@ -181,8 +165,7 @@ def test_a_question_that_the_server_gives_up_makes_room_for_the_next(tmp_path, a
     with AtTerminal("call", asking, "impatient", "--mode", "handshake", home=tmp_path, is_piped=True) as terminal:
         terminal.until("| One?")
         terminal.until("| Two?")
-        terminal.until("x (optional): ")
-        terminal.type("b\n")
+        terminal.answer("x (optional): ", "b\n")
         code, piped = terminal.end()
     assert code == 0
     assert "{'x': 'b'}" in piped
@@ -195,8 +178,7 @@ def test_an_approval_waits_for_a_question_of_a_server(tmp_path, asking):
         Provider(Say(calls=calls), Say("Done.")) as provider,
         AtTerminal("chat", "openai:test", asking, *options(provider), home=tmp_path) as at,
     ):
-        at.until("> ")
-        at.type("Go.\n")
+        at.answer("> ", "Go.\n")
         answers = {"Call both? [y/N] ": "y\n", "Call write? [y/N] ": "y\n", "| One?": "a\n", "| Two?": "b\n"}
         while answers:
             question = at.until_any(*answers)
@@ -204,9 +186,7 @@ def test_an_approval_waits_for_a_question_of_a_server(tmp_path, asking):
                 at.until("x (optional): ")
             at.type(answers.pop(question))
         at.until("Done.")
-        at.until("> ")
-        at.type("/quit\n")
-        assert at.end()[0] == 0
+        at.quit()
     assert told(provider.asked[1]) == ["{'x': 'a'} {'x': 'b'}", "written"]
     assert (tmp_path / "written").read_text() == "approved"
 
@@ -214,12 +194,10 @@ def test_an_approval_waits_for_a_question_of_a_server(tmp_path, asking):
 @pytest.mark.covers("CMD-28")
 def test_what_was_typed_before_a_question_approves_nothing(tmp_path, asking):
     with AtTerminal("call", asking, "slow", home=tmp_path, is_piped=True) as terminal:
-        terminal.until("busy")
-        terminal.type("y\ny\ny\n")
+        terminal.answer("busy", "y\ny\ny\n")
         terminal.until("y\r\ny\r\ny\r\n")
         (tmp_path / "go").touch()
-        terminal.until("Do you agree? [y/N] ")
-        terminal.type("\n")
+        terminal.answer("Do you agree? [y/N] ", "\n")
         assert terminal.end() == (0, "decline\n")
 
 
@@ -271,23 +249,22 @@ def test_a_page_of_tabs_is_no_longer_than_the_screen(monkeypatch):
         def __init__(self):
             self.pages = []
 
-        def write(self, text, style=None):
+        def say(self, text, style=None):
             self.pages.append(text)
 
         async def ask(self, question):
             return ""
 
-    monkeypatch.setattr("dragoman.cli.terminal._screen_size", lambda: (80, 22))
+    monkeypatch.setattr("dragoman.cli.terminal._screen", lambda: (80, 22))
     reading = Reading()
-    assert asyncio.run(reading.show_pages("\n".join("\t" * 30 + "x" for _ in range(22))))
+    assert asyncio.run(reading.shows("\n".join("\t" * 30 + "x" for _ in range(22))))
     for page in reading.pages:
         assert sum(-(-len(line.expandtabs()) // 80) for line in page.split("\n")) <= 22
 
 
 @pytest.mark.covers("CMD-27")
 def test_what_is_typed_at_the_prompt_is_no_answer_to_a_question_that_comes_meanwhile(tmp_path):
-    path = tmp_path / "unbidden.py"
-    path.write_text(textwrap.dedent(UNBIDDEN))
+    path = written(tmp_path, UNBIDDEN, "unbidden.py")
     words = ["--mode", "handshake", "--", sys.executable, path]
     with (
         Provider(Say("Fine.")) as provider,
@@ -305,10 +282,7 @@ def test_what_is_typed_at_the_prompt_is_no_answer_to_a_question_that_comes_meanw
             at.listen(0.1)
         assert not (tmp_path / "answer").exists()
         at.type(" please\n")
-        at.until("Open it? [y/N] ")
-        at.type("n\n")
-        at.until("> ")
-        at.type("/quit\n")
-        assert at.end()[0] == 0
+        at.answer("Open it? [y/N] ", "n\n")
+        at.quit()
     assert (tmp_path / "answer").read_text() == "decline"
     assert provider.asked[0].body["messages"][-1]["content"] == "yes please"

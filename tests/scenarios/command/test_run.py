@@ -6,13 +6,13 @@ import select
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 import pytest
 
+from scenarios.command_line import dragoman, written
 from scenarios.http_crew import free_port
 
 DEADLINE = 30
@@ -21,8 +21,8 @@ META = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-PING = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
-PONG = b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
+PING = '{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
+PONG = '{"jsonrpc":"2.0","id":1,"result":{}}\n'
 ONE_SERVER = """
     from dragoman import Server
 
@@ -30,31 +30,12 @@ ONE_SERVER = """
 """
 
 
-def written(folder, source, name="service.py"):
-    path = folder / name
-    path.write_text(textwrap.dedent(source), encoding="utf-8")
-    return path
-
-
-def command(*arguments, input=b"", cwd=None):
-    """Run the command to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "dragoman", *map(str, arguments)],
-        input=input,
-        capture_output=True,
-        timeout=DEADLINE,
-        env=ENVIRONMENT,
-        cwd=cwd,
-        check=False,
-    )
-
-
 def name_of_the_server(*arguments, **options):
-    finished = command(
-        "run", *arguments, input=b'{"jsonrpc": "2.0", "id": 1, "method": "server/discover"}\n', **options
+    finished = dragoman(
+        "run", *arguments, input='{"jsonrpc": "2.0", "id": 1, "method": "server/discover"}\n', **options
     )
-    assert finished.returncode == 0, finished.stderr
-    result = json.loads(finished.stdout)["result"]
+    assert finished.code == 0, finished.err
+    result = json.loads(finished.out)["result"]
     return result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"]
 
 
@@ -101,34 +82,32 @@ class Process:
 
 @pytest.mark.covers("SIO-01", "SIO-02")
 def test_a_file_is_served_until_its_input_ends(tmp_path):
-    finished = command("run", written(tmp_path, ONE_SERVER), input=PING * 3)
-    assert (finished.returncode, finished.stdout, finished.stderr) == (0, PONG * 3, b"")
+    finished = dragoman("run", written(tmp_path, ONE_SERVER), input=PING * 3)
+    assert (finished.code, finished.out, finished.err) == (0, PONG * 3, "")
 
 
 @pytest.mark.covers("SIO-01")
 def test_without_any_input_the_command_ends_well(tmp_path):
-    finished = command("run", written(tmp_path, ONE_SERVER))
-    assert (finished.returncode, finished.stdout, finished.stderr) == (0, b"", b"")
+    finished = dragoman("run", written(tmp_path, ONE_SERVER))
+    assert (finished.code, finished.out, finished.err) == (0, "", "")
 
 
 @pytest.mark.covers("SIO-01")
 def test_a_file_may_also_run_itself(tmp_path):
     path = written(tmp_path, ONE_SERVER + "\n    if __name__ == '__main__':\n        server.run()\n")
-    finished = subprocess.run(
-        [sys.executable, path], input=PING, capture_output=True, timeout=DEADLINE, env=ENVIRONMENT, check=False
-    )
-    assert (finished.returncode, finished.stdout, finished.stderr) == (0, PONG, b"")
-    assert command("run", path, input=PING).stdout == PONG
+    finished = subprocess.run([sys.executable, path], input=PING, capture_output=True, text=True, timeout=DEADLINE)
+    assert (finished.returncode, finished.stdout, finished.stderr) == (0, PONG, "")
+    assert dragoman("run", path, input=PING).out == PONG
 
 
 @pytest.mark.covers("SIO-04")
 def test_a_last_line_without_an_end_is_served_and_a_line_too_long_is_refused_alone(tmp_path):
     path = written(tmp_path, ONE_SERVER)
-    finished = command("run", path, input=b'"' + b"x" * 4_200_000 + b'"\n' + PING.rstrip())
-    refused, served = finished.stdout.splitlines(keepends=True)
+    finished = dragoman("run", path, input='"' + "x" * 4_200_000 + '"\n' + PING.rstrip())
+    refused, served = finished.out.splitlines(keepends=True)
     assert json.loads(refused)["error"]["code"] == -32700
     assert served == PONG
-    assert finished.returncode == 0
+    assert finished.code == 0
 
 
 @pytest.mark.covers("SIO-02")
@@ -153,13 +132,13 @@ def test_what_is_printed_at_import_and_in_tools_does_not_reach_the_wire(tmp_path
             return "quiet"
         """,
     )
-    call = b'{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "shout"}}\n'
-    finished = command("run", path, input=PING + call)
-    answers = sorted(map(json.loads, finished.stdout.splitlines()), key=lambda answer: answer["id"])
+    call = '{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "shout"}}\n'
+    finished = dragoman("run", path, input=PING + call)
+    answers = sorted(map(json.loads, finished.out.splitlines()), key=lambda answer: answer["id"])
     assert [answer["id"] for answer in answers] == [1, 2]
     assert answers[1]["result"]["content"] == [{"type": "text", "text": "quiet"}]
-    for printed in (b"at import", b"without a line end", b"to the descriptor", b"from a child", b"in a tool"):
-        assert printed in finished.stderr
+    for printed in ("at import", "without a line end", "to the descriptor", "from a child", "in a tool"):
+        assert printed in finished.err
 
 
 def test_the_object_is_chosen_by_name(tmp_path):
@@ -168,10 +147,10 @@ def test_the_object_is_chosen_by_name(tmp_path):
     )
     assert name_of_the_server(f"{path}:second") == "second"
     for name in ("third", "number", "Server"):
-        finished = command("run", f"{path}:{name}")
-        assert finished.returncode == 1
-        assert f"has no Server called {name!r}" in finished.stderr.decode()
-        assert finished.stdout == b""
+        finished = dragoman("run", f"{path}:{name}")
+        assert finished.code == 1
+        assert f"has no Server called {name!r}" in finished.err
+        assert finished.out == ""
 
 
 @pytest.mark.parametrize(
@@ -191,33 +170,33 @@ def test_without_a_name_the_only_server_or_one_with_a_usual_name_is_served(tmp_p
 
 
 def test_a_file_without_a_server_and_one_with_several_are_refused_with_a_remedy(tmp_path):
-    none = command("run", written(tmp_path, "number = 3\n"), input=PING)
-    assert (none.returncode, none.stdout) == (1, b"")
-    assert "defines no Server; make one" in none.stderr.decode()
+    none = dragoman("run", written(tmp_path, "number = 3\n"), input=PING)
+    assert (none.code, none.out) == (1, "")
+    assert "defines no Server; make one" in none.err
     path = written(tmp_path, "from dragoman import Server\none = Server()\ntwo = Server()\n")
-    several = command("run", path, input=PING)
-    assert (several.returncode, several.stdout) == (1, b"")
-    assert f"say which: {path}:one, {path}:two" in several.stderr.decode()
+    several = dragoman("run", path, input=PING)
+    assert (several.code, several.out) == (1, "")
+    assert f"say which: {path}:one, {path}:two" in several.err
 
 
 @pytest.mark.parametrize("target", ["missing.py", "missing.py:server", "."])
 def test_a_file_that_is_not_there_is_named(tmp_path, target):
-    finished = command("run", target, cwd=tmp_path, input=PING)
-    assert (finished.returncode, finished.stdout) == (1, b"")
-    assert finished.stderr.decode() == f"dragoman: there is no file {target.split(':')[0]!r}\n"
+    finished = dragoman("run", target, cwd=tmp_path, input=PING)
+    assert (finished.code, finished.out) == (1, "")
+    assert finished.err == f"dragoman: there is no file {target.split(':')[0]!r}\n"
 
 
 def test_a_file_of_another_kind_is_named(tmp_path):
-    finished = command("run", written(tmp_path, "hello", "readme.txt"))
-    assert (finished.returncode, finished.stdout) == (1, b"")
-    assert "is no Python file" in finished.stderr.decode()
+    finished = dragoman("run", written(tmp_path, "hello", "readme.txt"))
+    assert (finished.code, finished.out) == (1, "")
+    assert "is no Python file" in finished.err
 
 
 def test_a_file_that_fails_shows_its_traceback(tmp_path):
-    finished = command("run", written(tmp_path, "raise LookupError('no such thing')\n"), input=PING)
-    assert (finished.returncode, finished.stdout) == (1, b"")
-    assert "LookupError: no such thing" in finished.stderr.decode()
-    assert "service.py" in finished.stderr.decode()
+    finished = dragoman("run", written(tmp_path, "raise LookupError('no such thing')\n"), input=PING)
+    assert (finished.code, finished.out) == (1, "")
+    assert "LookupError: no such thing" in finished.err
+    assert "service.py" in finished.err
 
 
 def test_a_file_imports_its_neighbours(tmp_path):
@@ -247,16 +226,16 @@ def test_a_file_name_may_have_a_colon(tmp_path):
     ],
 )
 def test_a_wrong_use_shows_the_right_one(arguments):
-    finished = command(*arguments)
-    assert (finished.returncode, finished.stdout) == (2, b"")
-    assert finished.stderr.startswith(b"usage: dragoman run FILE[:object]")
+    finished = dragoman(*arguments)
+    assert (finished.code, finished.out) == (2, "")
+    assert finished.err.startswith("usage: dragoman run FILE[:object]")
 
 
 @pytest.mark.parametrize("arguments", [["run", "--help"], ["run", "-h"], ["run", "a.py", "--help"]])
 def test_help_is_shown_on_request(arguments):
-    finished = command(*arguments)
-    assert (finished.returncode, finished.stderr) == (0, b"")
-    assert finished.stdout.startswith(b"usage: dragoman run FILE[:object]")
+    finished = dragoman(*arguments)
+    assert (finished.code, finished.err) == (0, "")
+    assert finished.out.startswith("usage: dragoman run FILE[:object]")
 
 
 MISBEHAVING = """
@@ -302,7 +281,7 @@ def test_tools_that_try_to_end_the_process_do_not_and_are_reported(tmp_path):
             process.send(call(id, name))
             answer = process.receive()
             assert (answer["id"], answer["result"]["isError"]) == (id, True)
-        process.send(PING.rstrip())
+        process.send(PING.rstrip().encode())
         assert process.receive()["result"] == {}
         process.child.stdin.close()
         assert process.child.wait(DEADLINE) == 0
@@ -315,7 +294,7 @@ def test_tools_that_try_to_end_the_process_do_not_and_are_reported(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_command_quietly(tmp_path, number):
     with Process(written(tmp_path, MISBEHAVING)) as process:
-        process.send(PING.rstrip())
+        process.send(PING.rstrip().encode())
         assert process.receive()["result"] == {}
         process.send(call(2, "forever"))
         assert process.line(process.child.stderr) == b"waiting"
@@ -394,5 +373,5 @@ def test_a_file_is_served_over_http_until_a_signal_ends_it(tmp_path, options, pa
 
 @pytest.mark.covers("WRK-10")
 def test_what_cannot_be_served_over_http_is_said_in_one_line(tmp_path):
-    finished = command("run", "--http", "--workers", "0", written(tmp_path, ONE_SERVER))
-    assert (finished.returncode, finished.stderr) == (1, b"dragoman: workers must be at least 1, not 0\n")
+    finished = dragoman("run", "--http", "--workers", "0", written(tmp_path, ONE_SERVER))
+    assert (finished.code, finished.err) == (1, "dragoman: workers must be at least 1, not 0\n")

@@ -1,11 +1,10 @@
 """The command at a terminal: the bar, questions, colours, and Ctrl-C."""
 
 import json
-import textwrap
 
 import pytest
 
-from scenarios.command_line import TRAVEL, AtTerminal, dragoman, everything
+from scenarios.command_line import TRAVEL, AtTerminal, dragoman, everything, written
 
 __all__ = ["everything"]
 
@@ -54,9 +53,7 @@ ASKING = """
 
 @pytest.fixture
 def asking(tmp_path):
-    path = tmp_path / "asking.py"
-    path.write_text(textwrap.dedent(ASKING))
-    return path
+    return written(tmp_path, ASKING, "asking.py")
 
 
 @pytest.mark.covers("CMD-05")
@@ -75,11 +72,9 @@ def test_a_form_is_filled_in_field_by_field_with_defaults_and_choices(tmp_path):
     with AtTerminal("call", TRAVEL, "book", "city=Oslo", home=tmp_path, is_piped=True) as terminal:
         terminal.until("travel.py asks:")
         terminal.until("  | How shall it be in Oslo?")
-        terminal.until("[2]: ")
-        terminal.type("3\n")
+        terminal.answer("[2]: ", "3\n")
         terminal.until("2) fancy")
-        terminal.until("[simple]: ")
-        terminal.type("2\n")
+        terminal.answer("[simple]: ", "2\n")
         assert terminal.end() == (0, "Booked 3 fancy nights in Oslo.\n")
 
 
@@ -88,36 +83,24 @@ def test_a_form_is_filled_in_field_by_field_with_defaults_and_choices(tmp_path):
 def test_an_answer_that_does_not_fit_is_asked_for_again(asking, tmp_path, mode):
     with AtTerminal("call", asking, "fill", "--mode", mode, home=tmp_path, is_piped=True) as terminal:
         terminal.until("As in your passport.")
-        terminal.until("name: ")
-        terminal.type("\n")
+        terminal.answer("name: ", "\n")
         terminal.until("An answer is needed here")
-        terminal.until("name: ")
-        terminal.type("A\n")
+        terminal.answer("name: ", "A\n")
         terminal.until("shorter than 2")
-        terminal.until("name: ")
-        terminal.type("Ada\n")
-        terminal.until("age: ")
-        terminal.type("old\n")
+        terminal.answer("name: ", "Ada\n")
+        terminal.answer("age: ", "old\n")
         terminal.until("This is no integer.")
-        terminal.until("age: ")
-        terminal.type("36\n")
-        terminal.until("share (optional): ")
-        terminal.type("\n")
-        terminal.until("window [Y/n]: ")
-        terminal.type("perhaps\n")
+        terminal.answer("age: ", "36\n")
+        terminal.answer("share (optional): ", "\n")
+        terminal.answer("window [Y/n]: ", "perhaps\n")
         terminal.until("Answer y or n.")
-        terminal.until("window [Y/n]: ")
-        terminal.type("n\n")
+        terminal.answer("window [Y/n]: ", "n\n")
         terminal.until("1) Vegan (v)")
-        terminal.until("meal: ")
-        terminal.type("Fish\n")
+        terminal.answer("meal: ", "Fish\n")
         terminal.until("Choose one of v, m, or its number.")
-        terminal.until("meal: ")
-        terminal.type("Meat\n")
-        terminal.until("days (optional): ")
-        terminal.type("1, wed\n")
-        terminal.until("note (optional): ")
-        terminal.type("\n")
+        terminal.answer("meal: ", "Meat\n")
+        terminal.answer("days (optional): ", "1, wed\n")
+        terminal.answer("note (optional): ", "\n")
         code, piped = terminal.end()
     filled = {"name": "Ada", "age": 36, "window": False, "meal": "m", "days": ["mon", "wed"]}
     assert (code, piped) == (0, f"accept {sorted(filled.items())}\n")
@@ -126,8 +109,7 @@ def test_an_answer_that_does_not_fit_is_asked_for_again(asking, tmp_path, mode):
 @pytest.mark.covers("CMD-06")
 def test_the_end_of_the_input_declines(asking, tmp_path):
     with AtTerminal("call", asking, "fill", home=tmp_path, is_piped=True) as terminal:
-        terminal.until("name: ")
-        terminal.type("\x04")
+        terminal.answer("name: ", "\x04")
         terminal.until("Declined.")
         assert terminal.end() == (0, "decline False\n")
 
@@ -141,8 +123,7 @@ def test_a_page_is_opened_by_consent_alone(asking, tmp_path, answer, action):
     with AtTerminal("call", asking, "visit", home=tmp_path, is_piped=True, BROWSER=f"{browser} %s") as terminal:
         terminal.until("It wants you to visit pay.example.com:")
         terminal.until("https://pay.example.com/now")
-        terminal.until("Open it? [y/N] ")
-        terminal.type(answer)
+        terminal.answer("Open it? [y/N] ", answer)
         assert terminal.end() == (0, f"{action}\n")
     assert (tmp_path / "visited").exists() == (action == "accept")
 
@@ -186,10 +167,8 @@ def test_the_server_everything_shows_a_bar_and_asks_its_form(tmp_path, everythin
     assert (code, "completed" in piped) == (0, True)
     with AtTerminal("call", "trigger-elicitation-request", *everything, home=tmp_path, is_piped=True) as terminal:
         terminal.until(" asks:")
-        terminal.until("String: ")
-        terminal.type("Ada\n")
-        terminal.until(": ")
-        terminal.type("\x04")
+        terminal.answer("String: ", "Ada\n")
+        terminal.answer(": ", "\x04")
         code, piped = terminal.end()
     assert (code, "declined" in piped) == (0, True)
 

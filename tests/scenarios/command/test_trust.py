@@ -82,8 +82,7 @@ def test_trust_is_asked_for_once_for_each_text_of_a_file(tmp_path, repository):
             if answer is not None:
                 terminal.until(f"{repository}/.mcp.json was found here.")
                 terminal.until("server.py")
-                terminal.until("Trust this file, as long as it does not change? [y/N] ")
-                terminal.type(answer)
+                terminal.answer("Trust this file, as long as it does not change? [y/N] ", answer)
             return terminal.end()[0]
 
     assert (listed("\n"), has_run(repository)) == (2, False)

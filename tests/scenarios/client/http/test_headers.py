@@ -10,40 +10,37 @@ import pytest
 from dragoman import AsyncClient, Client, Server
 from dragoman.client.connect.credentials import Credentials
 from dragoman.errors import HeaderMismatch
-from scenarios.http_peer import DEADLINE, SECRET, scenario, serve
-from scenarios.raw_http import STATELESS, Sent, answering, called, classic, modern, refusal, reply, result, serving
+from scenarios.http_peer import DEADLINE, SECRET, serve
+from scenarios.raw_http import STATELESS, answering, classic, fine, modern, refusal, reply, result, serving
 
 user: ContextVar[str] = ContextVar("user", default="nobody")
-
-
-async def fine(request: Sent, writer: asyncio.StreamWriter) -> bytes:
-    return reply(200, result(request, called()))
 
 
 def schema(**properties) -> dict:
     return {"type": "object", "properties": properties}
 
 
+def client_of(server, **options) -> AsyncClient:
+    return AsyncClient(server.url, mode="stateless", **options)
+
+
 # Whose they are.
 
 
 @pytest.mark.covers("CHT-03")
-@pytest.mark.parametrize("mode", ["stateless", "handshake"])
-@scenario
-async def test_fixed_headers_go_with_every_request(mode):
-    async with answering((modern if mode == "stateless" else classic)(fine)) as server:
-        async with AsyncClient(server.url, mode=mode, headers={"X-Team": "blue"}, auth="token") as client:
+async def test_fixed_headers_go_with_every_request(era):
+    async with answering((modern if era == "stateless" else classic)(fine)) as server:
+        async with AsyncClient(server.url, mode=era, headers={"X-Team": "blue"}, auth="token") as client:
             await client.call_tool("any")
         assert {one.headers["x-team"] for one in server.requests} == {"blue"}
         assert {tuple(one.all_headers["authorization"]) for one in server.requests} == {("Bearer token",)}
 
 
 @pytest.mark.covers("CHT-03")
-@scenario
 async def test_accept_may_be_said_otherwise_and_what_the_protocol_says_may_not():
     given = {"accept": "application/json", "content-type": "text/plain", "mcp-protocol-version": "1999-12-31"}
     async with answering(modern(fine)) as server:
-        async with AsyncClient(server.url, mode="stateless", headers=given) as client:
+        async with client_of(server, headers=given) as client:
             await client.call_tool("any")
         call = server.sent("tools/call")[0]
     assert call.all_headers["accept"] == ["application/json"]
@@ -54,26 +51,21 @@ async def test_accept_may_be_said_otherwise_and_what_the_protocol_says_may_not()
 @pytest.mark.covers("CHT-26")
 @pytest.mark.parametrize("is_async", [True, False])
 @pytest.mark.parametrize("what", ["one header", "all headers", "token"])
-@scenario
 async def test_functions_give_headers_anew_and_see_the_context_of_the_caller(is_async, what):
-    def value() -> str:
-        return user.get()
-
-    async def later() -> str:
-        await asyncio.sleep(0)
-        return user.get()
-
     def mapping() -> dict[str, str]:
         return {"Authorization": f"Bearer {user.get()}"}
 
-    async def later_mapping() -> dict[str, str]:
-        await asyncio.sleep(0)
-        return mapping()
+    def given(function):
+        async def later():
+            await asyncio.sleep(0)
+            return function()
+
+        return later if is_async else function
 
     options = {
-        "one header": {"headers": {"Authorization": later if is_async else value, "X-Fixed": "1"}},
-        "all headers": {"headers": later_mapping if is_async else mapping},
-        "token": {"auth": later if is_async else value, "headers": {"X-Fixed": "1"}},
+        "one header": {"headers": {"Authorization": given(user.get), "X-Fixed": "1"}},
+        "all headers": {"headers": given(mapping)},
+        "token": {"auth": given(user.get), "headers": {"X-Fixed": "1"}},
     }[what]
 
     async def call(client: AsyncClient, name: str) -> None:
@@ -81,7 +73,7 @@ async def test_functions_give_headers_anew_and_see_the_context_of_the_caller(is_
         await client.call_tool(name)
 
     async with answering(modern(fine)) as server:
-        async with AsyncClient(server.url, mode="stateless", **options) as client:
+        async with client_of(server, **options) as client:
             async with asyncio.timeout(DEADLINE):
                 await asyncio.gather(*(call(client, name) for name in ("ada", "bob", "eve")))
         sent = {one.json["params"]["name"]: one.headers["authorization"] for one in server.sent("tools/call")}
@@ -128,10 +120,9 @@ def test_functions_see_the_context_of_the_thread_that_calls_a_blocking_client(is
 
 
 @pytest.mark.covers("CHT-27")
-@scenario
 async def test_headers_of_one_call_replace_those_of_the_client_for_that_call_alone():
     async with answering(modern(fine)) as server:
-        async with AsyncClient(server.url, mode="stateless", auth="mine") as client:
+        async with client_of(server, auth="mine") as client:
             await client.call_tool("one", headers={"authorization": "Bearer yours", "X-Trace": "7"})
             await client.call_tool("two")
         one, two = server.sent("tools/call")
@@ -143,10 +134,9 @@ async def test_headers_of_one_call_replace_those_of_the_client_for_that_call_alo
 @pytest.mark.covers("CHT-27")
 @pytest.mark.parametrize("given", [{"authorization": "old"}, lambda: {"authorization": "old"}])
 @pytest.mark.parametrize("auth", ["new", lambda: "new"])
-@scenario
 async def test_a_header_in_two_spellings_is_sent_once(given, auth):
     async with answering(modern(fine)) as server:
-        async with AsyncClient(server.url, mode="stateless", headers=given, auth=auth) as client:
+        async with client_of(server, headers=given, auth=auth) as client:
             await client.call_tool("any", headers={"X-A": "1", "x-a": "2"})
         call = server.sent("tools/call")[0]
     assert call.all_headers["authorization"] == ["Bearer new"]
@@ -154,7 +144,6 @@ async def test_a_header_in_two_spellings_is_sent_once(given, auth):
 
 
 @pytest.mark.covers("CHT-26")
-@scenario
 async def test_what_a_function_raises_is_raised_by_the_call_and_nothing_is_sent():
     failing = []
 
@@ -164,7 +153,7 @@ async def test_what_a_function_raises_is_raised_by_the_call_and_nothing_is_sent(
         return "token"
 
     async with answering(modern(fine)) as server:
-        async with AsyncClient(server.url, mode="stateless", auth=token) as client:
+        async with client_of(server, auth=token) as client:
             failing.append(True)
             with pytest.raises(LookupError, match="nobody is logged in"):
                 await client.call_tool("any")
@@ -180,25 +169,18 @@ async def test_what_a_function_raises_is_raised_by_the_call_and_nothing_is_sent(
         ({"Authorization": lambda: None}, "The header Authorization must be a text, not NoneType"),
         (lambda: {"X-Number": 7}, "The header X-Number must be a text, not int"),
         (lambda: None, "must give a mapping"),
+        ({"X-Token": None}, "X-Token must be a text, not NoneType"),
     ],
 )
-@scenario
 async def test_what_is_no_header_is_said_so(headers, problem):
     with pytest.raises(TypeError, match=problem):
         await Credentials(headers).own_headers()
-
-
-@pytest.mark.covers("CHT-26")
-def test_a_fixed_header_must_be_a_text():
-    with pytest.raises(TypeError, match="X-Token must be a text, not NoneType"):
-        Credentials({"X-Token": None})
 
 
 # What mirrors the request.
 
 
 @pytest.mark.covers("CHT-12", "BEY-03", "BEY-04")
-@scenario
 async def test_requests_name_their_method_and_what_they_are_about():
     async def script(request, writer):
         if request.method == "resources/read":
@@ -207,7 +189,7 @@ async def test_requests_name_their_method_and_what_they_are_about():
 
     names = {"plain": "plain", "zoë": None, "=?base64?eA==?=": None}
     async with answering(modern(script, capabilities={"tools": {}, "resources": {}})) as server:
-        async with AsyncClient(server.url, mode="stateless") as client:
+        async with client_of(server) as client:
             for name in names:
                 await client.call_tool(name)
             await client.read_resource("file:///a b")
@@ -221,7 +203,6 @@ async def test_requests_name_their_method_and_what_they_are_about():
 
 
 @pytest.mark.covers("CHT-13")
-@scenario
 async def test_arguments_that_a_tool_mirrors_become_headers():
     properties = {
         "region": {"type": "string", "x-mcp-header": "Region"},
@@ -232,7 +213,7 @@ async def test_arguments_that_a_tool_mirrors_become_headers():
     }
     tools = [{"name": "deploy", "inputSchema": schema(**properties)}]
     async with answering(modern(fine, tools=tools)) as server:
-        async with AsyncClient(server.url, mode="stateless") as client:
+        async with client_of(server) as client:
             await client.tools()
             await client.call_tool("deploy", {"region": "Köln", "count": 3, "dry": False, "plain": "x"})
         sent = server.sent("tools/call")[0].headers
@@ -242,7 +223,6 @@ async def test_arguments_that_a_tool_mirrors_become_headers():
 
 
 @pytest.mark.covers("CHT-28", "BEY-07")
-@scenario
 async def test_a_mismatch_makes_the_client_look_the_tool_up_and_try_once_more():
     async def script(request, writer):
         if request.headers.get("mcp-param-region") != "eu":
@@ -251,7 +231,7 @@ async def test_a_mismatch_makes_the_client_look_the_tool_up_and_try_once_more():
 
     tools = [{"name": "deploy", "inputSchema": schema(region={"type": "string", "x-mcp-header": "Region"})}]
     async with answering(modern(script, tools=tools)) as server:
-        async with AsyncClient(server.url, mode="stateless") as client:
+        async with client_of(server) as client:
             assert (await client.call_tool("deploy", {"region": "eu"})).text == "done"
             with pytest.raises(HeaderMismatch):
                 await client.call_tool("deploy", {"region": "us"})
@@ -261,7 +241,6 @@ async def test_a_mismatch_makes_the_client_look_the_tool_up_and_try_once_more():
 
 
 @pytest.mark.covers("CHT-28", "BEY-07")
-@scenario
 async def test_our_server_is_satisfied_by_what_the_client_mirrors():
     server = Server("regional", secret=SECRET)
 
@@ -275,9 +254,7 @@ async def test_our_server_is_satisfied_by_what_the_client_mirrors():
 
 
 @pytest.mark.covers("CHT-14")
-@pytest.mark.parametrize("mode", ["stateless", "handshake"])
-@scenario
-async def test_a_tool_that_mirrors_what_no_header_carries_is_left_out_with_a_warning(mode, caplog):
+async def test_a_tool_that_mirrors_what_no_header_carries_is_left_out_with_a_warning(era, caplog):
     tools = [
         {"name": "good", "inputSchema": schema(a={"type": "string", "x-mcp-header": "A"})},
         {"name": "empty", "inputSchema": schema(a={"type": "string", "x-mcp-header": ""})},
@@ -288,8 +265,8 @@ async def test_a_tool_that_mirrors_what_no_header_carries_is_left_out_with_a_war
     async def listing(request, writer):
         return reply(200, result(request, {"tools": tools}))
 
-    script = modern(listing, tools=tools) if mode == "stateless" else classic(listing)
-    async with answering(script) as server, AsyncClient(server.url, mode=mode) as client:
+    script = modern(listing, tools=tools) if era == "stateless" else classic(listing)
+    async with answering(script) as server, AsyncClient(server.url, mode=era) as client:
         names = [tool.name for tool in await client.tools()]
-    assert names == (["good"] if mode == "stateless" else ["good", "empty", "spaced", "number"])
-    assert ("'spaced' was left out" in caplog.text) == (mode == "stateless")
+    assert names == (["good"] if era == "stateless" else ["good", "empty", "spaced", "number"])
+    assert ("'spaced' was left out" in caplog.text) == (era == "stateless")

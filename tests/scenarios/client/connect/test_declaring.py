@@ -8,10 +8,7 @@ import pytest
 
 from dragoman import AsyncClient, Client, Context, InputNeeded, Server, types
 from dragoman.errors import RpcError
-from scenarios.http_peer import scenario
 from scenarios.scripted_server import DEADLINE, HOLD, ScriptedServer, served
-
-ERAS = pytest.mark.parametrize("era", ["handshake", "stateless"])
 
 
 def booking():
@@ -59,7 +56,6 @@ def test_what_is_declared_without_a_handler_raises_what_is_needed_and_is_taken_u
             assert client.read_resource("bill://latest", **taken_up).contents[0].text == "Bill 7"
 
 
-@scenario
 async def test_capabilities_are_added_to_those_of_handlers_or_hide_them_or_replace_them():
     async def declared(**options):
         server = ScriptedServer()
@@ -77,8 +73,6 @@ async def test_capabilities_are_added_to_those_of_handlers_or_hide_them_or_repla
     assert replaced == {"roots": {}}
 
 
-@ERAS
-@scenario
 async def test_extensions_are_declared(era):
     server = ScriptedServer({"tools/call": {"content": []}}, stateless=era == "stateless")
     async with AsyncClient(server, mode=era, extensions={"com.example/maps": {"zoom": 3}}) as client:
@@ -107,7 +101,6 @@ def test_what_cannot_be_declared_is_refused_when_the_client_is_made(options, err
         AsyncClient(ScriptedServer(), **options)
 
 
-@scenario
 async def test_further_methods_of_the_server_are_answered():
     def refuse(params):
         raise RpcError(-32050, "Not today")
@@ -139,7 +132,6 @@ async def test_further_methods_of_the_server_are_answered():
     assert told["later"]["result"] == {"echo": {}}
 
 
-@ERAS
 def test_a_server_tells_what_it_speaks_and_offers_in_both_eras(era):
     server = Server("telling", version="3", instructions="Ask me")
 
@@ -155,8 +147,6 @@ def test_a_server_tells_what_it_speaks_and_offers_in_both_eras(era):
     assert found.meta[types.SERVER_INFO]["name"] == "telling"
 
 
-@ERAS
-@scenario
 async def test_meta_goes_with_every_kind_of_request(era):
     completion = {"completion": {"values": []}}
     server = ScriptedServer({"completion/complete": completion, "acme/x": {}}, stateless=era == "stateless")
@@ -171,7 +161,6 @@ async def test_meta_goes_with_every_kind_of_request(era):
     assert next(params["_meta"]["trace"] for params in pings if "trace" in params.get("_meta", {})) == 3
 
 
-@scenario
 async def test_the_server_is_told_why_a_task_was_cancelled():
     server = ScriptedServer({"resources/read": HOLD})
     async with AsyncClient(server, mode="handshake") as client:

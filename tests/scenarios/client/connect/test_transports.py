@@ -10,7 +10,7 @@ from dragoman.client import register_transport
 from dragoman.client.connect import endpoint as targets
 from dragoman.errors import ConnectError, MethodNotFound
 from dragoman.transports.memory import MemoryTransport
-from scenarios.client_peer import NEWEST, STATELESS, scenario, until
+from scenarios.client_peer import NEWEST, STATELESS, until
 
 
 def sums() -> Server:
@@ -52,7 +52,6 @@ def name():
 
 @pytest.mark.covers("CTR-01")
 @pytest.mark.parametrize("kind", [Plain, Async])
-@scenario
 async def test_one_method_is_enough_and_nothing_is_sent_before_the_first_request(kind):
     transport = kind()
     async with AsyncClient(transport) as client:
@@ -66,7 +65,6 @@ async def test_one_method_is_enough_and_nothing_is_sent_before_the_first_request
 
 
 @pytest.mark.covers("CTR-01")
-@scenario
 async def test_one_method_may_carry_the_stateless_era():
     transport = Plain()
     async with AsyncClient(transport, mode="stateless") as client:
@@ -113,7 +111,6 @@ class Saying:
         (ServerCrashed("dead", 3), ServerCrashed, "dead"),
     ],
 )
-@scenario
 async def test_what_one_method_returns_or_raises_is_made_sense_of(reply, kind, match):
     transport = Saying(reply, {"id": 99, "result": {"content": [{"type": "text", "text": "ok"}]}})
     async with AsyncClient(transport) as client:
@@ -124,7 +121,6 @@ async def test_what_one_method_returns_or_raises_is_made_sense_of(reply, kind, m
 
 
 @pytest.mark.covers("CTR-02", "CCN-05")
-@scenario
 async def test_notifications_go_to_a_second_method_if_there_is_one():
     class Slow(Saying):
         async def send_request(self, request):
@@ -139,7 +135,6 @@ async def test_notifications_go_to_a_second_method_if_there_is_one():
 
 
 @pytest.mark.covers("CTR-02")
-@scenario
 async def test_a_transport_with_one_method_may_want_to_connect_and_may_fail_to():
     class Connecting(Plain):
         connected = 0
@@ -180,7 +175,6 @@ class Breakable(MemoryTransport):
 
 @pytest.mark.covers("CTR-04", "LTR-03", "LTR-04")
 @pytest.mark.parametrize("version", [NEWEST, STATELESS])
-@scenario
 async def test_a_transport_of_the_full_contract_is_opened_again_after_it_broke(version):
     transport = Breakable(sums())
     async with AsyncClient(transport, protocol_version=version) as client:
@@ -193,7 +187,6 @@ async def test_a_transport_of_the_full_contract_is_opened_again_after_it_broke(v
 
 
 @pytest.mark.covers("LTR-05", "CTR-04")
-@scenario
 async def test_whatever_a_transport_raises_is_a_transport_error():
     transport = Breakable(sums())
     async with AsyncClient(transport, mode="handshake") as client:
@@ -208,7 +201,6 @@ async def test_whatever_a_transport_raises_is_a_transport_error():
 
 
 @pytest.mark.covers("CTR-04")
-@scenario
 async def test_a_broken_transport_fails_what_waits_at_once_with_the_cause():
     server = sums()
     began = asyncio.Event()
@@ -229,7 +221,6 @@ async def test_a_broken_transport_fails_what_waits_at_once_with_the_cause():
 
 
 @pytest.mark.covers("LTR-01", "LTR-02")
-@scenario
 async def test_a_registered_name_works_for_a_client_and_in_a_configuration_entry(name):
     made = []
 

@@ -13,65 +13,56 @@ from dragoman import AsyncClient
 from dragoman.client import Network
 from dragoman.errors import ConnectError, TransportError
 from dragoman.transports.web import http
-from scenarios.http_peer import DEADLINE, scenario
-from scenarios.raw_http import RawServer, Sent, answering, called, modern, reply, result
+from scenarios.http_peer import DEADLINE
+from scenarios.raw_http import RawServer, answering, fine, modern, reply, saying
 
 HOST = "mcp.example"
-
-
-async def fine(request: Sent, writer: asyncio.StreamWriter) -> bytes:
-    return reply(200, result(request, called()))
 
 
 # Proxies.
 
 
-def forwarding(server: RawServer, *, status: int = 200):
-    """Serve as a proxy before one server, whatever host is named: by CONNECT, or by the whole address."""
-
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while piece := await reader.read(65536):
-            writer.write(piece)
-            await writer.drain()
-        writer.close()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-            heads.append(head.decode())
-            if status != 200:
-                writer.write(reply(status))
-                writer.close()
-                return
-            there, out = await asyncio.open_connection("127.0.0.1", server.port)
-            if head.startswith(b"CONNECT"):
-                writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
-            else:
-                out.write(head.replace(f"http://{HOST}".encode(), b"", 1))
-            try:
-                await asyncio.gather(pump(reader, out), pump(there, writer))
-            finally:
-                out.close()
-        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass
-        finally:
-            writer.close()
-
-    heads: list[str] = []
-    return serve, heads
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while piece := await reader.read(65536):
+        writer.write(piece)
+        await writer.drain()
+    writer.close()
 
 
 class Proxy:
-    """A proxy on a port of this machine."""
+    """A proxy before one server, whatever host is named: by CONNECT, or by the whole address."""
 
-    def __init__(self, server: RawServer, **options) -> None:
-        self._serve, self.heads = forwarding(server, **options)
+    def __init__(self, server: RawServer, *, status: int = 200) -> None:
+        self.heads: list[str] = []
+        self._behind = server
+        self._status = status
         self._serving: set[asyncio.Task] = set()
 
     async def _watched(self, reader, writer) -> None:
         self._serving.add(asyncio.current_task())
-        await self._serve(reader, writer)
-        self._serving.discard(asyncio.current_task())
+        try:
+            await self._serve(reader, writer)
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+            self._serving.discard(asyncio.current_task())
+
+    async def _serve(self, reader, writer) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        self.heads.append(head.decode())
+        if self._status != 200:
+            writer.write(reply(self._status))
+            return
+        there, out = await asyncio.open_connection("127.0.0.1", self._behind.port)
+        try:
+            if head.startswith(b"CONNECT"):
+                writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
+            else:
+                out.write(head.replace(f"http://{HOST}".encode(), b"", 1))
+            await asyncio.gather(pump(reader, out), pump(there, writer))
+        finally:
+            out.close()
 
     async def __aenter__(self) -> "Proxy":
         self._server = await asyncio.start_server(self._watched, "127.0.0.1", 0)
@@ -87,7 +78,6 @@ class Proxy:
 
 
 @pytest.mark.covers("CHT-21")
-@scenario
 async def test_requests_go_through_a_proxy_with_its_credentials():
     async with answering(modern(fine)) as server, Proxy(server) as proxy:
         network = Network(proxy=f"http://me:secret@127.0.0.1:{proxy.port}")
@@ -100,7 +90,6 @@ async def test_requests_go_through_a_proxy_with_its_credentials():
 
 @pytest.mark.covers("CHT-21")
 @pytest.mark.parametrize("trusts", [True, False])
-@scenario
 async def test_the_proxy_of_the_environment_is_taken_where_it_is_trusted(trusts, monkeypatch):
     async with answering(modern(fine)) as server, Proxy(server) as proxy:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
@@ -117,7 +106,6 @@ async def test_the_proxy_of_the_environment_is_taken_where_it_is_trusted(trusts,
 
 
 @pytest.mark.covers("CHT-31")
-@scenario
 async def test_the_environment_is_asked_once_for_a_connection_and_no_thread_for_a_request(monkeypatch):
     asked = []
 
@@ -135,7 +123,6 @@ async def test_the_environment_is_asked_once_for_a_connection_and_no_thread_for_
 
 
 @pytest.mark.covers("CHT-21", "CHT-17")
-@scenario
 async def test_a_proxy_that_refuses_or_is_not_there_is_named_as_the_cause(authority):
     async with answering(modern(fine)) as server, Proxy(server, status=407) as proxy:
         gone = Network(proxy="http://127.0.0.1:1")
@@ -191,7 +178,6 @@ def authority(tmp_path_factory) -> Authority:
 
 
 @pytest.mark.covers("CHT-29")
-@scenario
 async def test_a_certificate_of_an_authority_of_ones_own_is_trusted_when_told_so(authority):
     async with answering(modern(fine), authority.server()) as server:
         network = Network(ssl=authority.client())
@@ -200,7 +186,6 @@ async def test_a_certificate_of_an_authority_of_ones_own_is_trusted_when_told_so
 
 
 @pytest.mark.covers("CHT-29", "CHT-17")
-@scenario
 async def test_a_certificate_that_is_not_trusted_is_no_connection_and_the_remedy_is_named(authority):
     async with answering(modern(fine), authority.server()) as server:
         client = AsyncClient(server.url, mode="stateless")
@@ -212,7 +197,6 @@ async def test_a_certificate_that_is_not_trusted_is_no_connection_and_the_remedy
 
 @pytest.mark.covers("CHT-29")
 @pytest.mark.parametrize("certified", [True, False])
-@scenario
 async def test_a_server_may_want_a_certificate_of_the_client(authority, certified):
     async with answering(modern(fine), authority.server(wants_client=True)) as server:
         network = Network(ssl=authority.client(certified=certified))
@@ -228,7 +212,6 @@ async def test_a_server_may_want_a_certificate_of_the_client(authority, certifie
 
 
 @pytest.mark.covers("CHT-29", "CHT-21")
-@scenario
 async def test_certificates_are_looked_at_through_a_proxy_too(authority):
     async with answering(modern(fine), authority.server()) as server, Proxy(server) as proxy:
         network = Network(proxy=f"http://127.0.0.1:{proxy.port}", ssl=authority.client())
@@ -239,7 +222,6 @@ async def test_certificates_are_looked_at_through_a_proxy_too(authority):
 
 
 @pytest.mark.covers("CHT-01")
-@scenario
 async def test_a_session_of_the_author_serves_clients_and_outlives_them():
     async with answering(modern(fine)) as server, aiohttp.ClientSession() as session:
         for _ in range(2):
@@ -250,14 +232,9 @@ async def test_a_session_of_the_author_serves_clients_and_outlives_them():
 
 
 @pytest.mark.covers("CHT-25")
-@scenario
 async def test_credentials_never_go_to_another_origin():
     async with answering(modern(fine)) as other:
-
-        async def script(request, writer):
-            return reply(307, location=other.url)
-
-        async with answering(script) as server:
+        async with answering(saying(reply(307, location=other.url))) as server:
             client = AsyncClient(server.url.replace("//", "//me:secret@"), mode="handshake", headers={"X-Key": "mine"})
             with pytest.raises(TransportError, match="which is not followed"):
                 await client.start()

@@ -13,7 +13,6 @@ from dragoman import AsyncClient, AuthError, Client, Server
 from dragoman.auth import ClientCredentials, MemoryStorage
 from dragoman.client import Network
 from dragoman.errors import InsecureUrl
-from scenarios.http_peer import scenario
 from scenarios.raw_http import answering, reply
 
 DEADLINE = 30
@@ -89,7 +88,6 @@ WAYS = [by_middleware, by_connector, by_hiding_connector, by_subclass]
 @pytest.mark.covers("CHT-25", "SEC-03")
 @pytest.mark.parametrize("change", [lambda url: url.with_path("/other"), lambda url: url.with_query("a=b"), None])
 @pytest.mark.parametrize("way", WAYS)
-@scenario
 async def test_a_session_that_changes_the_address_sends_nothing(way, change):
     async with guarded() as (there, thief):
         target = URL(there.url)
@@ -106,7 +104,6 @@ async def test_a_session_that_changes_the_address_sends_nothing(way, change):
 
 
 @pytest.mark.covers("SEC-03")
-@scenario
 async def test_a_bearer_that_was_had_is_not_sent_elsewhere_later():
     async with guarded() as (there, thief):
         rewrites = False
@@ -130,7 +127,6 @@ async def test_a_bearer_that_was_had_is_not_sent_elsewhere_later():
 
 @pytest.mark.covers("SEC-03")
 @pytest.mark.parametrize("way", WAYS)
-@scenario
 async def test_a_session_for_the_authorization_server_keeps_to_its_addresses_too(way):
     async with guarded() as (there, thief):
         auth = program(http_client_factory=lambda: aiohttp.ClientSession(**way(URL(thief.url))))
@@ -142,7 +138,6 @@ async def test_a_session_for_the_authorization_server_keeps_to_its_addresses_too
 
 
 @pytest.mark.covers("CHT-01")
-@scenario
 async def test_a_middleware_that_leaves_the_address_alone_may_change_the_rest():
     async def add_header(request, handler):
         request.headers["X-Trace"] = "abc"
@@ -157,7 +152,6 @@ async def test_a_middleware_that_leaves_the_address_alone_may_change_the_rest():
 
 
 @pytest.mark.covers("CHT-01")
-@scenario
 async def test_a_session_factory_serves_both_clients_and_its_sessions_are_closed():
     made = []
 
@@ -185,7 +179,6 @@ def test_a_network_has_one_way_to_its_session():
 
 
 @pytest.mark.covers("CHT-21")
-@scenario
 async def test_the_authorization_server_is_reached_by_the_clients_proxy():
     async def forward(request, writer):
         writer.write(reply(401 if request.verb == "POST" else 404))
@@ -199,7 +192,6 @@ async def test_the_authorization_server_is_reached_by_the_clients_proxy():
     assert not there.requests
 
 
-@scenario
 async def test_the_authorization_server_is_trusted_by_the_clients_certificates(monkeypatch):
     seen = []
     request = aiohttp.ClientSession._request

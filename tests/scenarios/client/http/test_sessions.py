@@ -1,4 +1,4 @@
-"""A client over Streamable HTTP: sessions, and the server's own stream."""
+"""A client over Streamable HTTP: sessions, and the standalone stream."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ import pytest
 from dragoman import AsyncClient
 from dragoman.client.connect import http as client_http
 from dragoman.errors import RpcError
-from scenarios.http_peer import DEADLINE, scenario
+from scenarios.http_peer import DEADLINE
 from scenarios.raw_http import (
     NEWEST,
     answering,
@@ -15,21 +15,33 @@ from scenarios.raw_http import (
     chunk,
     classic,
     event,
+    fine,
     refusal,
     reply,
     result,
+    saying,
     stream,
     stream_head,
 )
 
+ENDED = classic(saying(reply(500)))
+"""A server of the handshake era with a session and no stream, where no call is answered."""
 
-def client_of(server, mode="stateless", **options) -> AsyncClient:
-    return AsyncClient(server.url, mode=mode, timeout=DEADLINE, **options)
+
+def client_of(server, **options) -> AsyncClient:
+    return AsyncClient(server.url, mode="handshake", timeout=DEADLINE, **options)
 
 
-def saying(said: bytes):
+async def stop_listening(client) -> None:
+    """Wait until a client has given up its standalone stream."""
+    await asyncio.wait_for(client._session.connections.current.link._standalone_stream, DEADLINE)
+
+
+def at_stream(on_get):
+    """Serve a session whose standalone stream is scripted, its resumption too."""
+
     async def script(request, writer):
-        return said
+        return await (on_get if request.verb == "GET" else ENDED)(request, writer)
 
     return script
 
@@ -38,13 +50,12 @@ def saying(said: bytes):
 
 
 @pytest.mark.covers("CHT-04", "CHT-07", "CHT-03", "CHT-15")
-@scenario
 async def test_a_session_is_named_from_the_handshake_on_and_ended_with_it():
     async def script(request, writer):
         return reply(200, result(request, called()), mcp_session_id="another")
 
     async with answering(classic(script)) as server:
-        async with client_of(server, "handshake") as client:
+        async with client_of(server) as client:
             await client.call_tool("any")
             await client.call_tool("any")
             await server.until(lambda sent: any(one.verb == "GET" for one in sent))
@@ -60,26 +71,21 @@ async def test_a_session_is_named_from_the_handshake_on_and_ended_with_it():
 
 
 @pytest.mark.covers("CHT-04", "CHT-07")
-@scenario
 async def test_an_empty_session_is_none():
-    async def script(request, writer):
-        return reply(200, result(request, called()))
-
-    inner = classic(script, session=None)
+    inner = classic(fine, session=None)
 
     async def empty(request, writer):
         said = await inner(request, writer)
         return said.replace(b"\r\n", b"\r\nmcp-session-id:\r\n", 1)
 
     async with answering(empty) as server:
-        async with client_of(server, "handshake") as client:
+        async with client_of(server) as client:
             await client.call_tool("any")
         assert not [one for one in server.requests if "mcp-session-id" in one.headers]
         assert not [one for one in server.requests if one.verb != "POST"]
 
 
 @pytest.mark.covers("CHT-04")
-@scenario
 async def test_a_session_of_a_refused_handshake_is_none():
     async def script(request, writer):
         if request.method == "initialize" and len(server.sent("initialize")) == 1:
@@ -90,7 +96,7 @@ async def test_a_session_of_a_refused_handshake_is_none():
             return reply(200, result(request, chosen))
         return reply(202, kind=None)
 
-    async with answering(script) as server, client_of(server, "handshake") as client:
+    async with answering(script) as server, client_of(server) as client:
         assert client.protocol_version == "2025-06-18"
         assert not [one for one in server.requests if "mcp-session-id" in one.headers]
 
@@ -105,7 +111,6 @@ async def test_a_session_of_a_refused_handshake_is_none():
     ],
     ids=["404", "404 and a body", "400 about the session"],
 )
-@scenario
 async def test_a_session_that_the_server_forgot_is_replaced_and_the_call_made_again(said):
     async def script(request, writer):
         return said if request.headers["mcp-session-id"] == "s1" else reply(200, result(request, called("new")))
@@ -120,7 +125,7 @@ async def test_a_session_that_the_server_forgot_is_replaced_and_the_call_made_ag
 
     reconnected = asyncio.Event()
     async with answering(renewing) as server:
-        async with client_of(server, "handshake", on_reconnect=reconnected.set) as client:
+        async with client_of(server, on_reconnect=reconnected.set) as client:
             assert (await client.call_tool("any")).text == "new"
             await asyncio.wait_for(reconnected.wait(), DEADLINE)
         second = server.sent("initialize")[1]
@@ -130,12 +135,11 @@ async def test_a_session_that_the_server_forgot_is_replaced_and_the_call_made_ag
 
 @pytest.mark.covers("CHT-05")
 @pytest.mark.parametrize(("status", "code"), [(400, -32602), (404, -32601)])
-@scenario
 async def test_an_error_that_names_the_request_is_about_the_request(status, code):
     async def script(request, writer):
         return reply(status, refusal(request.id, code, "There is no session of that cinema"))
 
-    async with answering(classic(script)) as server, client_of(server, "handshake") as client:
+    async with answering(classic(script)) as server, client_of(server) as client:
         with pytest.raises(RpcError) as caught:
             await client.call_tool("any")
         assert caught.value.code == code
@@ -144,15 +148,12 @@ async def test_an_error_that_names_the_request_is_about_the_request(status, code
 
 @pytest.mark.covers("CHT-07", "LTR-12")
 @pytest.mark.parametrize("status", [200, 204, 404, 405, 500])
-@scenario
 async def test_a_session_ends_whatever_the_server_says_to_that(status):
-    inner = classic(saying(reply(500)))
-
     async def script(request, writer):
-        return reply(status) if request.verb == "DELETE" else await inner(request, writer)
+        return reply(status) if request.verb == "DELETE" else await ENDED(request, writer)
 
     async with answering(script) as server:
-        client = client_of(server, "handshake")
+        client = client_of(server)
         await client.start()
         await client.stop()
         await client.stop()
@@ -161,27 +162,24 @@ async def test_a_session_ends_whatever_the_server_says_to_that(status):
 
 @pytest.mark.covers("CHT-07", "LTR-12")
 @pytest.mark.parametrize("how", ["hangs", "hangs up"])
-@scenario
 async def test_closing_does_not_wait_for_a_server_that_does_not_answer(how, monkeypatch):
     monkeypatch.setattr(client_http, "CLOSE_SECONDS", 0.1)
-    inner = classic(saying(reply(500)))
 
     async def script(request, writer):
         if request.verb != "DELETE":
-            return await inner(request, writer)
+            return await ENDED(request, writer)
         if how == "hangs":
             await asyncio.Event().wait()
         return writer.close()
 
     async with answering(script) as server:
-        client = client_of(server, "handshake")
+        client = client_of(server)
         await client.start()
         await asyncio.wait_for(client.stop(), DEADLINE)
         assert client.status == "stopped"
 
 
 @pytest.mark.covers("CHT-07")
-@scenario
 async def test_closing_goes_on_though_the_headers_cannot_be_had(caplog):
     calls = []
 
@@ -191,8 +189,8 @@ async def test_closing_goes_on_though_the_headers_cannot_be_had(caplog):
         calls.append(1)
         return {}
 
-    async with answering(classic(saying(reply(500)))) as server:
-        client = client_of(server, "handshake", headers=headers)
+    async with answering(ENDED) as server:
+        client = client_of(server, headers=headers)
         await client.start()
         await server.until(lambda sent: any(one.verb == "GET" for one in sent))
         calls.extend([1, 1, 1])
@@ -200,7 +198,7 @@ async def test_closing_goes_on_though_the_headers_cannot_be_had(caplog):
         assert not server.sent("DELETE")
 
 
-# The server's own stream.
+# The standalone stream.
 
 
 def notice(method: str = "notifications/tools/list_changed") -> dict:
@@ -208,15 +206,12 @@ def notice(method: str = "notifications/tools/list_changed") -> dict:
 
 
 @pytest.mark.covers("CSR-06", "LTR-11")
-@scenario
-async def test_what_belongs_to_no_request_comes_on_a_stream_that_is_opened_after_the_handshake():
+async def test_notifications_come_on_a_standalone_stream_that_is_opened_after_the_handshake():
     changed = asyncio.Event()
 
-    async def on_get(request, writer):
-        return stream(event(notice()), end=False)
-
-    async with answering(classic(saying(reply(500)), on_get=on_get)) as server:
-        async with client_of(server, "handshake", on_list_changed=lambda kind: changed.set()):
+    said = stream(event(notice()), end=False)
+    async with answering(classic(saying(reply(500)), on_get=saying(said))) as server:
+        async with client_of(server, on_list_changed=lambda kind: changed.set()):
             await asyncio.wait_for(changed.wait(), DEADLINE)
         methods = [one.method or one.verb for one in server.requests]
     assert methods == ["initialize", "notifications/initialized", "GET", "DELETE"]
@@ -229,23 +224,18 @@ async def test_what_belongs_to_no_request_comes_on_a_stream_that_is_opened_after
     [reply(405), reply(401), reply(404), reply(409), reply(200, b"hi", "text/plain")],
     ids=["405", "401", "404", "409", "text"],
 )
-@scenario
-async def test_a_server_without_such_a_stream_is_not_asked_again(said):
+async def test_a_server_without_a_standalone_stream_is_not_asked_again(said):
     async with answering(classic(saying(reply(500)), on_get=saying(said))) as server:
-        async with client_of(server, "handshake") as client:
-            listening = client._session.connections.current.link._standalone_stream
-            await asyncio.wait_for(listening, DEADLINE)
+        async with client_of(server) as client:
+            await stop_listening(client)
             assert client.alive
         assert len(server.sent("GET")) == 1
 
 
 @pytest.mark.covers("CSR-06", "LTR-11")
 @pytest.mark.parametrize("cut", [True, False])
-@scenario
 async def test_the_stream_is_opened_again_where_it_ended(cut):
-    async def script(request, writer):
-        if request.verb != "GET":
-            return await inner(request, writer)
+    async def on_get(request, writer):
         number = len(server.sent("GET"))
         writer.write(stream_head() + chunk(event(notice(), id=f"g-{number}", retry=0)))
         await writer.drain()
@@ -256,61 +246,49 @@ async def test_the_stream_is_opened_again_where_it_ended(cut):
             return None
         return b"0\r\n\r\n"
 
-    inner = classic(saying(reply(500)))
-    async with answering(script) as server, client_of(server, "handshake"):
+    async with answering(at_stream(on_get)) as server, client_of(server):
         await server.until(lambda sent: len([one for one in sent if one.verb == "GET"]) >= 3)
     assert [one.headers.get("last-event-id") for one in server.sent("GET")] == [None, "g-1", "g-2"]
 
 
 @pytest.mark.covers("CSR-06")
-@scenario
 async def test_a_stream_that_cannot_go_on_after_its_last_event_begins_anew():
-    async def script(request, writer):
-        if request.verb != "GET":
-            return await inner(request, writer)
+    async def on_get(request, writer):
         if len(server.sent("GET")) == 1:
             return stream(event(id="g-1", retry=0))
         return reply(400) if "last-event-id" in request.headers else reply(405)
 
-    inner = classic(saying(reply(500)))
-    async with answering(script) as server:
-        async with client_of(server, "handshake") as client:
-            await asyncio.wait_for(client._session.connections.current.link._standalone_stream, DEADLINE)
+    async with answering(at_stream(on_get)) as server:
+        async with client_of(server) as client:
+            await stop_listening(client)
         assert ["last-event-id" in one.headers for one in server.sent("GET")] == [False, True, False]
 
 
 @pytest.mark.covers("CSR-06")
-@scenario
 async def test_a_server_that_is_busy_is_asked_for_the_stream_again(monkeypatch):
     monkeypatch.setattr(client_http, "MAX_PAUSE", 0.01)
-    monkeypatch.setattr(client_http, "pause", lambda decoder: 0.001)
-    answers = [reply(503), reply(429), reply(500), reply(405)]
+    monkeypatch.setattr(client_http, "retry_pause", lambda decoder: 0.001)
+    answers = [None, reply(503), reply(429), reply(500), reply(405)]
 
     async def on_get(request, writer):
-        if len(server.sent("GET")) == 1:
-            writer.close()
-            return None
-        return answers.pop(0)
+        answer = answers.pop(0)
+        return writer.close() if answer is None else answer
 
     async with (
         answering(classic(saying(reply(500)), on_get=on_get)) as server,
-        client_of(server, "handshake") as client,
+        client_of(server) as client,
     ):
-        await asyncio.wait_for(client._session.connections.current.link._standalone_stream, DEADLINE)
+        await stop_listening(client)
     assert not answers
 
 
 @pytest.mark.covers("CSR-06", "CHT-24")
-@scenario
 async def test_a_stream_whose_session_is_gone_ends_the_connection():
-    async def script(request, writer):
-        if request.verb != "GET":
-            return await inner(request, writer)
+    async def on_get(request, writer):
         return stream(event(id="g", retry=0)) if len(server.sent("GET")) == 1 else reply(404)
 
-    inner = classic(saying(reply(500)))
-    async with answering(script) as server:
-        client = client_of(server, "handshake")
+    async with answering(at_stream(on_get)) as server:
+        client = client_of(server)
         await client.start()
         async with asyncio.timeout(DEADLINE):
             while client.status != "lost":  # noqa: ASYNC110
@@ -320,12 +298,11 @@ async def test_a_stream_whose_session_is_gone_ends_the_connection():
 
 
 @pytest.mark.covers("CSR-06")
-@scenario
 async def test_a_stream_on_which_nothing_comes_for_long_is_opened_again(monkeypatch):
     monkeypatch.setattr("dragoman.transports.web.http.LISTEN_SECONDS", 0.05)
-    monkeypatch.setattr(client_http, "pause", lambda decoder: 0.001)
+    monkeypatch.setattr(client_http, "retry_pause", lambda decoder: 0.001)
     async with answering(classic(saying(reply(500)), on_get=saying(stream_head()))) as server:
-        async with client_of(server, "handshake") as client:
+        async with client_of(server) as client:
             await server.until(lambda sent: len([one for one in sent if one.verb == "GET"]) >= 3)
             assert client.alive
         assert len(server.sent("initialize")) == 1
@@ -333,7 +310,6 @@ async def test_a_stream_on_which_nothing_comes_for_long_is_opened_again(monkeypa
 
 @pytest.mark.covers("CSR-06")
 @pytest.mark.parametrize("retry", [0, 400_000])
-@scenario
 async def test_headers_that_fail_and_pauses_without_end_stop_listening_and_nothing_else(retry, caplog):
     calls = []
 
@@ -343,29 +319,20 @@ async def test_headers_that_fail_and_pauses_without_end_stop_listening_and_nothi
             raise RuntimeError("no token just now")
         return {}
 
-    async def on_get(request, writer):
-        return stream(event(id="g", retry=retry))
-
-    async def on_call(request, writer):
-        return reply(200, result(request, called("fine")))
-
-    async with (
-        answering(classic(on_call, on_get=on_get)) as server,
-        client_of(server, "handshake", headers=headers) as client,
-    ):
-        await asyncio.wait_for(client._session.connections.current.link._standalone_stream, DEADLINE)
+    on_get = saying(stream(event(id="g", retry=retry)))
+    async with answering(classic(fine, on_get=on_get)) as server, client_of(server, headers=headers) as client:
+        await stop_listening(client)
         calls.extend([1, 1, 1, 1])
-        assert (await client.call_tool("any")).text == "fine"
+        assert (await client.call_tool("any")).text == "done"
 
 
 @pytest.mark.covers("CSR-06", "LTR-12")
-@scenario
 async def test_closing_does_not_wait_for_a_stream_that_never_begins():
     async def on_get(request, writer):
         await asyncio.Event().wait()
 
     async with answering(classic(saying(reply(500)), on_get=on_get)) as server:
-        client = client_of(server, "handshake")
+        client = client_of(server)
         await client.start()
         await server.until(lambda sent: any(one.verb == "GET" for one in sent))
         await asyncio.wait_for(client.stop(), DEADLINE)

@@ -7,12 +7,21 @@ import pytest
 from dragoman import AsyncClient, Server, Timeout, TransportError
 from dragoman.client.connect import handshake
 from dragoman.errors import HeaderMismatch, MissingCapability, ServerCrashed, UnsupportedVersion
-from scenarios.client_peer import BATCHING, NEWEST, OLDER, STATELESS, Script, scenario, until
+from scenarios.client_peer import BATCHING, NEWEST, OLDER, STATELESS, Script, until
 
 INITIALIZE = """
     elif m["method"] == "initialize": initialized(m)
     elif m["method"] == "ping": result(m, {})
 """
+BREAKS = "sys.stdin.readline(); os._exit(1)"
+"""The reaction of a server that the probe breaks: it ends at the next message."""
+
+
+@pytest.fixture
+def short_probe(monkeypatch):
+    """Let the probe wait for an answer for a moment only."""
+    assert handshake.PROBE_SECONDS == 5
+    monkeypatch.setattr(handshake, "PROBE_SECONDS", 0.2)
 
 
 def prober(reaction: str, rest: str = INITIALIZE) -> str:
@@ -30,7 +39,6 @@ async def spoken(script: Script, **options) -> str | None:
 
 
 @pytest.mark.covers("CLF-01")
-@scenario
 async def test_a_version_in_common_is_spoken_without_a_handshake(tmp_path):
     script = Script(tmp_path, prober(f"discovered(m, '2099-01-01', '{STATELESS}', '{NEWEST}')"))
     assert await spoken(script) == STATELESS
@@ -54,7 +62,6 @@ async def test_a_version_in_common_is_spoken_without_a_handshake(tmp_path):
         pytest.param("tell({'id': m['id'], 'result': {}})", id="a message that is no JSON-RPC"),
     ],
 )
-@scenario
 async def test_a_server_that_does_not_know_the_probe_is_greeted_by_initialize(tmp_path, reaction):
     script = Script(tmp_path, prober(reaction))
     assert await spoken(script) == NEWEST
@@ -64,10 +71,7 @@ async def test_a_server_that_does_not_know_the_probe_is_greeted_by_initialize(tm
 
 @pytest.mark.covers("CLF-06")
 @pytest.mark.parametrize("reaction", ["pass", "print('garbage', flush=True)", "tell({'id': 99})"])
-@scenario
-async def test_a_probe_that_is_not_answered_in_time_means_a_handshake(tmp_path, monkeypatch, reaction):
-    assert handshake.PROBE_SECONDS == 5
-    monkeypatch.setattr(handshake, "PROBE_SECONDS", 0.2)
+async def test_a_probe_that_is_not_answered_in_time_means_a_handshake(tmp_path, short_probe, reaction):
     script = Script(tmp_path, prober(reaction))
     assert await spoken(script) == NEWEST
     assert len(script.pids) == 1
@@ -76,7 +80,6 @@ async def test_a_probe_that_is_not_answered_in_time_means_a_handshake(tmp_path, 
 
 @pytest.mark.covers("CLF-01")
 @pytest.mark.parametrize("reaction", ["os._exit(3)", "os.close(1), time.sleep(60)"])
-@scenario
 async def test_a_server_that_dies_of_the_probe_is_started_again_and_greeted_by_initialize(tmp_path, reaction):
     script = Script(tmp_path, prober(reaction))
     assert await spoken(script) == NEWEST
@@ -85,7 +88,6 @@ async def test_a_server_that_dies_of_the_probe_is_started_again_and_greeted_by_i
 
 
 @pytest.mark.covers("CLF-01")
-@scenario
 async def test_a_server_that_dies_of_everything_is_an_error_with_its_last_words(tmp_path):
     script = Script(tmp_path, "def answer(m): sys.stderr.write('no licence'); sys.stderr.flush(); os._exit(3)")
     with pytest.raises(ServerCrashed, match=r"exit code 3(.|\n)*no licence"):
@@ -94,8 +96,7 @@ async def test_a_server_that_dies_of_everything_is_an_error_with_its_last_words(
 
 
 @pytest.mark.covers("CLF-01")
-@scenario
-async def test_a_server_that_refuses_our_version_is_probed_once_more_with_its_own(tmp_path, monkeypatch):
+async def test_a_server_that_refuses_our_version_is_probed_once_more_with_its_own(tmp_path):
     code = f"""
 def answer(m):
     if m["method"] == "server/discover":
@@ -109,7 +110,6 @@ PROBES = []
 
 
 @pytest.mark.covers("CLF-01")
-@scenario
 async def test_a_server_that_keeps_refusing_what_it_says_it_speaks_is_an_error(tmp_path):
     reaction = f"error(m, -32022, data={{'supported': ['{STATELESS}', '{NEWEST}']}})"
     script = Script(tmp_path, prober(reaction))
@@ -122,7 +122,6 @@ async def test_a_server_that_keeps_refusing_what_it_says_it_speaks_is_an_error(t
 @pytest.mark.parametrize(
     "reaction", [f"error(m, -32022, data={{'supported': ['{OLDER}']}})", f"discovered(m, '{OLDER}', '2099-01-01')"]
 )
-@scenario
 async def test_a_server_with_only_an_earlier_version_in_common_is_offered_that_one(tmp_path, reaction):
     script = Script(tmp_path, prober(reaction))
     assert await spoken(script) == OLDER
@@ -131,7 +130,6 @@ async def test_a_server_with_only_an_earlier_version_in_common_is_offered_that_o
 
 @pytest.mark.covers("CLF-01")
 @pytest.mark.parametrize("supported", ["['2099-01-01']", "[]", "'all'", "None"])
-@scenario
 async def test_a_server_with_no_version_in_common_is_an_error(tmp_path, supported):
     script = Script(tmp_path, prober(f"error(m, -32022, data={{'supported': {supported}}})"))
     with pytest.raises(UnsupportedVersion):
@@ -141,7 +139,6 @@ async def test_a_server_with_no_version_in_common_is_an_error(tmp_path, supporte
 
 @pytest.mark.covers("CLF-01")
 @pytest.mark.parametrize(("code", "kind"), [(-32020, HeaderMismatch), (-32021, MissingCapability)])
-@scenario
 async def test_an_error_that_only_a_stateless_server_gives_is_raised(tmp_path, code, kind):
     script = Script(tmp_path, prober(f"error(m, {code})"))
     with pytest.raises(kind):
@@ -150,25 +147,18 @@ async def test_an_error_that_only_a_stateless_server_gives_is_raised(tmp_path, c
 
 
 @pytest.mark.covers("CLF-02")
-@scenario
-async def test_handshake_mode_does_not_probe(tmp_path):
+@pytest.mark.parametrize(
+    ("options", "version"), [({"mode": "handshake"}, NEWEST), ({"protocol_version": OLDER}, OLDER)]
+)
+async def test_a_client_that_wants_a_handshake_does_not_probe(tmp_path, options, version):
     script = Script(tmp_path, prober("os._exit(1)"))
-    assert await spoken(script, mode="handshake") == NEWEST
-    assert script.methods == ["initialize", "notifications/initialized", "ping"]
-
-
-@pytest.mark.covers("CLF-02")
-@scenario
-async def test_a_pinned_version_of_the_handshake_era_is_offered_without_a_probe(tmp_path):
-    script = Script(tmp_path, prober("os._exit(1)"))
-    assert await spoken(script, protocol_version=OLDER) == OLDER
+    assert await spoken(script, **options) == version
     assert script.methods == ["initialize", "notifications/initialized", "ping"]
 
 
 @pytest.mark.covers("CLF-02", "CLF-03")
 @pytest.mark.parametrize("options", [{"mode": "stateless"}, {"protocol_version": STATELESS}])
 @pytest.mark.parametrize("reaction", ["error(m, -32601)", "result(m, {})", f"discovered(m, '{NEWEST}')"])
-@scenario
 async def test_who_wants_a_stateless_server_never_falls_back(tmp_path, options, reaction):
     script = Script(tmp_path, prober(reaction))
     with pytest.raises(UnsupportedVersion, match="stateless versions only"):
@@ -177,7 +167,6 @@ async def test_who_wants_a_stateless_server_never_falls_back(tmp_path, options, 
 
 
 @pytest.mark.covers("CLF-03")
-@scenario
 async def test_who_wants_a_stateless_server_hears_of_its_crash(tmp_path):
     script = Script(tmp_path, prober("os._exit(1)"))
     with pytest.raises(ServerCrashed):
@@ -204,7 +193,6 @@ def test_what_contradicts_itself_is_refused_before_anything_is_started(tmp_path,
 
 
 @pytest.mark.covers("CLF-10")
-@scenario
 async def test_what_is_known_of_a_server_is_not_asked_again(tmp_path):
     script = Script(tmp_path, prober("error(m, -32601)"))
     assert await spoken(script) == NEWEST
@@ -217,7 +205,6 @@ async def test_what_is_known_of_a_server_is_not_asked_again(tmp_path):
 @pytest.mark.parametrize(
     "contradiction", [f"error(m, -32022, data={{'supported': ['{STATELESS}']}})", "error(m, -32601)"]
 )
-@scenario
 async def test_a_server_that_learned_to_do_without_a_handshake_is_probed_again(tmp_path, contradiction):
     code = f"""
 def answer(m):
@@ -233,7 +220,6 @@ def answer(m):
 
 
 @pytest.mark.covers("CLF-10")
-@scenario
 async def test_a_server_that_now_dies_of_initialize_is_probed_at_the_next_attempt(tmp_path):
     code = f"""
 def answer(m):
@@ -250,9 +236,7 @@ def answer(m):
 
 @pytest.mark.covers("CLF-11")
 @pytest.mark.parametrize("refusal", [f"-32022, data={{'supported': ['{STATELESS}']}}", "-32602"])
-@scenario
-async def test_a_slow_stateless_server_that_refuses_initialize_is_probed_once_more(tmp_path, monkeypatch, refusal):
-    monkeypatch.setattr(handshake, "PROBE_SECONDS", 0.2)
+async def test_a_slow_stateless_server_that_refuses_initialize_is_probed_once_more(tmp_path, short_probe, refusal):
     code = f"""
 PROBES = []
 def answer(m):
@@ -267,9 +251,7 @@ def answer(m):
 
 
 @pytest.mark.covers("CLF-11")
-@scenario
-async def test_a_server_that_starts_slowly_is_spoken_to_in_the_era_of_its_late_answer(tmp_path, monkeypatch):
-    monkeypatch.setattr(handshake, "PROBE_SECONDS", 0.2)
+async def test_a_server_that_starts_slowly_is_spoken_to_in_the_era_of_its_late_answer(tmp_path, short_probe):
     code = f"""
 LATE = []
 def answer(m):
@@ -285,9 +267,7 @@ def answer(m):
 
 
 @pytest.mark.covers("CLF-11")
-@scenario
-async def test_a_slow_server_that_initialize_binds_to_the_handshake_is_started_again_without_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(handshake, "PROBE_SECONDS", 0.2)
+async def test_a_slow_server_that_initialize_binds_to_the_handshake_is_started_again_without_it(tmp_path, short_probe):
     code = f"""
 LATE = []
 BOUND = []
@@ -309,9 +289,7 @@ def answer(m):
 
 @pytest.mark.covers("CLF-11")
 @pytest.mark.parametrize("late", ["error(LATE[0], -32601)", "tell({'no': 'message'})"])
-@scenario
-async def test_a_late_answer_of_the_handshake_era_leaves_the_handshake_to_go_on(tmp_path, monkeypatch, late):
-    monkeypatch.setattr(handshake, "PROBE_SECONDS", 0.2)
+async def test_a_late_answer_of_the_handshake_era_leaves_the_handshake_to_go_on(tmp_path, short_probe, late):
     code = f"""
 LATE = []
 def answer(m):
@@ -323,18 +301,8 @@ def answer(m):
 
 
 @pytest.mark.covers("CLF-11")
-@scenario
-async def test_a_server_that_the_probe_broke_is_started_again_and_greeted(tmp_path, monkeypatch):
-    monkeypatch.setattr(handshake, "PROBE_SECONDS", 0.2)
-    code = """
-def answer(m):
-    if m["method"] == "server/discover":
-        sys.stdin.readline()
-        os._exit(1)
-    elif m["method"] == "initialize": initialized(m)
-    elif m["method"] == "ping": result(m, {})
-"""
-    script = Script(tmp_path, code)
+async def test_a_server_that_the_probe_broke_is_started_again_and_greeted(tmp_path, short_probe):
+    script = Script(tmp_path, prober(BREAKS))
     assert await spoken(script) == NEWEST
     assert len(script.pids) == 2
     assert await spoken(script) == NEWEST
@@ -343,19 +311,9 @@ def answer(m):
 
 
 @pytest.mark.covers("CLF-11")
-@scenario
-async def test_another_process_does_not_probe_a_server_that_the_probe_broke(tmp_path, monkeypatch):
-    monkeypatch.setattr(handshake, "PROBE_SECONDS", 0.2)
-    code = """
-def answer(m):
-    if m["method"] == "server/discover":
-        sys.stdin.readline()
-        os._exit(1)
-    elif m["method"] == "initialize" and SPAWNS < 4: initialized(m)
-    elif m["method"] == "initialize": error(m, -32602)
-    elif m["method"] == "ping": result(m, {})
-"""
-    script = Script(tmp_path, code)
+async def test_another_process_does_not_probe_a_server_that_the_probe_broke(tmp_path, short_probe):
+    refusing = '    elif m["method"] == "initialize" and SPAWNS > 3: error(m, -32602)'
+    script = Script(tmp_path, prober(BREAKS, refusing + INITIALIZE))
     assert await spoken(script) == NEWEST
     handshake._handshake_servers.clear()  # as in another process
     assert await spoken(script) == NEWEST
@@ -367,28 +325,22 @@ def answer(m):
 
 
 @pytest.mark.covers("CLF-11")
-@scenario
-async def test_where_nothing_can_be_remembered_a_server_is_used_all_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr(handshake, "PROBE_SECONDS", 0.2)
+async def test_where_nothing_can_be_remembered_a_server_is_used_all_the_same(tmp_path, short_probe, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
-    script = Script(tmp_path, prober("sys.stdin.readline(); os._exit(1)"))
+    script = Script(tmp_path, prober(BREAKS))
     assert await spoken(script) == NEWEST
 
 
 @pytest.mark.covers("CLF-11")
-@scenario
-async def test_a_server_that_ends_each_time_is_started_twice_and_no_more(tmp_path, monkeypatch):
-    monkeypatch.setattr(handshake, "PROBE_SECONDS", 0.2)
+async def test_a_server_that_ends_each_time_is_started_twice_and_no_more(tmp_path, short_probe):
     script = Script(tmp_path, "def answer(m):\n    sys.stdin.readline()\n    os._exit(7)")
     with pytest.raises(Timeout, match="did not answer initialize"):
-        await spoken(script, connect_timeout=3)
+        await spoken(script, connect_timeout=1)
     assert len(script.pids) == 2
 
 
 @pytest.mark.covers("CLF-11")
-@scenario
-async def test_a_server_of_one_stateless_version_that_starts_slowly_is_spoken_to(tmp_path, monkeypatch):
-    monkeypatch.setattr(handshake, "PROBE_SECONDS", 0.2)
+async def test_a_server_of_one_stateless_version_that_starts_slowly_is_spoken_to(tmp_path, short_probe):
     program = tmp_path / "slow.py"
     program.write_text(
         "import time; time.sleep(0.6)\n"
@@ -401,7 +353,6 @@ async def test_a_server_of_one_stateless_version_that_starts_slowly_is_spoken_to
 
 
 @pytest.mark.covers("CLF-14")
-@scenario
 async def test_a_version_that_is_not_spoken_here_ends_the_connection(tmp_path):
     script = Script(
         tmp_path, "def answer(m): initialized(m, '2099-01-01') if m['method'] == 'initialize' else error(m, 1)"
@@ -415,7 +366,6 @@ async def test_a_version_that_is_not_spoken_here_ends_the_connection(tmp_path):
 
 
 @pytest.mark.covers("CLF-14")
-@scenario
 async def test_a_pinned_version_that_the_server_does_not_take_is_an_error(tmp_path):
     script = Script(tmp_path, f"def answer(m): initialized(m, '{NEWEST}')")
     with pytest.raises(UnsupportedVersion, match=NEWEST):
@@ -423,7 +373,6 @@ async def test_a_pinned_version_that_the_server_does_not_take_is_an_error(tmp_pa
 
 
 @pytest.mark.covers("CLF-14")
-@scenario
 async def test_initialize_that_is_refused_for_its_version_is_made_again_with_one_in_common(tmp_path):
     code = f"""
 def answer(m):
@@ -437,7 +386,6 @@ def answer(m):
 
 
 @pytest.mark.covers("CLF-14")
-@scenario
 async def test_an_unreadable_answer_to_initialize_is_an_error(tmp_path):
     script = Script(tmp_path, "def answer(m): result(m, {'protocolVersion': 3})")
     with pytest.raises(TransportError, match="answer to initialize cannot be read"):
@@ -445,7 +393,6 @@ async def test_an_unreadable_answer_to_initialize_is_an_error(tmp_path):
 
 
 @pytest.mark.covers("CLF-14", "CTM-04")
-@scenario
 async def test_initialize_that_is_not_answered_is_a_time_out_and_never_cancelled(tmp_path):
     script = Script(tmp_path, "def answer(m): pass")
     with pytest.raises(Timeout, match="connect_timeout") as caught:
@@ -455,7 +402,6 @@ async def test_initialize_that_is_not_answered_is_a_time_out_and_never_cancelled
 
 
 @pytest.mark.covers("CLF-01", "BEY-09")
-@scenario
 async def test_a_server_of_2025_03_26_may_send_batches(tmp_path):
     code = f"""
 def answer(m):
@@ -484,7 +430,6 @@ CALL = []
 
 
 @pytest.mark.covers("CLF-08")
-@scenario
 async def test_stateless_requests_say_who_asks_and_callers_cannot_say_otherwise(tmp_path):
     code = f"""
 def answer(m):
@@ -504,7 +449,6 @@ def answer(m):
 
 @pytest.mark.covers("CLF-01")
 @pytest.mark.parametrize(("mode", "version"), [("auto", STATELESS), ("handshake", NEWEST), ("stateless", STATELESS)])
-@scenario
 async def test_a_server_of_this_process_is_spoken_to_in_every_mode(mode, version):
     server = Server("sums")
 
@@ -519,7 +463,6 @@ async def test_a_server_of_this_process_is_spoken_to_in_every_mode(mode, version
 
 
 @pytest.mark.covers("LML-01", "LML-02", "LML-04", "LML-05")
-@scenario
 async def test_a_client_is_started_stopped_and_started_again(tmp_path):
     script = Script(tmp_path, prober("error(m, -32601)"))
     client = AsyncClient(script.command)

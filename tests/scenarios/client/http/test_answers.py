@@ -7,7 +7,7 @@ import pytest
 
 from dragoman import AsyncClient, Context, Server
 from dragoman.errors import AuthRequired, HttpError, InvalidParams, RpcError, SessionExpired, TransportError
-from scenarios.http_peer import DEADLINE, SECRET, scenario, serve
+from scenarios.http_peer import DEADLINE, SECRET, serve
 from scenarios.raw_http import (
     NEWEST,
     STATELESS,
@@ -15,10 +15,12 @@ from scenarios.raw_http import (
     called,
     classic,
     event,
+    fine,
     modern,
     refusal,
     reply,
     result,
+    saying,
     serving,
     stream,
 )
@@ -26,13 +28,6 @@ from scenarios.raw_http import (
 
 def client_of(server, mode="stateless", **options) -> AsyncClient:
     return AsyncClient(server.url, mode=mode, timeout=DEADLINE, **options)
-
-
-def saying(said: bytes):
-    async def script(request, writer):
-        return said
-
-    return script
 
 
 async def failed_call(script, mode: str = "stateless", **options) -> Exception:
@@ -61,7 +56,6 @@ async def failed_call(script, mode: str = "stateless", **options) -> Exception:
 @pytest.mark.covers("CHT-05", "LTR-08")
 @pytest.mark.parametrize("status", [400, 404, 422])
 @pytest.mark.parametrize("id", [1, 999, None, ...], ids=["its id", "another id", "null", "no id"])
-@scenario
 async def test_an_error_on_the_exchange_of_a_request_is_its_answer_whatever_id_it_names(status, id):
     error = await failed_call(saying(reply(status, refusal(id, -32602, "No such tool", {"a": 1}))))
     assert isinstance(error, InvalidParams)
@@ -72,7 +66,6 @@ async def test_an_error_on_the_exchange_of_a_request_is_its_answer_whatever_id_i
 @pytest.mark.parametrize(
     "whole", [lambda said: reply(200, said), lambda said: stream(event(said))], ids=["json", "sse"]
 )
-@scenario
 async def test_an_error_that_names_no_request_is_the_answer_with_status_200_too(whole):
     error = await failed_call(saying(whole(refusal(None, -32603, "Out of order"))))
     assert (error.code, error.message) == (-32603, "Out of order")
@@ -80,7 +73,6 @@ async def test_an_error_that_names_no_request_is_the_answer_with_status_200_too(
 
 @pytest.mark.covers("CHT-05", "LTR-08")
 @pytest.mark.parametrize("status", [400, 404, 405, 408, 422, 425, 429, 500, 502, 503])
-@scenario
 async def test_another_status_is_an_http_error_that_quotes_the_server(status):
     error = await failed_call(saying(reply(status, b"Please go away", "text/plain")))
     assert isinstance(error, HttpError)
@@ -89,7 +81,6 @@ async def test_another_status_is_an_http_error_that_quotes_the_server(status):
 
 
 @pytest.mark.covers("CHT-05")
-@scenario
 async def test_an_error_of_the_server_itself_is_no_answer_of_the_protocol():
     error = await failed_call(saying(reply(500, refusal(1, -32603, "Boom"))))
     assert isinstance(error, HttpError)
@@ -117,7 +108,6 @@ async def test_an_error_of_the_server_itself_is_no_answer_of_the_protocol():
     ],
 )
 @pytest.mark.parametrize("transport", ["http", "sse"])
-@scenario
 async def test_a_refusal_says_what_the_challenge_says_and_no_secret(status, challenge, expected, transport):
     async with answering(saying(reply(status, b"", www_authenticate=challenge))) as server:
         client = AsyncClient(server.url, auth="mysecrettoken42", transport=transport, mode="handshake")
@@ -132,7 +122,6 @@ async def test_a_refusal_says_what_the_challenge_says_and_no_secret(status, chal
 
 @pytest.mark.covers("CHT-05", "LTR-08")
 @pytest.mark.parametrize("status", [401, 403])
-@scenario
 async def test_credentials_that_are_missing_are_asked_for_with_the_challenge(status):
     said = reply(status, b"", www_authenticate='Bearer resource_metadata="x"', WWW_Authenticate="Basic")
     error = await failed_call(saying(said), auth="hidden")
@@ -144,7 +133,6 @@ async def test_credentials_that_are_missing_are_asked_for_with_the_challenge(sta
 
 @pytest.mark.covers("CHT-05", "CHT-22")
 @pytest.mark.parametrize("status", [401, 403, 408, 425, 429, 500, 502, 503])
-@scenario
 async def test_such_a_status_says_nothing_about_the_era(status):
     async with answering(saying(reply(status))) as server:
         client = client_of(server, "auto")
@@ -171,14 +159,11 @@ async def test_such_a_status_says_nothing_about_the_era(status):
         (stream(event("{nonsense")), "ended without an answer"),
     ],
 )
-@pytest.mark.parametrize("mode", ["stateless", "handshake"])
-@scenario
-async def test_what_is_no_answer_is_said_so_and_the_client_lives_on(said, problem, mode):
-    assert problem in str(await failed_call(saying(said), mode))
+async def test_what_is_no_answer_is_said_so_and_the_client_lives_on(said, problem, era):
+    assert problem in str(await failed_call(saying(said), era))
 
 
 @pytest.mark.covers("CHT-23")
-@scenario
 async def test_garbage_is_not_answered():
     async def script(request, writer):
         return stream(event("{nonsense"), event(result(request, called())))
@@ -190,7 +175,6 @@ async def test_garbage_is_not_answered():
 
 
 @pytest.mark.covers("CHT-08")
-@scenario
 async def test_an_answer_that_comes_twice_counts_once():
     async def script(request, writer):
         return stream(*[event(result(request, called(text))) for text in ("first", "second")])
@@ -201,7 +185,6 @@ async def test_an_answer_that_comes_twice_counts_once():
 
 
 @pytest.mark.covers("CHT-08")
-@scenario
 async def test_what_comes_before_the_answer_is_told_before_it():
     async def script(request, writer):
         token = request.json["params"]["_meta"]["progressToken"]
@@ -218,12 +201,8 @@ async def test_what_comes_before_the_answer_is_told_before_it():
 
 
 @pytest.mark.covers("CHT-10")
-@scenario
 async def test_a_stream_is_not_taken_up_again_in_the_stateless_era():
-    async def script(request, writer):
-        return stream(event(id="a-0", retry=0))
-
-    async with answering(modern(script)) as server:
+    async with answering(modern(saying(stream(event(id="a-0", retry=0))))) as server:
         async with client_of(server) as client:
             with pytest.raises(TransportError, match="ended without an answer"):
                 await client.call_tool("any")
@@ -232,7 +211,6 @@ async def test_a_stream_is_not_taken_up_again_in_the_stateless_era():
 
 @pytest.mark.covers("CHT-10")
 @pytest.mark.parametrize("session", ["s1", None])
-@scenario
 async def test_a_stream_of_a_session_goes_on_with_its_headers(session):
     async def script(request, writer):
         if request.verb == "POST":
@@ -254,7 +232,6 @@ async def test_a_stream_of_a_session_goes_on_with_its_headers(session):
 
 
 @pytest.mark.covers("CHT-10", "CHT-24")
-@scenario
 async def test_a_call_whose_stream_was_lost_with_its_session_is_not_repeated():
     async def script(request, writer):
         return reply(404) if request.verb == "GET" else stream(event(id="a-0", retry=0))
@@ -288,9 +265,7 @@ def greeter() -> Server:
 
 
 @pytest.mark.covers("CHT-19")
-@pytest.mark.parametrize("mode", ["stateless", "handshake"])
-@scenario
-async def test_a_hundred_streamed_calls_share_a_few_connections(mode):
+async def test_a_hundred_streamed_calls_share_a_few_connections(era):
     app = serve(greeter())
     clients = set()
 
@@ -299,7 +274,7 @@ async def test_a_hundred_streamed_calls_share_a_few_connections(mode):
         await app(scope, receive, send)
 
     seen: list[str] = []
-    async with serving(counted) as url, AsyncClient(url, mode=mode) as client:
+    async with serving(counted) as url, AsyncClient(url, mode=era) as client:
         for _ in range(100):
             result = await client.call_tool("slowly", on_progress=lambda *told: seen.append(told[2]))
             assert result.text == "done"
@@ -308,14 +283,12 @@ async def test_a_hundred_streamed_calls_share_a_few_connections(mode):
 
 
 @pytest.mark.covers("CHT-04", "CSR-06")
-@pytest.mark.parametrize("mode", ["stateless", "handshake"])
-@scenario
-async def test_a_client_talks_to_our_server_over_sockets(mode):
+async def test_a_client_talks_to_our_server_over_sockets(era):
     server = greeter()
     changed = asyncio.Event()
     async with (
         serving(serve(server)) as url,
-        AsyncClient(url, mode=mode, on_list_changed=lambda kind: changed.set()) as client,
+        AsyncClient(url, mode=era, on_list_changed=lambda kind: changed.set()) as client,
     ):
         assert (await client.call_tool("greet", {"name": "Ada"})).text == "Hello Ada"
         assert len(await client.tools()) == 2
@@ -323,11 +296,10 @@ async def test_a_client_talks_to_our_server_over_sockets(mode):
             while not changed.is_set():
                 server.notify_tools_list_changed()
                 await asyncio.sleep(0.01)
-        assert client.protocol_version == (STATELESS if mode == "stateless" else NEWEST)
+        assert client.protocol_version == (STATELESS if era == "stateless" else NEWEST)
 
 
 @pytest.mark.covers("CHT-22")
-@scenario
 async def test_a_server_of_each_era_is_found_out():
     async def on_call(request, writer):
         return reply(200, result(request, called(json.dumps(sorted(request.headers)))))
@@ -341,12 +313,8 @@ async def test_a_server_of_each_era_is_found_out():
 
 @pytest.mark.covers("LTR-15")
 @pytest.mark.parametrize("name", ["http", "streamable", "streamable_http", "streamable-http"])
-@scenario
 async def test_the_transport_has_the_names_that_people_know_and_then_no_other_is_tried(name):
-    async def on_call(request, writer):
-        return reply(200, result(request, called()))
-
-    async with answering(modern(on_call)) as server, client_of(server, transport=name) as client:
+    async with answering(modern(fine)) as server, client_of(server, transport=name) as client:
         assert (await client.call_tool("any")).text == "done"
     async with answering(saying(reply(405))) as server:
         client = client_of(server, "handshake", transport=name)

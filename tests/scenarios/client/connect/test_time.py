@@ -6,7 +6,7 @@ import pytest
 
 from dragoman import AsyncClient, Context, Server, ServerCrashed, Timeout
 from dragoman.client.options import seconds
-from scenarios.client_peer import NEWEST, STATELESS, Script, scenario, until
+from scenarios.client_peer import NEWEST, STATELESS, Script, until
 
 FORM = '{"message": "?", "requestedSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}}'
 HANDSHAKE = """
@@ -23,7 +23,6 @@ def handshaking(tmp_path, call: str) -> Script:
 
 
 @pytest.mark.covers("CTM-01")
-@scenario
 async def test_progress_winds_up_the_clock_of_silence(tmp_path):
     script = handshaking(
         tmp_path, "def call(m, t):\n    for n in range(8): time.sleep(0.15); progress(t, n)\n    text(m, 'ok')"
@@ -36,7 +35,6 @@ async def test_progress_winds_up_the_clock_of_silence(tmp_path):
 
 
 @pytest.mark.covers("CTM-01")
-@scenario
 async def test_silence_after_progress_is_a_time_out(tmp_path):
     script = handshaking(tmp_path, "def call(m, t):\n    for n in range(3): progress(t, n)")
     async with AsyncClient(script.command, mode="handshake", timeout=0.3) as client:
@@ -49,7 +47,6 @@ async def test_silence_after_progress_is_a_time_out(tmp_path):
 
 
 @pytest.mark.covers("CTM-02")
-@scenario
 async def test_the_clock_stands_still_while_the_server_waits_for_an_answer_of_ours(tmp_path):
     call = f"""
 def call(m, t): CALLS.append(m); tell({{"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": {FORM}}})
@@ -68,7 +65,6 @@ def answer(m): text(CALLS[0], str(m["result"]["content"]["n"])) if m.get("id") =
 
 
 @pytest.mark.covers("CTM-02")
-@scenario
 async def test_the_clock_counts_again_after_our_answer(tmp_path):
     call = f"""
 def call(m, t): tell({{"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": {FORM}}})
@@ -88,7 +84,6 @@ def call(m, t): tell({{"jsonrpc": "2.0", "id": "q", "method": "elicitation/creat
 
 
 @pytest.mark.covers("CTM-03")
-@scenario
 async def test_the_total_time_is_not_wound_up(tmp_path):
     script = handshaking(tmp_path, "def call(m, t):\n    for n in range(100): time.sleep(0.05); progress(t, n)")
     async with AsyncClient(script.command, mode="handshake") as client:
@@ -99,7 +94,6 @@ async def test_the_total_time_is_not_wound_up(tmp_path):
 
 @pytest.mark.covers("CTM-03")
 @pytest.mark.parametrize("mode", ["handshake", "stateless"])
-@scenario
 async def test_the_total_time_is_that_of_all_rounds_and_of_the_answers_to_them(mode):
     server = Server("asker")
     asked = []
@@ -123,7 +117,6 @@ async def test_the_total_time_is_that_of_all_rounds_and_of_the_answers_to_them(m
 
 
 @pytest.mark.covers("CTM-03")
-@scenario
 async def test_the_total_time_is_also_that_of_connecting(tmp_path):
     script = Script(tmp_path, "def answer(m): pass")
     client = AsyncClient(script.command, mode="handshake", total_timeout=0.3)
@@ -133,7 +126,6 @@ async def test_the_total_time_is_also_that_of_connecting(tmp_path):
 
 
 @pytest.mark.covers("CTM-05")
-@scenario
 async def test_the_environment_says_how_long_to_wait(tmp_path, monkeypatch):
     script = handshaking(tmp_path, "def call(m, t): pass")
     monkeypatch.setenv("DRAGOMAN_TIMEOUT", "0.2")
@@ -158,7 +150,6 @@ def test_a_time_that_is_none_is_refused(monkeypatch, given, text):
 
 @pytest.mark.covers("CCN-01", "CCN-04", "BEY-11")
 @pytest.mark.parametrize("version", [NEWEST, STATELESS])
-@scenario
 async def test_a_cancelled_task_cancels_its_request_and_the_late_answer_is_ignored(tmp_path, version):
     code = f"""
 def answer(m):
@@ -181,7 +172,6 @@ def answer(m):
 
 
 @pytest.mark.covers("CCN-04")
-@scenario
 async def test_a_call_that_was_answered_is_not_cancelled(tmp_path):
     script = handshaking(tmp_path, "def call(m, t): text(m, 'ok')")
     async with AsyncClient(script.command, mode="handshake", timeout=5) as client:
@@ -191,7 +181,6 @@ async def test_a_call_that_was_answered_is_not_cancelled(tmp_path):
 
 
 @pytest.mark.covers("CTM-06")
-@scenario
 async def test_a_server_that_dies_fails_all_that_wait_at_once_with_its_last_words(tmp_path):
     call = """
 def call(m, t):
@@ -207,7 +196,6 @@ def call(m, t):
 
 
 @pytest.mark.covers("LNT-05")
-@scenario
 async def test_a_call_may_choose_its_progress_token_again_and_again(tmp_path):
     script = handshaking(tmp_path, "def call(m, t): progress(t, 1); text(m, str(t))")
     seen = []
@@ -220,7 +208,6 @@ async def test_a_call_may_choose_its_progress_token_again_and_again(tmp_path):
 
 
 @pytest.mark.covers("LNT-05")
-@scenario
 async def test_two_calls_at_a_time_cannot_share_a_progress_token(tmp_path):
     script = handshaking(tmp_path, "def call(m, t): pass")
     async with AsyncClient(script.command, mode="handshake") as client:

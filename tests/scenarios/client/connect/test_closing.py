@@ -9,19 +9,25 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dragoman import AsyncClient, Client, ConnectError, DragomanError, TransportError
+from dragoman.transports.process.process import ProcessTransport
 from scenarios.calling_server import server
 from scenarios.client_programs import SERVER, environment
-from scenarios.http_peer import scenario
 from scenarios.scripted_server import DEADLINE, HOLD, ScriptedServer, served
 
-ERAS = pytest.mark.parametrize("era", ["handshake", "stateless"])
 EVERYWHERE = pytest.mark.parametrize("over", ["memory", "stdio", "http"])
 
 
 @pytest.fixture(scope="module")
 def url():
     with served(server.asgi()) as url:
+        Client(url, mode="handshake").start().stop()  # what a server opens for its first session stays open
         yield url
+
+
+@pytest.fixture(autouse=True)
+def short_grace(monkeypatch):
+    """Let a process end soon whose calls never do."""
+    monkeypatch.setitem(ProcessTransport.__init__.__kwdefaults__, "grace", 0.1)
 
 
 @pytest.fixture
@@ -35,8 +41,6 @@ def connected(target, era="stateless", **options):
 
 @pytest.mark.covers("LML-04")
 @EVERYWHERE
-@ERAS
-@scenario
 async def test_a_client_may_be_closed_by_another_task_than_the_one_that_opened_it(target, era):
     client = connected(target, era)
     await asyncio.create_task(client.start())
@@ -46,8 +50,6 @@ async def test_a_client_may_be_closed_by_another_task_than_the_one_that_opened_i
 
 
 @EVERYWHERE
-@ERAS
-@scenario
 async def test_clients_may_be_closed_in_any_order(target, era):
     clients = [connected(target, era) for _ in range(3)]
     for client in clients:
@@ -61,8 +63,6 @@ async def test_clients_may_be_closed_in_any_order(target, era):
 
 
 @EVERYWHERE
-@ERAS
-@scenario
 async def test_closing_more_than_once_and_by_many_at_once_is_harmless(target, era):
     client = connected(target, era)
     await client.start()
@@ -72,8 +72,6 @@ async def test_closing_more_than_once_and_by_many_at_once_is_harmless(target, er
 
 
 @EVERYWHERE
-@ERAS
-@scenario
 async def test_calls_that_wait_fail_when_the_client_is_closed(target, era):
     client = connected(target, era)
     begun = asyncio.Semaphore(0)
@@ -89,7 +87,6 @@ async def test_calls_that_wait_fail_when_the_client_is_closed(target, era):
 
 
 @EVERYWHERE
-@scenario
 async def test_a_client_that_is_closed_while_it_starts_fails_to_start_and_cancels_nobody(target):
     for turns in (0, 1, 3, 10):
         client = connected(target)
@@ -103,7 +100,6 @@ async def test_a_client_that_is_closed_while_it_starts_fails_to_start_and_cancel
         assert not client.alive
 
 
-@scenario
 async def test_a_server_that_never_answers_does_not_keep_a_client_from_closing():
     client = AsyncClient(ScriptedServer({"server/discover": HOLD, "initialize": HOLD}))
     starting = asyncio.create_task(client.start())
@@ -118,8 +114,6 @@ class OwnError(Exception):
 
 
 @EVERYWHERE
-@ERAS
-@scenario
 async def test_what_a_body_raises_is_raised_and_the_client_is_closed(target, era):
     client = connected(target, era)
 
@@ -134,8 +128,6 @@ async def test_what_a_body_raises_is_raised_and_the_client_is_closed(target, era
 
 
 @EVERYWHERE
-@ERAS
-@scenario
 async def test_a_body_that_is_cancelled_stays_cancelled_and_the_client_is_closed(target, era):
     client, inside = connected(target, era), asyncio.Event()
 
@@ -153,7 +145,6 @@ async def test_a_body_that_is_cancelled_stays_cancelled_and_the_client_is_closed
 
 
 @EVERYWHERE
-@scenario
 async def test_a_time_out_around_a_call_is_a_time_out(target):
     async with connected(target) as client:
         begun = asyncio.Event()
@@ -163,7 +154,6 @@ async def test_a_time_out_around_a_call_is_a_time_out(target):
         assert (await client.call_tool("add", {"a": 1, "b": 2})).structured == 3
 
 
-@scenario
 async def test_a_failed_start_poisons_nothing():
     client = AsyncClient("http://127.0.0.1:1/mcp")
     for _ in range(2):
@@ -175,7 +165,6 @@ async def test_a_failed_start_poisons_nothing():
     assert asyncio.current_task().cancelling() == 0
 
 
-@scenario
 async def test_a_group_of_tasks_may_share_a_client_that_one_of_them_closes():
     client = AsyncClient(server)
 
@@ -190,7 +179,6 @@ async def test_a_group_of_tasks_may_share_a_client_that_one_of_them_closes():
 
 
 @EVERYWHERE
-@ERAS
 def test_a_blocking_client_may_be_closed_from_any_thread_while_others_call(target, era):
     client = Client(target, mode=era, env=environment()).start()
     begun = threading.Semaphore(0)
@@ -213,7 +201,6 @@ def test_a_blocking_client_may_be_closed_from_any_thread_while_others_call(targe
     client.stop()
 
 
-@ERAS
 def test_blocking_clients_may_be_closed_out_of_order(era):
     with Client(server, mode=era) as outer:
         inner = Client(server, mode=era).start()
@@ -263,7 +250,6 @@ def test_a_client_whose_loop_has_ended_is_used_and_closed_in_the_next(target):
 
 
 @EVERYWHERE
-@scenario
 async def test_a_client_that_was_dropped_is_closed(target):
     before = asyncio.all_tasks()
     await connected(target).call_tool("add", {"a": 1, "b": 2})
