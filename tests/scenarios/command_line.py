@@ -23,7 +23,19 @@ from scenarios.http_crew import free_port
 DEADLINE = 60
 TRAVEL = Path(__file__).resolve().parents[2] / "examples" / "travel.py"
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07")
-_SHED = ("DRAGOMAN_", "XDG_", "BROWSER", "DISPLAY", "WAYLAND", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "TTY_", "SSH_")
+_SHED = (
+    "DRAGOMAN_",
+    "PYTHONUNBUFFERED",
+    "XDG_",
+    "BROWSER",
+    "DISPLAY",
+    "WAYLAND",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "COLUMNS",
+    "TTY_",
+    "SSH_",
+)
 PLAIN = {name: value for name, value in os.environ.items() if not name.startswith(_SHED)}
 BROWSER = f"{sys.executable} {Path(__file__).resolve().parents[1] / 'auth' / 'consenting_browser.py'} %s"
 """A browser that consents to a login, as a variable of the environment."""
