@@ -23,8 +23,24 @@ from scenarios.http_crew import free_port
 DEADLINE = 60
 TRAVEL = Path(__file__).resolve().parents[2] / "examples" / "travel.py"
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07")
-_SHED = ("DRAGOMAN_", "XDG_", "BROWSER", "DISPLAY", "WAYLAND", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "TTY_", "SSH_")
+_SHED = (
+    "DRAGOMAN_",
+    "PYTHONUNBUFFERED",
+    "XDG_",
+    "BROWSER",
+    "DISPLAY",
+    "WAYLAND",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "COLUMNS",
+    "TTY_",
+    "SSH_",
+)
 PLAIN = {name: value for name, value in os.environ.items() if not name.startswith(_SHED)}
+BROWSER = f"{sys.executable} {Path(__file__).resolve().parents[1] / 'auth' / 'consenting_browser.py'} %s"
+"""A browser that consents to a login, as a variable of the environment."""
+PING = '{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
+PONG = '{"jsonrpc":"2.0","id":1,"result":{}}\n'
 
 
 def environment(home, **more):
@@ -183,6 +199,48 @@ class AtTerminal:
             pass
         piped = "" if self.child.stdout is None else self.child.stdout.read().decode()
         return self.child.wait(DEADLINE), piped
+
+
+class RunningCommand:
+    """`dragoman run` over stdin and stdout, with a deadline on every read; killed at the end if it still runs."""
+
+    def __init__(self, path):
+        self.child = subprocess.Popen(
+            words("run", path),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=PLAIN,
+            bufsize=0,
+        )
+        self._unread = b""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.child.kill()
+        self.child.wait(DEADLINE)
+        for stream in (self.child.stdin, self.child.stdout, self.child.stderr):
+            stream.close()
+
+    def send(self, message):
+        text = message if isinstance(message, str) else json.dumps(message) + "\n"
+        self.child.stdin.write(text.encode())
+
+    def line(self, stream=None):
+        stream = stream or self.child.stdout
+        ends = time.monotonic() + DEADLINE
+        while b"\n" not in self._unread:
+            assert select.select([stream], [], [], max(0, ends - time.monotonic()))[0], "nothing came in time"
+            chunk = os.read(stream.fileno(), 65536)
+            assert chunk, self.child.stderr.read()
+            self._unread += chunk
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
+
+    def receive(self):
+        return json.loads(self.line())
 
 
 @contextmanager

@@ -22,6 +22,8 @@ from dragoman.auth.client.stored_records import AuthorizationServer, ClientInfor
 from dragoman.auth.fetcher import FetchedReply, Fetcher
 from dragoman.errors import AuthError, InsecureUrl
 
+pytestmark = pytest.mark.covers("SEC-07")
+
 PUBLIC = "https://mcp.example.com/mcp"
 
 
@@ -60,7 +62,6 @@ async def listening():
         server.close()
 
 
-@pytest.mark.covers("SEC-07")
 @pytest.mark.parametrize("addresses", [["127.0.0.1"], ["127.0.0.1", "10.255.255.1"], ["169.254.169.254", "127.0.0.1"]])
 @pytest.mark.parametrize("method", ["get", "post"])
 async def test_a_name_that_leads_inside_is_not_connected_to(addresses, method, names):
@@ -72,7 +73,6 @@ async def test_a_name_that_leads_inside_is_not_connected_to(addresses, method, n
         assert not came
 
 
-@pytest.mark.covers("SEC-07")
 @pytest.mark.parametrize("host", ["①②⑦.⓪.⓪.①", "\uff11\uff12\uff17。0。0。1", "127.0.0.1", "[::ffff:127.0.0.1]"])
 async def test_an_address_that_is_spelled_as_no_check_expects_it_is_not_connected_to(host, names):
     async with listening() as (port, came), Fetcher(server=PUBLIC) as fetch:
@@ -81,7 +81,6 @@ async def test_an_address_that_is_spelled_as_no_check_expects_it_is_not_connecte
         assert not came
 
 
-@pytest.mark.covers("SEC-07")
 async def test_a_name_that_leads_elsewhere_at_each_look_is_not_connected_to_inside(names):
     names["auth.example.com"] = [["192.0.2.1"], ["127.0.0.1"]]
     async with listening() as (port, came), Fetcher(server=PUBLIC) as fetch:
@@ -91,7 +90,6 @@ async def test_a_name_that_leads_elsewhere_at_each_look_is_not_connected_to_insi
         assert not came
 
 
-@pytest.mark.covers("SEC-07")
 @pytest.mark.parametrize("was_inside", [False, True])
 async def test_a_refresh_token_goes_inside_only_for_a_server_that_was_found_there(was_inside, names, caplog):
     names["auth.example.com"] = [["127.0.0.1"]]
@@ -162,7 +160,6 @@ async def serving_https(folder, monkeypatch, *hosts):
         await runner.cleanup()
 
 
-@pytest.mark.covers("SEC-07")
 async def test_a_server_that_is_inside_itself_may_name_an_authorization_server_there(names, tmp_path, monkeypatch):
     names["mcp.internal"] = names["auth.internal"] = [["127.0.0.1"]]
     async with (
@@ -176,7 +173,7 @@ async def test_a_server_that_is_inside_itself_may_name_an_authorization_server_t
         assert (await fetch.get(f"https://auth.internal:{port}/")).status == 200
 
 
-@pytest.mark.covers("SEC-07", "OAU-45")
+@pytest.mark.covers("OAU-45")
 @pytest.mark.parametrize("is_named", [True, False])
 async def test_an_issuer_that_the_author_names_may_be_inside(is_named, names, tmp_path, monkeypatch):
     names["auth.internal"] = [["127.0.0.1"]]
@@ -209,7 +206,6 @@ class Told(Fetcher):
         )
 
 
-@pytest.mark.covers("SEC-07")
 async def test_a_server_whose_name_leads_inside_without_proof_is_not_taken_for_one_there(names, tmp_path, monkeypatch):
     names["mcp.example.com"] = names["auth.internal"] = [["127.0.0.1"]]
     async with (

@@ -13,6 +13,8 @@ from auth.world import world
 from dragoman.auth import ClientCredentials, FileStorage, WorkloadIdentity
 from dragoman.errors import AuthError
 
+pytestmark = pytest.mark.covers("OAU-44")
+
 SECRETS = re.compile(
     r"the-code-|access-token-|refresh-token-|registered-secret-|the-own-secret|the-platform-token|[A-Za-z0-9_-]{86}"
 )
@@ -27,7 +29,7 @@ def everything(error):
     return " ".join(shown)
 
 
-@pytest.mark.covers("LOA-14", "OAU-44")
+@pytest.mark.covers("LOA-14")
 @pytest.mark.parametrize("scheme", ["Bearer", "DPoP"])
 async def test_a_login_and_its_renewals_log_nothing_secret(scheme, caplog, capfd, tmp_path):
     with caplog.at_level(logging.DEBUG):
@@ -49,7 +51,6 @@ async def test_a_login_and_its_renewals_log_nothing_secret(scheme, caplog, capfd
     assert "server_error" in everything(raised.value)
 
 
-@pytest.mark.covers("OAU-44")
 @pytest.mark.parametrize("kind", ["person", "program", "workload"])
 @pytest.mark.parametrize("error", ["invalid_client", "invalid_grant", "access-token-in-the-code"])
 async def test_a_server_that_echoes_what_it_was_sent_is_not_quoted(kind, error, caplog):
@@ -91,7 +92,7 @@ def echoing(there, echo, member):
     return known
 
 
-@pytest.mark.covers("OAU-44", "SEC-05")
+@pytest.mark.covers("SEC-05")
 @pytest.mark.parametrize("member", ["error", "error_description"])
 @pytest.mark.parametrize("echo", ECHOES)
 @pytest.mark.parametrize("kind", ["person", "own client", "program", "workload"])
@@ -118,7 +119,6 @@ async def test_an_authorization_server_that_echoes_a_secret_puts_it_into_no_erro
     assert "left out" in shown or "unreadable" in shown
 
 
-@pytest.mark.covers("OAU-44")
 @pytest.mark.parametrize("token", ["", "two words", "line\nbreak", "é", 5, None])
 async def test_a_token_that_cannot_stand_in_a_header_is_refused_and_not_quoted(token):
     async with world(token_error={"access_token": token, "token_type": "Bearer"}, token_status=200) as there:
@@ -126,7 +126,6 @@ async def test_a_token_that_cannot_stand_in_a_header_is_refused_and_not_quoted(t
             await visit(person()[1], there.url)
 
 
-@pytest.mark.covers("OAU-44")
 async def test_an_authorization_server_that_cannot_be_reached_is_named_without_its_query():
     async with world(metadata={"token_endpoint": "http://127.0.0.1:1/token?key=the-own-secret"}) as there:
         with pytest.raises(AuthError, match=r"http://127.0.0.1:1/token cannot be asked") as raised:

@@ -212,7 +212,7 @@ async def test_a_resource_is_read_anew_after_the_connection_was_lost_and_subscri
 
 
 @pytest.mark.covers("LMR-13", "LMR-04")
-async def test_what_is_no_text_is_bytes(library, era):
+async def test_a_resource_that_is_no_text_is_bytes(library, era):
     async with AsyncClient(library.server, mode=era) as client:
         assert await (await client.resource("blob")).content() == b"\x00\xff"
 
@@ -233,7 +233,7 @@ async def test_several_contents_are_joined(contents, expected):
         assert await (await client.resource("r")).content() == expected
 
 
-async def test_a_blob_that_is_none_is_told_of():
+async def test_a_blob_that_is_no_base64_is_an_error():
     server = ScriptedServer({"resources/list": page("resources", "r")})
     server.answers["resources/read"] = {"contents": [{"uri": "test:///r", "blob": "a"}]}
     async with AsyncClient(server) as client:
@@ -284,7 +284,7 @@ def test_a_blocking_client_has_the_same_of_everything(library):
             client.tool("subtract")
 
 
-def test_a_blocking_client_is_told_of_changes_while_nobody_calls_it(library, era):
+def test_a_blocking_client_is_notified_of_changes_between_calls(library, era):
     heard = queue.Queue()
     with Client(library.server, mode=era) as client:
         note = client.resource("note")

@@ -32,7 +32,7 @@ def listens(script: Script) -> list[dict]:
 
 
 @pytest.mark.covers("CLS-01")
-async def test_a_list_that_the_server_tells_of_is_kept_until_it_changes(tmp_path):
+async def test_a_list_with_change_notifications_is_kept_until_it_changes(tmp_path):
     code = SERVER + "def call(m): note('tools/list_changed', OPEN[-1])"
     script, changed = Script(tmp_path, code), []
     async with AsyncClient(script.command, on_list_changed=changed.append) as client:
@@ -52,7 +52,7 @@ async def test_a_list_that_the_server_tells_of_is_kept_until_it_changes(tmp_path
 
 
 @pytest.mark.covers("CLS-01")
-async def test_a_wish_that_grows_replaces_the_request(tmp_path):
+async def test_a_further_subscription_replaces_the_listen_request(tmp_path):
     script = Script(tmp_path, SERVER)
     async with AsyncClient(script.command) as client:
         await client.tools()
@@ -74,7 +74,7 @@ async def test_a_wish_that_grows_replaces_the_request(tmp_path):
 
 
 @pytest.mark.covers("CLS-02", "BEY-18")
-async def test_updates_reach_whoever_follows_a_resource_or_what_it_lies_below(tmp_path):
+async def test_updates_reach_the_subscribers_of_a_resource_and_of_the_folder_above_it(tmp_path):
     code = (
         SERVER + "def call(m): [note('resources/updated', OPEN[-1], uri=u) for u in ('f:///a', 'f:///d/x', 'f:///c')]"
     )
@@ -157,7 +157,7 @@ def listen(m):
 
 
 @pytest.mark.covers("CLS-05")
-async def test_nothing_is_opened_where_the_server_tells_of_nothing(tmp_path):
+async def test_no_subscription_is_opened_to_a_server_without_notifications(tmp_path):
     code = f"""
 def answer(m):
     if m["method"] == "server/discover": discovered(m, "{STATELESS}", tools={{}})

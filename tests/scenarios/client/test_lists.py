@@ -222,7 +222,7 @@ async def listening(client):
 
 
 @pytest.mark.covers("LCA-03")
-async def test_a_list_of_the_stateless_era_is_kept_while_the_server_tells_of_its_changes():
+async def test_a_list_of_the_stateless_era_is_kept_while_the_server_notifies_of_changes():
     changed = asyncio.Event()
     server = scripted("tools", page("tools", "a", ttlMs=0), stateless=True)
     async with AsyncClient(server, on_list_changed=lambda _: changed.set()) as client:
@@ -381,7 +381,7 @@ async def test_what_the_server_offers_can_be_read():
 
 
 @pytest.mark.covers("CLI-08")
-async def test_a_server_that_refuses_a_list_is_heard():
+async def test_the_refusal_of_a_list_is_raised():
     async with AsyncClient(scripted("tools", RpcError(-32603, "no disk"))) as client:
         with pytest.raises(RpcError, match="no disk") as caught:
             await client.tools()

@@ -153,7 +153,7 @@ async def test_a_web_application_that_is_no_mcp_server_is_quoted_by_its_title(st
 
 async def test_a_message_that_is_too_large_names_the_option(tmp_path):
     path = tmp_path / "chatty.py"
-    path.write_text("print('x' * 10_000, flush=True)\n")
+    path.write_text("import sys; print('x' * 10_000, flush=True); sys.stdin.read()\n")
     error = await failure(path, max_message_bytes=5_000)
     assert isinstance(error, TransportError)
     assert "raise max_message_bytes" in str(error)

@@ -2,18 +2,14 @@
 
 import asyncio
 import json
-import sys
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
 from auth.world import world
 from dragoman import Server
-from scenarios.command_line import dragoman
+from scenarios.command_line import BROWSER, dragoman
 from scenarios.raw_http import answering, reply
-
-BROWSER = f"{sys.executable} {Path(__file__).resolve().parents[2] / 'auth' / 'consenting_browser.py'} %s"
 
 server = Server("guarded")
 

@@ -9,12 +9,12 @@ import pytest
 
 from auth.world import world
 from chat.provider import Provider, Say
-from scenarios.command_line import AtTerminal, dragoman
+from scenarios.command_line import BROWSER, AtTerminal, dragoman
+from scenarios.command_line import options as pointed_at
 from scenarios.hostile_server import BAD
 
 HOSTILE = Path(__file__).parents[1] / "hostile_server.py"
 UNSEEN = [character for character in dict.fromkeys(BAD) if not character.isprintable() and character != "\n"]
-BROWSER = f"{sys.executable} {Path(__file__).resolve().parents[2] / 'auth' / 'consenting_browser.py'} %s"
 
 
 def target(how):
@@ -140,7 +140,7 @@ def test_the_name_that_a_server_has_here_comes_before_the_one_that_it_gives_itse
 @pytest.mark.parametrize("options", [["--yes"], ["--yes", "--json"], []])
 def test_a_chat_shows_nothing_raw(tmp_path, options):
     with Provider(Say("Hm.", calls=[("1", "plain", json.dumps({"a": BAD}))]), Say(BAD)) as provider:
-        given = ["chat", "openai:test", "--base-url", provider.openai_url, "--api-key", "test-key-0001"]
+        given = ["chat", "openai:test", *pointed_at(provider)]
         finished = dragoman(*given, *options, *target("say"), input="Go.", home=tmp_path)
     assert finished.code == 0
     require_harmless(finished.out, finished.err)

@@ -9,6 +9,8 @@ import pytest
 
 from scenarios.command_line import DEADLINE, dragoman, environment
 
+pytestmark = pytest.mark.covers("CMD-22")
+
 BIN = Path(sys.executable).parent
 FILES = {
     "server": {"pyproject.toml", "server.py", "test_server.py", ".mcp.json", "README.md"},
@@ -26,7 +28,6 @@ def on_path(home):
     return found | {"PATH": f"{BIN}:{found['PATH']}"}
 
 
-@pytest.mark.covers("CMD-22")
 @pytest.mark.parametrize("kind", ["server", "client", "chat"])
 def test_a_project_passes_its_own_test(tmp_path, kind):
     begun = dragoman("init", "tea-house", "--kind", kind, home=tmp_path, cwd=tmp_path)
@@ -49,7 +50,6 @@ def test_a_project_passes_its_own_test(tmp_path, kind):
     }
 
 
-@pytest.mark.covers("CMD-22")
 def test_the_server_of_a_project_answers_and_is_healthy(tmp_path):
     dragoman("init", "tea-house", home=tmp_path, cwd=tmp_path)
     folder, path = tmp_path / "tea-house", on_path(tmp_path)["PATH"]
@@ -59,7 +59,6 @@ def test_the_server_of_a_project_answers_and_is_healthy(tmp_path):
     assert dragoman("doctor", home=tmp_path, cwd=folder, PATH=path).code == 0
 
 
-@pytest.mark.covers("CMD-22")
 def test_the_client_of_a_project_visits_a_server(tmp_path):
     dragoman("init", "visitor", "--kind", "client", home=tmp_path, cwd=tmp_path)
     dragoman("init", "host", home=tmp_path, cwd=tmp_path)
@@ -75,7 +74,6 @@ def test_the_client_of_a_project_visits_a_server(tmp_path):
     assert (visited.returncode, visited.stdout.splitlines()[0], visited.stderr) == (0, "greet: Greet somebody.", "")
 
 
-@pytest.mark.covers("CMD-22")
 def test_nothing_that_is_there_is_overwritten(tmp_path):
     folder = tmp_path / "tea-house"
     folder.mkdir()
@@ -86,7 +84,6 @@ def test_nothing_that_is_there_is_overwritten(tmp_path):
     assert (files_of(folder), (folder / "server.py").read_text()) == ({"server.py"}, "mine")
 
 
-@pytest.mark.covers("CMD-22")
 def test_a_project_can_begin_in_the_working_directory_beside_other_files(tmp_path):
     folder = tmp_path / "here"
     folder.mkdir()
@@ -96,7 +93,6 @@ def test_a_project_can_begin_in_the_working_directory_beside_other_files(tmp_pat
     assert 'Server("here")' in (folder / "server.py").read_text()
 
 
-@pytest.mark.covers("CMD-22")
 @pytest.mark.parametrize("name", ["-", "a b", "ünder", "x/.hidden"])
 def test_a_name_that_is_none_is_refused(tmp_path, name):
     refused = dragoman("init", name, home=tmp_path, cwd=tmp_path)

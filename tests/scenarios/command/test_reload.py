@@ -10,14 +10,23 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from scenarios.command.test_run import PING, PONG, Process
-from scenarios.command_line import DEADLINE, dragoman, environment, words
+from scenarios.command_line import DEADLINE, PING, PONG, RunningCommand, dragoman, environment, words, written
 from scenarios.http_crew import free_port
 
 SERVER = """
     from dragoman import Server
 
     server = Server("changing", version="{version}")
+"""
+NOSY = """
+    import sys
+    from dragoman import Server
+
+    server = Server("nosy")
+
+    @server.tool
+    def loaded() -> list[str]:
+        return sorted({name.partition(".")[0] for name in sys.modules})
 """
 
 
@@ -81,30 +90,15 @@ def test_a_change_starts_the_server_again_and_a_signal_ends_it_well(tmp_path, nu
 
 @pytest.mark.covers("CMD-25")
 def test_over_stdin_and_stdout_a_server_with_reload_ends_with_its_input(tmp_path):
-    finished = dragoman("run", "--reload", write(tmp_path, "1"), input=PING.decode() * 2, home=tmp_path)
-    assert (finished.code, finished.out, finished.err) == (0, PONG.decode() * 2, "")
+    finished = dragoman("run", "--reload", write(tmp_path, "1"), input=PING * 2, home=tmp_path)
+    assert (finished.code, finished.out, finished.err) == (0, PONG * 2, "")
     missing = dragoman("run", "--reload", "nowhere.py", home=tmp_path, cwd=tmp_path)
     assert (missing.code, missing.err) == (1, "dragoman: there is no file 'nowhere.py'\n")
 
 
 @pytest.mark.covers("CMD-25")
 def test_a_server_that_is_run_loads_nothing_of_the_other_verbs(tmp_path):
-    path = tmp_path / "nosy.py"
-    path.write_text(
-        textwrap.dedent(
-            """
-            import sys
-            from dragoman import Server
-
-            server = Server("nosy")
-
-            @server.tool
-            def loaded() -> list[str]:
-                return sorted({name.partition(".")[0] for name in sys.modules})
-            """
-        )
-    )
-    with Process(path) as process:
+    with RunningCommand(written(tmp_path, NOSY, "nosy.py")) as process:
         process.send({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "loaded"}})
         loaded = process.receive()["result"]["content"]
     names = {block["text"] for block in loaded} | set(loaded[0]["text"].strip("[]").replace('"', "").split(","))

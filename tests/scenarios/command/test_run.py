@@ -1,8 +1,6 @@
 """`python -m dragoman run FILE[:object]` as a real process."""
 
 import json
-import os
-import select
 import signal
 import subprocess
 import sys
@@ -12,7 +10,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from scenarios.command_line import dragoman, written
+from scenarios.command_line import PING, PLAIN, PONG, RunningCommand, dragoman, words, written
 from scenarios.http_crew import free_port
 
 DEADLINE = 30
@@ -20,9 +18,6 @@ META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-PING = '{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
-PONG = '{"jsonrpc":"2.0","id":1,"result":{}}\n'
 ONE_SERVER = """
     from dragoman import Server
 
@@ -37,47 +32,6 @@ def name_of_the_server(*arguments, **options):
     assert finished.code == 0, finished.err
     result = json.loads(finished.out)["result"]
     return result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"]
-
-
-class Process:
-    """The command while it runs, with a deadline on every read; killed at the end if it still runs."""
-
-    def __init__(self, path):
-        self.child = subprocess.Popen(
-            [sys.executable, "-m", "dragoman", "run", str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=ENVIRONMENT,
-            bufsize=0,
-        )
-        self._unread = b""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.child.kill()
-        self.child.wait(DEADLINE)
-        for stream in (self.child.stdin, self.child.stdout, self.child.stderr):
-            stream.close()
-
-    def send(self, message):
-        self.child.stdin.write((message if isinstance(message, bytes) else json.dumps(message).encode()) + b"\n")
-
-    def line(self, stream=None):
-        stream = stream or self.child.stdout
-        ends = time.monotonic() + DEADLINE
-        while b"\n" not in self._unread:
-            assert select.select([stream], [], [], max(0, ends - time.monotonic()))[0], "nothing came in time"
-            chunk = os.read(stream.fileno(), 65536)
-            assert chunk, self.child.stderr.read()
-            self._unread += chunk
-        line, _, self._unread = self._unread.partition(b"\n")
-        return line
-
-    def receive(self):
-        return json.loads(self.line())
 
 
 @pytest.mark.covers("SIO-01", "SIO-02")
@@ -276,12 +230,12 @@ def call(id, name):
 
 @pytest.mark.covers("RPC-13")
 def test_tools_that_try_to_end_the_process_do_not_and_are_reported(tmp_path):
-    with Process(written(tmp_path, MISBEHAVING)) as process:
+    with RunningCommand(written(tmp_path, MISBEHAVING)) as process:
         for id, name in enumerate(["quit_async", "quit_thread", "quit_inline"]):
             process.send(call(id, name))
             answer = process.receive()
             assert (answer["id"], answer["result"]["isError"]) == (id, True)
-        process.send(PING.rstrip().encode())
+        process.send(PING)
         assert process.receive()["result"] == {}
         process.child.stdin.close()
         assert process.child.wait(DEADLINE) == 0
@@ -293,8 +247,8 @@ def test_tools_that_try_to_end_the_process_do_not_and_are_reported(tmp_path):
 @pytest.mark.covers("SIO-05")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_command_quietly(tmp_path, number):
-    with Process(written(tmp_path, MISBEHAVING)) as process:
-        process.send(PING.rstrip().encode())
+    with RunningCommand(written(tmp_path, MISBEHAVING)) as process:
+        process.send(PING)
         assert process.receive()["result"] == {}
         process.send(call(2, "forever"))
         assert process.line(process.child.stderr) == b"waiting"
@@ -305,7 +259,7 @@ def test_a_signal_ends_the_command_quietly(tmp_path, number):
 
 @pytest.mark.covers("SIO-05")
 def test_a_second_signal_ends_even_a_tool_that_never_lets_go(tmp_path):
-    with Process(written(tmp_path, MISBEHAVING)) as process:
+    with RunningCommand(written(tmp_path, MISBEHAVING)) as process:
         process.send(call(1, "hog"))
         assert process.line(process.child.stderr) == b"hogging"
         # Of two kinds: two signals of one kind that wait to be delivered are one.
@@ -354,11 +308,11 @@ def test_a_file_is_served_over_http_until_a_signal_ends_it(tmp_path, options, pa
     port = free_port()
     target = f"{written(tmp_path, WALKING)}:server"
     child = subprocess.Popen(
-        [sys.executable, "-m", "dragoman", "run", "--http", "--port", str(port), *options, target],
+        words("run", "--http", "--port", port, *options, target),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=ENVIRONMENT | {"XDG_STATE_HOME": str(tmp_path)},
+        env=PLAIN | {"XDG_STATE_HOME": str(tmp_path)},
     )
     try:
         served = call_over_http(f"http://127.0.0.1:{port}{path}")

@@ -10,6 +10,8 @@ import pytest
 
 from scenarios.command_line import DEADLINE, AtTerminal, dragoman, environment
 
+pytestmark = pytest.mark.covers("CMD-26")
+
 SERVER = """
     import pathlib, sys
     pathlib.Path(__file__).with_name("ran").touch()
@@ -56,7 +58,6 @@ def has_run(folder):
     return is_there
 
 
-@pytest.mark.covers("CMD-26")
 @pytest.mark.parametrize("words", VERBS, ids=" ".join)
 def test_without_a_terminal_a_file_that_was_found_runs_nothing_and_the_remedy_is_told(tmp_path, repository, words):
     finished = dragoman(*words, home=tmp_path, cwd=repository, input="Hi")
@@ -66,7 +67,6 @@ def test_without_a_terminal_a_file_that_was_found_runs_nothing_and_the_remedy_is
     assert not has_run(repository)
 
 
-@pytest.mark.covers("CMD-26")
 @pytest.mark.parametrize("name", ["mcp.json", ".vscode/mcp.json", ".cursor/mcp.json"])
 def test_every_file_that_is_looked_for_here_must_be_trusted(tmp_path, repository, name):
     (repository / ".mcp.json").unlink()
@@ -75,7 +75,6 @@ def test_every_file_that_is_looked_for_here_must_be_trusted(tmp_path, repository
     assert not has_run(repository)
 
 
-@pytest.mark.covers("CMD-26")
 def test_trust_is_asked_for_once_for_each_text_of_a_file(tmp_path, repository):
     def listed(answer):
         with AtTerminal("list", home=tmp_path, cwd=repository) as terminal:
@@ -97,7 +96,6 @@ def test_trust_is_asked_for_once_for_each_text_of_a_file(tmp_path, repository):
     assert kept[0].parent.stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.covers("CMD-26")
 def test_a_copy_elsewhere_is_another_file(tmp_path, repository):
     assert dragoman("list", "--trust", home=tmp_path, cwd=repository).code == 0
     has_run(repository)
@@ -108,7 +106,6 @@ def test_a_copy_elsewhere_is_another_file(tmp_path, repository):
     assert not has_run(repository)
 
 
-@pytest.mark.covers("CMD-26")
 def test_the_question_shows_all_that_would_be_run_and_sent_with_nothing_hidden(tmp_path, repository):
     servers = {
         "a\u202eb": {"command": "sh", "args": ["-c", "true\x1b[2J; " + "x" * 5000 + " rm -rf END"]},
@@ -128,20 +125,18 @@ def test_the_question_shows_all_that_would_be_run_and_sent_with_nothing_hidden(t
     assert "\x1b[2J" not in terminal.raw
 
 
-@pytest.mark.covers("CMD-26")
 def test_a_file_that_the_user_names_or_keeps_needs_no_question(tmp_path, repository):
     assert dragoman("list", "--config", ".mcp.json", home=tmp_path, cwd=repository).code == 0
     assert dragoman("list", home=tmp_path, cwd=repository, DRAGOMAN_CONFIG=".mcp.json").code == 0
     assert dragoman("list", home=tmp_path, cwd=repository).code == 2
 
 
-@pytest.mark.covers("CMD-26")
 def test_an_empty_name_of_a_file_names_none(tmp_path, repository):
     assert dragoman("list", "--config", "", home=tmp_path, cwd=repository).code == 2
     assert not has_run(repository)
 
 
-@pytest.mark.covers("CMD-26", "CMD-22")
+@pytest.mark.covers("CMD-22")
 @pytest.mark.parametrize(("kind", "name"), [("client", ".mcp.json"), ("chat", "mcp.json"), ("server", "mcp.json")])
 def test_a_project_that_begins_beside_a_file_does_not_trust_it(tmp_path, repository, kind, name):
     (repository / ".mcp.json").rename(repository / name)
@@ -154,7 +149,6 @@ def test_a_project_that_begins_beside_a_file_does_not_trust_it(tmp_path, reposit
     assert not has_run(repository)
 
 
-@pytest.mark.covers("CMD-26")
 def test_the_question_shows_what_inputs_stand_for(tmp_path, repository):
     entry = {"command": "${input:program}", "args": ["-c", "${input:code}"]}
     inputs = [{"id": "program", "default": "sh"}, {"id": "code", "default": "touch ran\x1b[2J"}]
@@ -168,14 +162,13 @@ def test_the_question_shows_what_inputs_stand_for(tmp_path, repository):
     assert '"default": "touch ran\\u001b[2J"' in terminal.screen
 
 
-@pytest.mark.covers("CMD-26", "CMD-19")
+@pytest.mark.covers("CMD-19")
 def test_trust_that_cannot_be_remembered_holds_for_one_command(tmp_path, repository):
     finished = dragoman("list", "--trust", home="/proc/nowhere", cwd=repository)
     assert (finished.code, "cannot be remembered" in finished.err) == (0, True)
     assert dragoman("list", home="/proc/nowhere", cwd=repository).code == 2
 
 
-@pytest.mark.covers("CMD-26")
 def test_a_folder_of_marks_that_others_may_write_is_not_believed(tmp_path, repository):
     assert dragoman("list", "--trust", home=tmp_path, cwd=repository).code == 0
     assert dragoman("list", home=tmp_path, cwd=repository).code == 0
@@ -183,7 +176,6 @@ def test_a_folder_of_marks_that_others_may_write_is_not_believed(tmp_path, repos
     assert dragoman("list", home=tmp_path, cwd=repository).code == 2
 
 
-@pytest.mark.covers("CMD-26")
 def test_no_module_of_the_working_directory_is_loaded(tmp_path, repository):
     for name in ("click.py", "rich.py", "dragoman.py"):
         (repository / name).write_text(f'open({str(tmp_path / "loaded")!r}, "w").close()')

@@ -159,7 +159,7 @@ async def test_a_client_that_wants_a_handshake_does_not_probe(tmp_path, options,
 @pytest.mark.covers("CLF-02", "CLF-03")
 @pytest.mark.parametrize("options", [{"mode": "stateless"}, {"protocol_version": STATELESS}])
 @pytest.mark.parametrize("reaction", ["error(m, -32601)", "result(m, {})", f"discovered(m, '{NEWEST}')"])
-async def test_who_wants_a_stateless_server_never_falls_back(tmp_path, options, reaction):
+async def test_a_client_that_wants_a_stateless_server_never_falls_back_to_the_handshake(tmp_path, options, reaction):
     script = Script(tmp_path, prober(reaction))
     with pytest.raises(UnsupportedVersion, match="stateless versions only"):
         await spoken(script, **options)
@@ -167,7 +167,7 @@ async def test_who_wants_a_stateless_server_never_falls_back(tmp_path, options, 
 
 
 @pytest.mark.covers("CLF-03")
-async def test_who_wants_a_stateless_server_hears_of_its_crash(tmp_path):
+async def test_a_client_that_wants_a_stateless_server_raises_its_crash(tmp_path):
     script = Script(tmp_path, prober("os._exit(1)"))
     with pytest.raises(ServerCrashed):
         await spoken(script, mode="stateless")
@@ -193,7 +193,7 @@ def test_what_contradicts_itself_is_refused_before_anything_is_started(tmp_path,
 
 
 @pytest.mark.covers("CLF-10")
-async def test_what_is_known_of_a_server_is_not_asked_again(tmp_path):
+async def test_the_era_of_a_known_server_is_not_probed_again(tmp_path):
     script = Script(tmp_path, prober("error(m, -32601)"))
     assert await spoken(script) == NEWEST
     assert await spoken(script) == NEWEST
@@ -251,7 +251,7 @@ def answer(m):
 
 
 @pytest.mark.covers("CLF-11")
-async def test_a_server_that_starts_slowly_is_spoken_to_in_the_era_of_its_late_answer(tmp_path, short_probe):
+async def test_a_server_that_starts_slowly_is_used_in_the_era_of_its_late_answer(tmp_path, short_probe):
     code = f"""
 LATE = []
 def answer(m):
@@ -340,7 +340,7 @@ async def test_a_server_that_ends_each_time_is_started_twice_and_no_more(tmp_pat
 
 
 @pytest.mark.covers("CLF-11")
-async def test_a_server_of_one_stateless_version_that_starts_slowly_is_spoken_to(tmp_path, short_probe):
+async def test_a_server_of_one_stateless_version_may_start_slowly(tmp_path, short_probe):
     program = tmp_path / "slow.py"
     program.write_text(
         "import time; time.sleep(0.6)\n"
@@ -449,7 +449,7 @@ def answer(m):
 
 @pytest.mark.covers("CLF-01")
 @pytest.mark.parametrize(("mode", "version"), [("auto", STATELESS), ("handshake", NEWEST), ("stateless", STATELESS)])
-async def test_a_server_of_this_process_is_spoken_to_in_every_mode(mode, version):
+async def test_a_server_of_this_process_is_used_in_every_mode(mode, version):
     server = Server("sums")
 
     @server.tool

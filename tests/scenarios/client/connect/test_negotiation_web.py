@@ -156,7 +156,7 @@ def changing(refusal, refuses, probe):
 
 
 @pytest.mark.covers("CLF-10")
-async def test_what_is_known_of_an_address_holds_until_it_contradicts():
+async def test_the_era_of_a_known_address_is_kept_until_the_server_contradicts_it():
     learned = []
     answer = changing(400, learned, lambda m: discovered(m, STATELESS) if learned else error(m, -32601))
     async with Web(answer).running() as server:
@@ -168,7 +168,7 @@ async def test_what_is_known_of_an_address_holds_until_it_contradicts():
 
 
 @pytest.mark.covers("CLF-10", "CLF-13")
-async def test_trouble_at_a_known_address_changes_nothing_of_what_is_known():
+async def test_trouble_at_a_known_address_does_not_change_its_known_era():
     troubled = []
     async with Web(changing(503, troubled, lambda m: error(m, -32601))).running() as server:
         await spoken(server)

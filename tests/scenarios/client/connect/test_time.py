@@ -23,7 +23,7 @@ def handshaking(tmp_path, call: str) -> Script:
 
 
 @pytest.mark.covers("CTM-01")
-async def test_progress_winds_up_the_clock_of_silence(tmp_path):
+async def test_progress_starts_the_time_out_again(tmp_path):
     script = handshaking(
         tmp_path, "def call(m, t):\n    for n in range(8): time.sleep(0.15); progress(t, n)\n    text(m, 'ok')"
     )
@@ -84,7 +84,7 @@ def call(m, t): tell({{"jsonrpc": "2.0", "id": "q", "method": "elicitation/creat
 
 
 @pytest.mark.covers("CTM-03")
-async def test_the_total_time_is_not_wound_up(tmp_path):
+async def test_progress_does_not_start_the_total_time_out_again(tmp_path):
     script = handshaking(tmp_path, "def call(m, t):\n    for n in range(100): time.sleep(0.05); progress(t, n)")
     async with AsyncClient(script.command, mode="handshake") as client:
         with pytest.raises(Timeout, match=r"not answered within 0\.4 seconds") as caught:

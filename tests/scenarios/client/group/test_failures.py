@@ -137,7 +137,7 @@ async def test_a_required_server_is_waited_for_longer_than_others(tmp_path):
     await clients.stop()
 
 
-async def test_a_server_that_wants_credentials_is_told_from_one_that_failed():
+async def test_a_server_that_wants_credentials_has_another_status_than_one_that_failed():
     async with (
         Web(lambda message, request: web.Response(status=401)).running() as locked,
         AsyncClients({"locked": locked.url, "weather": weather()}) as clients,
