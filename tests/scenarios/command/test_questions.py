@@ -249,15 +249,15 @@ def test_a_page_of_tabs_is_no_longer_than_the_screen(monkeypatch):
         def __init__(self):
             self.pages = []
 
-        def say(self, text, style=None):
+        def write(self, text, style=None):
             self.pages.append(text)
 
         async def ask(self, question):
             return ""
 
-    monkeypatch.setattr("dragoman.cli.terminal._screen", lambda: (80, 22))
+    monkeypatch.setattr("dragoman.cli.terminal._screen_size", lambda: (80, 22))
     reading = Reading()
-    assert asyncio.run(reading.shows("\n".join("\t" * 30 + "x" for _ in range(22))))
+    assert asyncio.run(reading.show_pages("\n".join("\t" * 30 + "x" for _ in range(22))))
     for page in reading.pages:
         assert sum(-(-len(line.expandtabs()) // 80) for line in page.split("\n")) <= 22
 
