@@ -33,6 +33,7 @@ types: $(READY)
 
 layering: $(READY)
 	$(BIN)/lint-imports
+	$(BIN)/lint-imports --config tools/inner_layers.toml
 
 # Each file of types/ and protocol/ must be covered, branches included, by its own test file alone.
 coverage: $(READY)

@@ -212,8 +212,7 @@ class AsyncClient(ClientProperties):
             RpcError: the server refused the call.
             Timeout: the time-out passed without a sign of the call.
             TransportError: the connection was lost, and the call may have run.
-            ValidationError: the structured content does not fit its schema, and the client is strict; or it is no
-                `result_type`.
+            ValidationError: the structured content does not fit `result_type`, or its schema in a strict client.
         """
         name, given = tool if isinstance(tool, str) else str(tool.name), dict(arguments or {})
         params: dict[str, Any] = {"name": name, "arguments": given}

@@ -1,0 +1,156 @@
+"""The plan of the house: files of a folder, who imports whom, one class for a name, and nothing written twice."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src/dragoman"
+PATHS = sorted(SOURCE.rglob("*.py"))
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in PATHS}
+MODULES = {".".join(path.relative_to(SOURCE.parent).with_suffix("").parts): path for path in PATHS}
+
+MOST_FILES = 12
+"""Files of one folder, `__init__.py` not counted."""
+MORE_FILES = {"protocol": 20, "types": 15, "auth/client": 15, "cli/verbs": 15}
+FIRST_EDITION_RATIO = 1.17
+"""Lines of code, as a multiple of `tools/lines_baseline.json`; lowered when code goes."""
+LONGEST_REPEAT = 6
+REPEATS = 8
+"""Pairs of places that share a run of six equal lines; lowered when one goes."""
+
+LOOKS_UP = {
+    "__init__.py": "the public names of every room",
+    "cli/command.py": "the verbs, each loaded when it is used",
+}
+"""The files, besides the lazy packages, that find a module by a name in data, which the import linter cannot see."""
+
+
+def is_for_type_checkers(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+
+
+def loaded_at_import(tree: ast.AST) -> list[ast.Import | ast.ImportFrom]:
+    """Return the imports that run when the module is loaded."""
+    found: list[ast.Import | ast.ImportFrom] = []
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.append(node)
+        elif is_for_type_checkers(node):
+            found += [one for part in node.orelse for one in loaded_at_import(part)]
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            found += loaded_at_import(node)
+    return found
+
+
+def modules_of(node: ast.Import | ast.ImportFrom) -> set[str]:
+    """Return the modules of the package that an import loads, without the packages around them."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names if alias.name in MODULES}
+    names = {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name if name in MODULES else str(node.module) for name in names} & MODULES.keys()
+
+
+def place(path: Path) -> str:
+    return str(path.relative_to(SOURCE))
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in PATHS}), ids=lambda folder: place(folder))
+def test_a_folder_has_about_a_dozen_files(folder):
+    files = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+    assert len(files) <= MORE_FILES.get(place(folder), MOST_FILES)
+
+
+def test_the_packages_of_sub_rooms_are_empty():
+    inits = [path for path in PATHS if path.name == "__init__.py" and len(path.relative_to(SOURCE).parts) > 2]
+    assert inits
+    assert [place(path) for path in inits if path.read_text(encoding="utf-8")] == []
+
+
+def test_no_module_needs_itself_to_be_loaded():
+    graph = {
+        name: set().union(*(modules_of(node) for node in loaded_at_import(TREES[path])))
+        for name, path in MODULES.items()
+    }
+    assert sum(map(len, graph.values())) > len(graph)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_no_private_name_is_imported_from_another_file():
+    private = [
+        f"{place(path)}: {alias.name}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("dragoman")
+        for alias in node.names
+        if alias.name.startswith("_")
+    ]
+    assert private == []
+
+
+def test_a_class_name_stands_for_one_class_or_for_a_wire_type_and_what_authors_and_clients_have_of_it():
+    places = defaultdict(list)
+    for path, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(place(path))
+    assert len(places) > 300
+    twice = {
+        name: files
+        for name, files in places.items()
+        if len([file for file in files if not file.startswith("types/")]) > 1 or len(files) > 2
+    }
+    assert twice == {}
+
+
+def test_every_look_up_of_a_module_by_its_name_is_known():
+    found = {
+        place(path)
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in {"import_module", "__import__"}
+    }
+    assert found - {"runtime/lazy.py"} == LOOKS_UP.keys() - {"__init__.py"}
+    lazy = {place(path) for path in PATHS if " = lazy(\n" in path.read_text(encoding="utf-8")}
+    assert {Path(file).name for file in lazy} == {"__init__.py"}
+
+
+def test_there_is_no_more_code_than_was_agreed():
+    counted = subprocess.run(
+        [sys.executable, ROOT / "tools/lines.py", "--json"], capture_output=True, check=True, timeout=60
+    )
+    before = json.loads((ROOT / "tools/lines_baseline.json").read_text(encoding="utf-8"))
+    assert sum(json.loads(counted.stdout).values()) <= FIRST_EDITION_RATIO * sum(before.values())
+
+
+def code(path: Path) -> list[tuple[int, str]]:
+    """Return the numbered lines of a file without imports, docstrings, comments and lone punctuation."""
+    tree, silent = TREES[path], set()
+    for node in ast.walk(tree):
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if is_text or isinstance(node, ast.Import | ast.ImportFrom):
+            silent.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    numbered = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+    lines = [(number, line.split("  # ")[0].strip()) for number, line in numbered if number not in silent]
+    return [(number, line) for number, line in lines if re.search(r"\w", line) and not line.startswith("#")]
+
+
+def test_hardly_anything_is_written_twice():
+    runs = defaultdict(list)
+    for path in PATHS:
+        lines = code(path)
+        for start in range(len(lines) - LONGEST_REPEAT + 1):
+            run = tuple(line for _, line in lines[start : start + LONGEST_REPEAT])
+            runs[run].append(f"{place(path)}:{lines[start][0]}")
+    pairs = Counter(tuple(spot.partition(":")[0] for spot in spots[:2]) for spots in runs.values() if len(spots) > 1)
+    assert len(pairs) <= REPEATS, "\n".join(sorted(" ~ ".join(pair) for pair in pairs))
