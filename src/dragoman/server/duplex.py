@@ -54,7 +54,7 @@ GONE = "The client is gone, and will not answer"
 class DuplexConnection:
     """A server's end of one connection."""
 
-    is_mute = False
+    lacks_standalone_stream = False
     takes_parts = True
 
     def __init__(self, server: Server, sink: Sink) -> None:
@@ -119,9 +119,9 @@ class DuplexConnection:
         for waiter in self._peer.abandon():
             set_outcome(waiter, TransportError(GONE))
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until the client has read enough of what it was sent."""
-        await self._sink.room()
+        await self._sink.wait_for_room()
 
     # Notifications are encoded in the calling thread: an error is raised there, and later changes have no effect.
 
@@ -129,7 +129,7 @@ class DuplexConnection:
         """Send a notification to the client, from any thread."""
         call_in_loop(self._loop, self._write, jsonrpc.encode_notification(method, params))
 
-    say = notify
+    notify_session = notify
 
     def complete_elicitation(self, id: str) -> None:
         """Notify the client, from any thread, that a url elicitation is complete, if the client was sent it."""
@@ -137,7 +137,7 @@ class DuplexConnection:
         if params is not None:
             self.notify(ELICITATION_COMPLETE, params)
 
-    def updated(self, uri: str) -> None:
+    def notify_updated(self, uri: str) -> None:
         """Notify this client, from any thread, that a resource was updated."""
         message = jsonrpc.encode_notification(RESOURCE_UPDATED, change_params(uri, None))
         call_in_loop(self._loop, self._change, RESOURCE_UPDATED, uri, None, message)
@@ -182,7 +182,7 @@ class DuplexConnection:
             self._flushing = self._loop.create_task(self._flush_later())
 
     async def _flush_later(self) -> None:
-        await self.room()
+        await self.wait_for_room()
         self._flushing = None
         self._send_waiting()
 

@@ -53,7 +53,7 @@ class Sink(Protocol):
     def send_parts(self, head: bytes, large: Raw, tail: bytes) -> None:
         """Send one encoded message in parts, without a copy of the large part, which must not contain a newline."""
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until there is room; senders of unbounded messages, such as progress and logs, must call this."""
 
 
@@ -76,5 +76,5 @@ class FunctionSink:
         """Send one encoded message that is given in parts."""
         self.send(b"".join((head, large, tail)))
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Return at once."""

@@ -59,7 +59,7 @@ class Commands:
     async def flood(self, argument: bytes) -> None:
         while True:
             self.sink.send(b"x" * int(argument))
-            room = asyncio.ensure_future(self.sink.room())
+            room = asyncio.ensure_future(self.sink.wait_for_room())
             await asyncio.sleep(0)
             if not room.done():
                 print("waiting for room", file=sys.stderr, flush=True)

@@ -295,7 +295,7 @@ class Congested(FunctionSink):
     def _keep(self, data: bytes) -> None:
         self.sent.append(json.loads(data))
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         await self.relieved.wait()
 
 

@@ -332,7 +332,7 @@ class Congested(FunctionSink):
         if len(self.sent) == MAX_WAITING:
             self.full.set()
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         await self.relieved.wait()
 
 

@@ -14,4 +14,4 @@ def test_a_plain_function_takes_every_message_whole_and_at_once():
     sink.send_parts(b'{"result":', Raw(b"[1,2]"), b"}")
     assert sent == [b"whole", b'{"result":[1,2]}']
     assert sink.has_room
-    asyncio.run(sink.room())
+    asyncio.run(sink.wait_for_room())

@@ -55,7 +55,7 @@ def discover(server: Server, call: Call) -> Any:
 
 def _declared(server: Server, call: Call) -> types.ServerCapabilities:
     server.warn_of_unserved()
-    return without_changes(server.capabilities) if call.channel.is_mute else server.capabilities
+    return without_changes(server.capabilities) if call.channel.lacks_standalone_stream else server.capabilities
 
 
 def acknowledge(_server: Server, _call: Call) -> types.Result:
@@ -210,7 +210,7 @@ def _completers(server: Server, ref: types.PromptReference | types.ResourceTempl
 
 async def subscribe(server: Server, call: Call) -> Any:
     """Subscribe this client to a resource, after the author's function for it."""
-    if call.channel.is_mute:
+    if call.channel.lacks_standalone_stream:
         raise MethodNotFound("resources/subscribe is not served here: there is no stream to tell of changes")
     result = await _run_hook(call, server.subscriber)
     call.session.subscribe(call.request.params.uri)

@@ -50,9 +50,9 @@ class PostChannel(NoChannel):
         exchange: Exchange,
         *,
         can_stream: bool,
-        is_mute: bool,
+        lacks_standalone_stream: bool,
     ) -> None:
-        self.is_mute = is_mute
+        self.lacks_standalone_stream = lacks_standalone_stream
         self._server = server
         self._subscriptions = subscriptions
         self._exchange = exchange
@@ -73,14 +73,14 @@ class PostChannel(NoChannel):
         loop = self._exchange.loop
         (loop.call_soon if get_ident() == self._thread else loop.call_soon_threadsafe)(self._flush_soon)
 
-    say = notify
+    notify_session = notify
 
     def _flush_soon(self) -> None:
         is_flushing = self._flushing is not None and not self._flushing.done()
         if self._waiting and not is_flushing and not self._exchange.ended:
-            self._flushing = self._exchange.loop.create_task(self.room())
+            self._flushing = self._exchange.loop.create_task(self.wait_for_room())
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Send the notifications that wait."""
         while self._waiting:
             waiting = b"".join(self._waiting.popleft() for _ in range(len(self._waiting)))
@@ -117,7 +117,7 @@ class PostChannel(NoChannel):
         finally:
             self._server.audience.discard(stream)
 
-    def updated(self, uri: str) -> None:
+    def notify_updated(self, uri: str) -> None:
         """Notify the subscribers of a resource: the stream of this request carries no changes."""
         self._server.notify_resource_updated(uri)
 
@@ -171,9 +171,9 @@ class StandaloneChannel(NoChannel):
         """Send a notification on the standalone stream, from any thread."""
         self._session.send_standalone(method, params)
 
-    say = notify
+    notify_session = notify
 
-    def updated(self, uri: str) -> None:
+    def notify_updated(self, uri: str) -> None:
         """Notify this client, from any thread, that a resource changed."""
         self._session.send_standalone(RESOURCE_UPDATED, types.ResourceUpdatedNotificationParams(uri))
 
@@ -250,7 +250,7 @@ class SessionChannel(StandaloneChannel):
         if self._can_stream:
             call_in_loop(self._session.loop, self._add, jsonrpc.encode_notification(method, params))
 
-    def say(self, method: str, params: Any) -> None:
+    def notify_session(self, method: str, params: Any) -> None:
         """Send a notification, from any thread: on the stream of the request, or on the standalone stream after it."""
         if self._can_stream and self._is_open():
             self.notify(method, params)
@@ -269,7 +269,7 @@ class SessionChannel(StandaloneChannel):
         if self._is_open():
             self.stream.add(message)
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until the messages that were sent are written."""
         if self.opened is not None:
             await self.opened.flush()

@@ -252,8 +252,14 @@ class PostService:
         can_stream = acceptable.sse and (is_stateless or not self._json_response)
         if request.method.name == "subscriptions/listen":
             self._require_listening(request, can_stream=can_stream)
-        is_mute = not (self._can_stream and is_stateless)
-        channel = PostChannel(self._server, self.subscriptions, exchange, can_stream=can_stream, is_mute=is_mute)
+        lacks_standalone_stream = not (self._can_stream and is_stateless)
+        channel = PostChannel(
+            self._server,
+            self.subscriptions,
+            exchange,
+            can_stream=can_stream,
+            lacks_standalone_stream=lacks_standalone_stream,
+        )
         call = self._call(request, Session(principal=exchange.principal), exchange, channel)
         call.task = exchange.task
         exchange.may_stream = can_stream
@@ -271,7 +277,7 @@ class PostService:
                 data = runner.stopped(call)
             status = OK if data and call.refusal is None else self._status(call, exchange)
             if channel.was_used:
-                await channel.room()
+                await channel.wait_for_room()
             if exchange.streaming or not acceptable.json:
                 await exchange.stream(sse.encode(data), last=True)
             else:

@@ -97,7 +97,7 @@ class Session:
 class Channel(Protocol):
     """Sends messages to the client of a request: everything but the response."""
 
-    is_mute: bool
+    lacks_standalone_stream: bool
     """Whether the client has no stream for notifications that belong to no request."""
     takes_parts: bool
     """Whether a large answer may be given in parts, which saves a copy."""
@@ -106,11 +106,11 @@ class Channel(Protocol):
         """Send a notification of this request, from any thread."""
         ...
 
-    def say(self, method: str, params: Any) -> None:
+    def notify_session(self, method: str, params: Any) -> None:
         """Send a notification of the session, from any thread: on this request's stream or on the standalone one."""
         ...
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until the client has read enough of what it was sent."""
         ...
 
@@ -122,7 +122,7 @@ class Channel(Protocol):
         """Serve a subscription until the connection ends in good order (stateless era)."""
         ...
 
-    def updated(self, uri: str) -> None:
+    def notify_updated(self, uri: str) -> None:
         """Notify this client, from any thread, that a resource was updated."""
         ...
 
@@ -134,16 +134,16 @@ class Channel(Protocol):
 class NoChannel:
     """The channel of a request whose client can be sent nothing but the response."""
 
-    is_mute = False
+    lacks_standalone_stream = False
     takes_parts = False
 
     def notify(self, method: str, params: Any) -> None:
         """Send nothing."""
 
-    def say(self, method: str, params: Any) -> None:
+    def notify_session(self, method: str, params: Any) -> None:
         """Send nothing."""
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Return at once, because nothing is sent."""
 
     async def request(self, method: str, params: Any, timeout: float) -> Raw:  # noqa: ARG002
@@ -153,7 +153,7 @@ class NoChannel:
     async def listen(self, subscription: Subscription) -> None:
         """End at once, because nothing can be sent."""
 
-    def updated(self, uri: str) -> None:
+    def notify_updated(self, uri: str) -> None:
         """Send nothing."""
 
     async def close_stream(self) -> None:

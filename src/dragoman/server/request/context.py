@@ -289,7 +289,7 @@ class Context(RequestFacts):
 
     async def notify_resource_updated(self, uri: str) -> None:
         """Notify the client of this request that a resource was updated."""
-        self._call.channel.updated(uri)
+        self._call.channel.notify_updated(uri)
 
     async def close_stream(self) -> None:
         """Close the HTTP connection that the client waits on; the client resumes the stream later and misses nothing.
@@ -312,7 +312,7 @@ class Context(RequestFacts):
             if call.session.elicitations is not None:
                 call.session.elicitations.pop(elicitation_id, None)
             params = types.ElicitationCompleteNotificationParams(elicitation_id)
-            call.channel.say(ELICITATION_COMPLETE, params)
+            call.channel.notify_session(ELICITATION_COMPLETE, params)
 
     async def ping(self, timeout: float = TIMEOUT) -> None:
         """Ask the client whether it is there (until 2025-11-25).
@@ -438,7 +438,7 @@ class Context(RequestFacts):
 
     async def _room(self) -> None:
         if self._waits:
-            await self._call.channel.room()
+            await self._call.channel.wait_for_room()
 
     async def _ask(self, question: Question, key: str | None, timeout: float) -> Any:
         (answer,) = await self._asking.ask({None: question}, timeout=timeout, key=key, parks=self._parks)

@@ -138,7 +138,7 @@ class Writer(ABC):
         """Whether little is unwritten, or nothing can be written any more."""
         return not self._is_congested
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Return when little is unwritten, or when nothing can be written any more."""
         while self._is_congested:
             self._progress.clear()

@@ -28,7 +28,7 @@ async def respond(channel: SessionChannel) -> None:
 async def test_a_request_that_is_answered_by_one_body_has_no_stream(monkeypatch):
     channel, session, reader = new_channel()
     monkeypatch.setattr(session, "new_stream", lambda: pytest.fail("nothing needs a stream"))
-    await channel.room()
+    await channel.wait_for_room()
     await respond(channel)
     assert reader.parts == [b"200 {}"]
     assert reader.opening is None

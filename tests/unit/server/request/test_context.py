@@ -73,7 +73,7 @@ class Congested:
     def notify(self, method: str, params: Any) -> None:
         self.told.append(method)
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         self.waits.set()
         await self.relieved.wait()
 

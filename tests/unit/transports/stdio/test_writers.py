@@ -149,11 +149,11 @@ async def test_much_that_is_unwritten_pauses_the_source_until_most_is_gone(condu
         sending.send(b"x" * (HIGH_WATER_BYTES - 1))
         await asyncio.sleep(0)
         assert flow.told == []
-        await asyncio.wait_for(sending.room(), DEADLINE)
+        await asyncio.wait_for(sending.wait_for_room(), DEADLINE)
         for _ in range(3):
             sending.send(b"x" * HIGH_WATER_BYTES)
         assert flow.told == ["pause"]
-        room = asyncio.create_task(sending.room())
+        room = asyncio.create_task(sending.wait_for_room())
         await sink.take(2 * HIGH_WATER_BYTES)
         assert flow.told == ["pause"]
         assert not room.done()
@@ -249,7 +249,7 @@ async def test_an_other_side_that_is_gone_is_told_once_and_then_everything_is_dr
     with writing(conduit) as (sending, sink, flow):
         sink.reader.close()
         sending.send(b"x" * 2 * HIGH_WATER_BYTES)
-        room = asyncio.create_task(sending.room())
+        room = asyncio.create_task(sending.wait_for_room())
         await flow.until("pause", "break off")
         await room
         sending.send(b"more")
