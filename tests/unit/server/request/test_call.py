@@ -26,7 +26,7 @@ def run(work: Any) -> Any:
 def test_without_a_way_back_nothing_is_sent_and_nothing_waits():
     async def tell() -> None:
         NO_CHANNEL.notify("notifications/message", {})
-        NO_CHANNEL.updated("file:///a")
+        NO_CHANNEL.notify_updated("file:///a")
         await NO_CHANNEL.wait_for_room()
         await NO_CHANNEL.listen(object())
         with pytest.raises(DragomanError, match="ping cannot be asked here"):
