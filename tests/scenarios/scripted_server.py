@@ -83,7 +83,7 @@ class ScriptedServer:
             outcome = {"error": {"code": answer.code, "message": answer.message}}
         self.write({"jsonrpc": "2.0", "id": id, **outcome})
 
-    def notify_session(self, method: str, params: Any = None, *, id: Any = None) -> None:
+    def say(self, method: str, params: Any = None, *, id: Any = None) -> None:
         """Send a notification or a request, from any thread."""
         message = {"jsonrpc": "2.0", "method": method, **({} if id is None else {"id": id})}
         self.write(message if params is None else {**message, "params": params})

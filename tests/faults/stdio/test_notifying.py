@@ -198,7 +198,7 @@ def test_a_closed_connection_is_told_nothing_whether_its_loop_runs_or_not(caplog
 
     def tell(connection: Any) -> None:
         connection.notify_change("notifications/tools/list_changed")
-        connection.updated("file:///a")
+        connection.notify_updated("file:///a")
         connection.notify("notifications/message", {})
         connection.log("emergency", "too late", None)
 
@@ -226,7 +226,7 @@ def test_a_connection_whose_loop_ended_without_closing_it_harms_nobody(caplog):
 
     connection = asyncio.run(leave())
     server.notify_tools_list_changed()
-    connection.updated("file:///a")
+    connection.notify_updated("file:///a")
     assert sent == []
     del connection
     gc.collect()
