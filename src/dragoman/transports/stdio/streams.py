@@ -1,4 +1,4 @@
-"""The claim on stdin and stdout.
+"""Reserves stdin and stdout for the connection (`claim`).
 
 A claim moves the two streams of the connection to new descriptors. Descriptor 0 then reads from /dev/null and
 descriptor 1 writes to stderr. So a `print`, a child process or a C library that writes to stdout reaches the log, and
@@ -55,7 +55,7 @@ def claim() -> Streams:
         os.dup2(null, 0)
         os.dup2(2, 1)
         os.close(null)
-        # After the switch, so that buffered text from before the claim does not reach the connection either.
+        # Flush after the switch, so that text that was buffered before the claim does not reach the connection.
         _flush_stdout()
         _flush_each_line()
     return _claimed
