@@ -1,4 +1,4 @@
-"""The configuration of a server, and defaults for all servers, clients and chats of the process."""
+"""The configuration of a server, and the defaults of the process for its servers and clients."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class ConfigurationOptions(TypedDict, total=False):
 
 
 def configure(**options: Unpack[ConfigurationOptions]) -> None:
-    """Set defaults for every server, client and chat of the process; None resets an option.
+    """Set defaults for every server of the process, and the `extensions` of every client; None resets an option.
 
     Example:
         dragoman.configure(exception_reporter=report)

@@ -361,7 +361,7 @@ class _AmbiguousMatcher:
 class _Positions:
     """Sets of positions in a text. A set is an integer, in which bit `len(text) - position` stands for a position.
 
-    An integer addition carries from low bits to high bits, which are positions further left. So one addition finds, from
+    An addition carries from low bits to high bits, which stand for positions further left. So one addition finds, from
     the ends of a value, all positions at which the value may start.
     """
 

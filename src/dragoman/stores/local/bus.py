@@ -54,7 +54,7 @@ class Local:
         return f"<Local store in {self._folder or state_folder()}>"
 
     def bus(self, group: str) -> LocalBus | MemoryBus:
-        """Return a bus to the processes of a group; where the loop has no Unix sockets, a bus without other processes."""
+        """Return a bus to the processes of a group; without Unix sockets, a bus without other processes."""
         if not hasattr(asyncio.get_running_loop(), "create_unix_server"):
             return MemoryBus()
         return LocalBus(self._folder, _digest(group))
