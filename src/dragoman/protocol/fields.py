@@ -72,7 +72,7 @@ UNTIL: dict[type[Struct], dict[str, Version]] = {
     types.ClientCapabilities: {"tasks": V2025_11_25},
     types.RootsCapability: {"list_changed": V2025_11_25},
     types.CallToolRequestParams: {"task": V2025_11_25},
-    # Since 2026-07-28 these objects are parts of other messages, which carry the `_meta` and the `resultType`.
+    # Since 2026-07-28 these objects are parts of other messages, and lack `_meta` or `resultType` of their own.
     types.CreateMessageRequestParams: {"task": V2025_11_25, "meta": V2025_11_25},
     types.CreateMessageResult: {"result_type": V2025_11_25},
     types.ElicitRequestParams: {"task": V2025_11_25, "elicitation_id": V2025_11_25, "meta": V2025_11_25},

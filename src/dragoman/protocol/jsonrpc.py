@@ -81,7 +81,7 @@ class ErrorResponse(Struct, frozen=True):
 class Invalid(Struct, frozen=True):
     """Bytes or JSON that are no message, with the error to answer with.
 
-    `answer` is False for a malformed response. Its id names a request of this side, so no error response is sent.
+    `answer` is False for a malformed response. An id in it names a request of this side, so no error is sent.
     """
 
     id: RequestId | None

@@ -66,8 +66,8 @@ class _TaskBody(Coroutine[Any, Any, None]):
         """Continue a coroutine whose first step ended at an awaitable."""
         self._context, self._job, self._awaited = context, job, awaited
         if getattr(awaited, "_asyncio_future_blocking", False):
-            # A task clears this mark on a future that it awaits. Other tasks may await the future before this task has its
-            # turn, so the mark is cleared here; `_yield_awaited` sets it again.
+            # A task clears this mark on a future that it awaits. Other tasks may await the future before this task has
+            # its turn, so the mark is cleared here; `_yield_awaited` sets it again.
             awaited._asyncio_future_blocking = False
             self._is_future = True
 
@@ -97,7 +97,7 @@ class _TaskBody(Coroutine[Any, Any, None]):
             del self.task
             raise error[0]
         if self._is_future and self._awaited is not None and self._awaited.cancel(*error[0].args):
-            # Like a task that is cancelled while it awaits: cancel the awaited future, which then reports the cancellation.
+            # Like a task that is cancelled while it awaits: cancel the awaited future, and let it report that.
             return self._yield_awaited()
         return self._resume("throw", *error)
 
@@ -129,7 +129,7 @@ class EagerRunner(Generic[Item]):
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, begin: Callable[[Item], Job | None]) -> None:
-        """Make a runner. `begin` returns the coroutine of an item, which must not raise, or None if it handled the item."""
+        """Make a runner; `begin` returns the coroutine of an item, which must not raise, or None if there is none."""
         self._loop = loop
         self._begin = begin
         self._spare: _TaskBody | None = None

@@ -262,7 +262,7 @@ class AsgiApp:
                 return
 
     async def close(self, seconds: float | None = None) -> None:
-        """End open exchanges gracefully; call this if the server does not support the ASGI lifespan.
+        """End open exchanges gracefully; call this if the application gets no ASGI lifespan.
 
         Event streams end at once. Requests that are not done after `seconds`, five by default, are cancelled and
         answered with an error that says so.

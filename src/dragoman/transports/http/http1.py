@@ -15,8 +15,12 @@ Uvicorn listens, handles signals and ends connections. httptools parses. This fi
 - After its last response the connection does not close at once, because a client that is still sending would lose the
   response.
 
-A connection has one request in each of these roles: `_incoming` is parsed, `_queue` waits, `_current` is served,
-`_answered` has its response and is waiting for the client.
+A connection refers to its requests by these attributes. `_incoming` may also be the request of another attribute.
+
+    _incoming   its head is parsed, its body is not complete
+    _queue      they wait for the requests before them
+    _current    it is served
+    _answered   its response is written; the client has not read it yet, or has not sent its whole request
 
 Rejected: ASGI. It makes a mapping for every request, awaits two messages for every response, and sets a timer after
 each response. That is a third of the cost of a call.

@@ -20,8 +20,8 @@ A `SplicedPages` is in one of these states:
 
 While a message is loaded, `note_sent` may drop the copy, because the assembly pipe has its own reference to the pages.
 
-Python has no `os.tee`, so `ctypes` calls the C function. The import of `ctypes` waits until a part is sent the second
-time; most servers on stdio never need it.
+Python has no `os.tee`, so `ctypes` calls the C function. `ctypes` is imported when a part is sent the second
+time, so a server that repeats no large part does not load it.
 
 Rejected: a file in memory instead of the copy, from which `os.splice` fills the client's pipe. Linux then looks up each
 page of the file, and a list of 1,000 tools costs the server a quarter more.

@@ -1,8 +1,8 @@
 """The HTTP connections of a client: a POST carries a message, and its response is JSON or an event stream.
 
 If an event stream breaks before the response arrives and its events have ids, the client resumes it by GET with the
-last event id. The client waits for the pause that the server asks for, and gives up after a few resumptions in a row
-without a new event. It follows a redirect only to the same origin and only by 307 or 308, so that the request stays
+last event id. The client waits for the pause that the server asks for, and gives up after two resumptions in a row
+without a new event id. It follows a redirect only to the same origin and only by 307 or 308, so that the request stays
 unchanged. It keeps no cookies.
 
 The client stops reading a stream as soon as the response has arrived. Most servers end the stream then, so the client
