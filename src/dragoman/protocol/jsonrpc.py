@@ -184,7 +184,7 @@ _NOT_MARKS = bytes(byte for byte in range(256) if byte not in b'[]{}"')
 
 
 def _depth_change_and_peak(brackets: int) -> tuple[int, int]:
-    """Return how eight brackets, given as bits, change the depth, and the greatest depth on the way."""
+    """Return the change of the depth by eight brackets, given as bits, and the greatest depth among them."""
     depth = peak = 0
     for bit in range(7, -1, -1):
         depth += 1 if brackets >> bit & 1 else -1
@@ -277,7 +277,7 @@ def decode_error(data: bytes | Raw) -> RpcError:
 
 
 def _diagnose(data: bytes, misfit: msgspec.ValidationError) -> Invalid:
-    """Return why JSON is no message, with its id if that can be read."""
+    """Return the `Invalid` for JSON that is no message, with the id if it can be read."""
     try:
         _any.decode(data)
         parts = _parts.decode(data)

@@ -35,7 +35,7 @@ class KeyRing:
         ring.open("greeting", ring.seal("greeting", b"hello"))
 
     Raises:
-        ValueError: there is no key, or one has less than 16 bytes.
+        ValueError: there is no key, or a key has less than 16 bytes.
     """
 
     def __init__(self, *keys: bytes) -> None:

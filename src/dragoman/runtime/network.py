@@ -61,7 +61,7 @@ class Network(Struct, kw_only=True):
     """Makes a session for each connection, in the loop that uses it. The client closes the session."""
 
     def __repr__(self) -> str:
-        # Only the names of the options: the address of a proxy may hold a password.
+        # Show only the names of the options: the URL of a proxy may hold a password.
         given = [name for name in ("proxy", "ssl", "session", "session_factory") if getattr(self, name) is not None]
         return f"<Network with {', '.join(given) or 'nothing of its own'}>"
 

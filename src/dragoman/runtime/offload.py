@@ -252,7 +252,7 @@ _workers = _Threads(MAX_THREADS, IDLE_SECONDS)
 
 
 def _unbuffer_standard_streams() -> None:
-    """Replace buffered streams at exit: a thread that is frozen in a print holds their lock, and Python would abort."""
+    """Replace buffered streams at exit: a thread that the exit stops in a print holds their lock, and Python aborts."""
     if not _workers.busy:
         return
     for name in ("stdout", "stderr"):

@@ -143,7 +143,7 @@ class _Signals:
             raise KeyboardInterrupt
         self.received = True
         self._loop.call_soon_threadsafe(self._task.cancel)
-        # Not a threading.Thread: its locks may be held by the code that this handler interrupted.
+        # A threading.Thread needs locks, which the code that this handler interrupted may hold.
         _thread.start_new_thread(self._interrupt_blocked_loop, (number,))
 
     def _interrupt_blocked_loop(self, number: int) -> None:

@@ -27,7 +27,7 @@ from dragoman.schema import walk
 from dragoman.types import Json
 
 MAX_STEPS = 200_000
-"""The bound on steps; so many steps take about a quarter of a second."""
+"""The bound on steps. This number takes about a quarter of a second."""
 MAX_LEVELS = 100
 
 
@@ -190,7 +190,6 @@ class _Coercion:
         return (value, fits) if is_parsed else (text, False)
 
     def _admits(self, kind: str, schema: Any, level: int) -> bool:
-        """Tell whether a schema allows some value of a type."""
         return self._is_exhausted(level) or all(
             part.admits(kind)
             and all(any(self._admits(kind, branch, level + 1) for branch in branches) for branches in part.unions)

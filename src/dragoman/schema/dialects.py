@@ -350,7 +350,6 @@ class _Dialect:
 
 
 def _without_documentation_of(tree: Json, one: Json) -> Json:
-    """Return an alternative without the description, title and default of the whole tree."""
     return {key: value for key, value in one.items() if key not in _OF_WHOLE_TREE or tree.get(key) != value}
 
 

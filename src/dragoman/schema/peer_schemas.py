@@ -16,7 +16,7 @@ from dragoman.schema.compile import MAX_VIOLATIONS, Violation, violations
 from dragoman.types import Json
 
 MAX_STEPS = 5_000_000
-"""The bound on steps; a validator executes so many in about a tenth of a second."""
+"""The bound on steps. A validator executes this number in about a tenth of a second."""
 _UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 
 

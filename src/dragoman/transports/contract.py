@@ -12,7 +12,7 @@ Receive = Callable[[bytes], Awaitable[None] | None]
 
 
 class Transport(Protocol):
-    """A connection that carries messages both ways and does not know what they mean.
+    """A connection of a client that carries encoded messages both ways and does not interpret them.
 
     Example:
         transport = ProcessTransport("python server.py")

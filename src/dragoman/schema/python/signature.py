@@ -289,8 +289,6 @@ class Signature:
 
 
 class _Inspection:
-    """The inspection of one function."""
-
     def __init__(
         self, function: Callable[..., Any], source_of: SourceOf | None, local_names: Mapping[str, Any]
     ) -> None:

@@ -66,9 +66,9 @@ class AsgiExchange(Exchange):
         """Return the body.
 
         Raises:
-            TooLarge: it has more than `limit` bytes.
-            TooSlow: it did not arrive in time.
-            Gone: the client went away.
+            TooLarge: the body has more than `limit` bytes.
+            TooSlow: the body did not arrive in time.
+            Gone: the client closed the connection.
         """
         task = self.task = self._reading = asyncio.current_task(self.loop)
         try:

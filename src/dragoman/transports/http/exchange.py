@@ -128,9 +128,9 @@ class Exchange(ABC):
         """Return the body.
 
         Raises:
-            TooLarge: it has more than `limit` bytes.
-            TooSlow: it did not arrive in time.
-            Gone: the client went away.
+            TooLarge: the body has more than `limit` bytes.
+            TooSlow: the body did not arrive in time.
+            Gone: the client closed the connection.
         """
 
     @abstractmethod
@@ -210,7 +210,7 @@ class ExchangeService(Protocol):
         """Serve one exchange to its end."""
 
     async def close(self, seconds: float | None = None) -> None:
-        """End open exchanges gracefully: streams at once, requests after so many seconds."""
+        """End open exchanges gracefully: streams at once, requests after `seconds`."""
 
 
 class ServedPath:
@@ -282,5 +282,5 @@ class ServedPath:
             await exchange.reply(200, document, _DOCUMENT_HEADERS)
 
     async def close(self, seconds: float | None = None) -> None:
-        """End open exchanges gracefully: streams at once, requests after so many seconds."""
+        """End open exchanges gracefully: streams at once, requests after `seconds`."""
         await self._service.close(seconds)

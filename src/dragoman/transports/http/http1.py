@@ -15,12 +15,12 @@ Uvicorn listens, handles signals and ends connections. httptools parses. This fi
 - After its last response the connection does not close at once, because a client that is still sending would lose the
   response.
 
-A connection refers to its requests by these attributes. `_incoming` may also be the request of another attribute.
+A connection refers to its requests by these attributes. `_incoming` may be the same request as one of the others.
 
-    _incoming   its head is parsed, its body is not complete
-    _queue      they wait for the requests before them
-    _current    it is served
-    _answered   its response is written; the client has not read it yet, or has not sent its whole request
+    _incoming   the head is parsed, the body is not complete
+    _queue      these requests wait for an earlier request
+    _current    the request is served
+    _answered   the response is written; the client has not read it, or has not sent the whole request
 
 Rejected: ASGI. It makes a mapping for every request, awaits two messages for every response, and sets a timer after
 each response. That is a third of the cost of a call.
@@ -179,7 +179,7 @@ class Http1Connection(asyncio.Protocol):
                 self._chunked.end(data, data.index(HEAD_END) + len(HEAD_END))
 
     def _parse_pieces(self, data: bytes) -> None:
-        """Give the parser one head, or a part of one body, at a time, and check each head before."""
+        """Pass one head or one part of a body at a time to the parser, after the check of each head."""
         at = 0
         while at < len(data) and self._parser is not None:
             at = self._parse_head(data, at) if self._incoming is None else self._parse_body(self._incoming, data, at)
@@ -543,7 +543,7 @@ class Http1Connection(asyncio.Protocol):
         self.resume_reading()
 
     def _close(self) -> None:
-        """Close when all output is written, or when the client does not read it in time."""
+        """Close when all output is written, or abort when the client does not read it in time."""
         self._is_closing = True
         if not self._transport.is_closing():
             self._transport.close()

@@ -125,9 +125,9 @@ class Http1Exchange(Exchange):
         """Return the body.
 
         Raises:
-            TooLarge: it has more than `limit` bytes.
-            TooSlow: it did not arrive in time.
-            Gone: the client went away.
+            TooLarge: the body has more than `limit` bytes.
+            TooSlow: the body did not arrive in time.
+            Gone: the client closed the connection.
         """
         if not self.is_whole and not self.size and self.http_version == "1.1" and self._expects_continue():
             self._connection.write(_CONTINUE)

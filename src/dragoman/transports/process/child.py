@@ -269,7 +269,7 @@ def _open_process(pid: int) -> int | None:
 
 
 def _end_all() -> None:
-    """End every child, all at the same time, because the interpreter exits."""
+    """End all children at the same time, because the interpreter exits."""
     global _exiting
     _exiting = True
     children = [child for child in _living if child._owner == os.getpid()]

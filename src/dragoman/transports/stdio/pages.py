@@ -8,8 +8,8 @@ has two pipes besides the pipe to the client:
 - The assembly pipe holds one message. `load` writes the bytes before the part into it. Then `tee` adds the part and
   the tail: this Linux call makes the memory pages of one pipe appear in a second pipe, and leaves them in the first.
 
-`move` calls `os.splice`, which moves the pages from the assembly pipe into the client's pipe. The client sees the whole
-message at once.
+`move` calls `os.splice`, which moves the pages from the assembly pipe into the client's pipe. A message that fits into
+the pipe arrives in one piece.
 
 A `SplicedPages` is in one of these states:
 
@@ -20,8 +20,8 @@ A `SplicedPages` is in one of these states:
 
 While a message is loaded, `note_sent` may drop the copy, because the assembly pipe has its own reference to the pages.
 
-Python has no `os.tee`, so `ctypes` calls the C function. `ctypes` is imported when a part is sent the second
-time, so a server that repeats no large part does not load it.
+Python has no `os.tee`, so `ctypes` calls the C function. The first repetition of a part imports `ctypes`, so a server
+that repeats no large part does not load it.
 
 Rejected: a file in memory instead of the copy, from which `os.splice` fills the client's pipe. Linux then looks up each
 page of the file, and a list of 1,000 tools costs the server a quarter more.

@@ -33,7 +33,7 @@ def is_watchable(descriptor: int) -> bool:
 
 
 class _LoopReader:
-    """Reads when the loop reports the descriptor as readable. It does not make the descriptor non-blocking."""
+    """Reads when the loop reports the descriptor as readable. The loop of asyncio keeps the descriptor blocking."""
 
     def __init__(self, descriptor: int, receive: Callable[[bytes], None], end: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()

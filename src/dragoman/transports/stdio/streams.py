@@ -62,9 +62,9 @@ def claim() -> Streams:
 
 
 def _open_null() -> int:
-    """Open /dev/null, and also in the place of each closed standard descriptor.
+    """Return a descriptor of /dev/null, after opening /dev/null in the place of each closed standard descriptor.
 
-    A new descriptor takes the lowest free number. If 2 were free, the connection itself would become stderr.
+    A new descriptor takes the lowest free number. If 2 were free, `os.dup` would make the connection stderr.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)  # noqa: FBT003

@@ -34,7 +34,7 @@ HIGH_WATER_BYTES = 1024 * 1024
 LOW_WATER_BYTES = HIGH_WATER_BYTES // 4
 STALLED_BYTES = 64 * 1024 * 1024
 STALLED_SECONDS = 5.0
-"""If the other side reads nothing for so long, while more than STALLED_BYTES are unwritten, the writer gives up."""
+"""The writer gives up if the other side reads nothing for this time while more than STALLED_BYTES are unwritten."""
 WIDE_PIPE_BYTES = 1024 * 1024
 MAX_TURN_BYTES = 1024 * 1024
 """The most bytes written in one turn of the loop, so that other callbacks run even if the other side reads fast."""

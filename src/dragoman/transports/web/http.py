@@ -299,7 +299,6 @@ class HttpClient:
         raise HttpError(f"{self.url} redirects in circles, at last to {redacted(str(target))}", status)
 
     def _unanswered_error(self, error: Exception) -> TransportError:
-        """Return the error for a request without a response."""
         match error:
             case (
                 aiohttp.ClientConnectorError()
